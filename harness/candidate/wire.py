@@ -1,0 +1,53 @@
+"""Messages between judge and candidate: one JSON object a packet, file descriptors beside it, nothing unpickled."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+MOST_BYTES = 64 * 1024
+"""Longest packet either side accepts."""
+
+
+class WireError(Exception):
+    """The other side sent something that is not one JSON object within the limit, or has gone away."""
+
+
+def make_pair() -> tuple[socket.socket, socket.socket]:
+    """Two connected ends that keep message borders."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+def send(end: socket.socket, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
+    """Raises WireError when the other side is gone."""
+    try:
+        socket.send_fds(end, [json.dumps(message).encode()], list(descriptors))
+    except OSError as error:
+        raise WireError(f"cannot send: {error}") from error
+
+
+def receive(end: socket.socket, most_descriptors: int = 0) -> tuple[dict[str, Any], list[int]]:
+    """The next message. Raises WireError at the end of the stream and for anything that is not a message."""
+    try:
+        data, descriptors, flags, _ = socket.recv_fds(end, MOST_BYTES, most_descriptors)
+    except OSError as error:
+        raise WireError(f"cannot receive: {error}") from error
+    message = None
+    if not flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC) and data:
+        message = _parse(data)
+    if message is None:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise WireError("the stream ended" if not data else f"not a JSON object: {data[:80]!r}")
+    return message, descriptors
+
+
+def _parse(data: bytes) -> dict[str, Any] | None:
+    try:
+        message = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return message if isinstance(message, dict) else None

@@ -1,0 +1,250 @@
+"""A case: the typed form of case.yaml and of the files beside it.
+
+cases/<family>/<case>/
+    case.yaml      this schema
+    program.md     what a proposer should know
+    contract.py    what right means (harness.case.contract)
+    benchmarks/    what is timed: <suite>.yaml
+    workspace/     the only folder a proposal may change
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from harness.case.complaints import complain, read_yaml
+from harness.case.knobs import Knobs, load_knobs
+from harness.errors import CaseError, UsageError
+
+Names = Annotated[tuple[str, ...], Field(strict=False)]
+"""A YAML list of strings."""
+SuiteName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Objective(_Section):
+    """What fast means."""
+
+    metric: Literal["time", "flops", "bandwidth"] = "time"
+    """time: seconds per call; flops: FLOP/s; bandwidth: bytes/s, with the contract's counts."""
+    direction: Literal["lower", "higher"] = "lower"
+    """Which way is better: lower for time, higher for the other two."""
+    minimum_effect: float = Field(default=0.01, ge=0, lt=1)
+    """The smallest relative speedup worth a commit: 0.01 keeps only what is proven over 1 % faster."""
+    suite: SuiteName = "main"
+    """The benchmark suite that is scored: benchmarks/<suite>.yaml."""
+
+    @model_validator(mode="after")
+    def _direction_fits_metric(self) -> Objective:
+        right = "lower" if self.metric == "time" else "higher"
+        if self.direction != right:
+            raise ValueError(f"direction must be {right!r} for metric {self.metric!r}")
+        return self
+
+
+class Guardrail(_Section):
+    """A suite that must not get slower while the objective gets faster."""
+
+    suite: SuiteName
+    """benchmarks/<suite>.yaml."""
+    max_slowdown: float = Field(default=0.05, ge=0, lt=1)
+    """The largest tolerated relative slowdown: 0.05 is 5 %."""
+
+
+class Budgets(_Section):
+    """When a run ends, and what one candidate may use."""
+
+    seconds: float = Field(default=8 * 3600, gt=0)
+    """Wall time of the run, over all its resumptions."""
+    candidates: int = Field(default=10_000, gt=0)
+    """Candidates judged in the run."""
+    patience: int = Field(default=200, gt=0)
+    """Candidates in a row without a win."""
+    prepare_seconds: float = Field(default=120, gt=0)
+    """One candidate's import and compilation."""
+    call_seconds: float = Field(default=10, gt=0)
+    """One call of the kernel, the first included."""
+    memory_mib: int = Field(default=4096, gt=0)
+    """Private memory of one candidate process."""
+
+
+class Policy(_Section):
+    """What a kernel may use to get fast. Everything is forbidden unless allowed."""
+
+    library_calls: bool = False
+    """Calling a vendor's or framework's finished operator (BLAS, cuDNN, torch.matmul) from the kernel."""
+    weight_caches: bool = False
+    """Keeping values derived from an input between calls."""
+    graphs: bool = False
+    """Capturing and replaying launches inside the kernel."""
+    reduced_precision: bool = False
+    """Arithmetic in fewer bits than the inputs' dtype."""
+    imports: Names = ("math", "os", "typing", "functools", "numpy", "numba", "yaml")
+    """Top-level modules workspace code may import, besides the workspace's own."""
+
+
+class Duel(_Section):
+    """How hard a win must be proven."""
+
+    alpha: float = Field(default=0.01, gt=0, lt=1)
+    """Chance of even one false win in the whole run."""
+    segment_ms: float = Field(default=20.0, gt=0)
+    """Milliseconds a timed segment should last at the incumbent's speed."""
+    screen_blocks: int = Field(default=12, ge=3)
+    """Most blocks spent on the screening pair."""
+    pair_blocks: int = Field(default=3, ge=1)
+    """Blocks in each fresh pair; their mean is the pair's one value."""
+    max_pairs: int = Field(default=20, ge=3)
+    """Most fresh pairs before an undecided candidate is rejected."""
+    report_pairs: int = Field(default=5, ge=3)
+    """Fresh pairs from which the speedup is reported after acceptance."""
+
+
+class Gate(_Section):
+    """How widely right is checked."""
+
+    seeds: int = Field(default=2, ge=1)
+    """Secret seeds per problem and distribution."""
+    error_budget: float = Field(default=4.0, gt=0)
+    """Allowed error, in multiples of what the baseline's own dtype can reach on the same inputs."""
+
+
+class Suite(_Section):
+    """benchmarks/<suite>.yaml: the problems timed together, with equal weight in the geometric mean."""
+
+    problems: Names = Field(min_length=1)
+    """Names out of the contract's problems."""
+    distribution: str
+    """The contract's input distribution used for timing."""
+    doc: str = ""
+
+
+def is_inside(relative: PurePosixPath) -> bool:
+    """Whether a path stays below where it starts: relative, no `..`, no empty or `.git` part."""
+    parts = relative.parts
+    return (
+        bool(parts)
+        and not relative.is_absolute()
+        and not any(p == ".." or p.casefold() == ".git" for p in parts)
+    )
+
+
+def _below_workspace(path: str) -> str:
+    if not is_inside(PurePosixPath(path.split(":")[0])):
+        raise ValueError("a path below workspace/: relative, without '..'")
+    return path
+
+
+Glob = Annotated[str, AfterValidator(_below_workspace)]
+Entry = Annotated[str, Field(pattern=r"^[\w./-]+\.py:[A-Za-z_]\w*$"), AfterValidator(_below_workspace)]
+
+
+class Settings(_Section):
+    """case.yaml."""
+
+    schema_version: Literal[1] = Field(alias="schema")
+    """Version of this format."""
+    summary: str
+    """One line: what is optimised."""
+    model: str = ""
+    """The model or operator family this comes from."""
+    model_path: str = ""
+    """Where the model's files lie, for cases that serve one."""
+    hardware: str = ""
+    """The target, in words."""
+    device: Literal["cpu"] = "cpu"
+    """Where the kernel runs."""
+    surface: Literal["kernel"] = "kernel"
+    """What is timed: kernel is a function called with tensors."""
+    entry: Entry = "kernel.py:run"
+    """File in the workspace and function in it, called as run(*inputs, *outputs)."""
+    mutable: Annotated[tuple[Glob, ...], Field(strict=False)] = ("*.py", "knobs.yaml", "docs/**")
+    """Globs, relative to workspace/, of the files a proposal may add or change."""
+    objective: Objective = Objective()
+    guardrails: Annotated[tuple[Guardrail, ...], Field(strict=False)] = ()
+    budgets: Budgets = Budgets()
+    policy: Policy = Policy()
+    gate: Gate = Gate()
+    duel: Duel = Duel()
+
+
+class Case:
+    """One case on disk; `settings`, `suites` and `knobs` are validated at construction.
+
+    Raises CaseError for the first file, key or value that is wrong.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.resolve()
+        self.settings = _load_settings(self.folder / "case.yaml")
+        wanted = {self.settings.objective.suite, *(g.suite for g in self.settings.guardrails)}
+        self.suites = {name: _load_suite(self.folder, name) for name in sorted(wanted)}
+        self.knobs: Knobs = load_knobs(self.workspace / "knobs.yaml")
+        entry = self.workspace / self.settings.entry.split(":")[0]
+        if not entry.is_file():
+            raise CaseError(
+                self.folder / "case.yaml",
+                "entry",
+                f"value {self.settings.entry!r}: no file {entry}",
+                "name a file that is in workspace/",
+            )
+
+    @property
+    def name(self) -> str:
+        """`<family>/<case>`."""
+        return f"{self.folder.parent.name}/{self.folder.name}"
+
+    @property
+    def workspace(self) -> Path:
+        return self.folder / "workspace"
+
+    @property
+    def contract_file(self) -> Path:
+        return self.folder / "contract.py"
+
+    def fixed_files(self) -> list[Path]:
+        """Everything outside workspace/ that decides a score, sorted: case.yaml, *.py, benchmarks/*.yaml."""
+        return sorted(
+            [self.folder / "case.yaml", *self.folder.glob("*.py"), *self.folder.glob("benchmarks/*.yaml")]
+        )
+
+
+def find_case(given: str) -> Path:
+    """The folder a person named: a path, or `<family>/<case>` below ./cases. Raises UsageError."""
+    for folder in (Path(given), Path("cases") / given):
+        if (folder / "case.yaml").is_file():
+            return folder
+    known = sorted(str(p.parent) for p in Path("cases").glob("[!_]*/*/case.yaml"))
+    raise UsageError(f"no case at {given!r}: there is no case.yaml; cases here: {', '.join(known) or 'none'}")
+
+
+def _load_settings(path: Path) -> Settings:
+    try:
+        return Settings.model_validate(read_yaml(path))
+    except ValidationError as error:
+        raise complain(path, error, known=_keys(Settings)) from None
+
+
+def _load_suite(folder: Path, name: str) -> Suite:
+    path = folder / "benchmarks" / f"{name}.yaml"
+    try:
+        return Suite.model_validate(read_yaml(path))
+    except ValidationError as error:
+        raise complain(path, error, known=_keys(Suite)) from None
+
+
+def _keys(model: type[BaseModel]) -> set[str]:
+    """Every key of a section and of the sections below it, for 'did you mean'."""
+    found: set[str] = set()
+    for name, field in model.model_fields.items():
+        found.add(field.alias or name)
+        for kind in (field.annotation, *getattr(field.annotation, "__args__", ())):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                found |= _keys(kind)
+    return found

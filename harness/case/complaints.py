@@ -1,0 +1,104 @@
+"""Turns what a YAML parser or pydantic says into an error that names file, key, value and remedy."""
+
+from __future__ import annotations
+
+import difflib
+import reprlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from harness.errors import CaseError
+
+LARGEST = 1 << 20
+"""Bytes of the largest YAML file that is read; a person writes a few thousand."""
+
+
+class _NoDuplicates(yaml.SafeLoader):
+    """SafeLoader that refuses a key given twice, which plain YAML silently lets win."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, str) and key in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"key {key!r} stands twice", problem_mark=key_node.start_mark
+                )
+            if isinstance(key, str):
+                seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A YAML mapping with string keys. Raises CaseError where it is missing, unreadable or something else."""
+    return parse_yaml(_read_text(path), path)
+
+
+def parse_yaml(text: str, path: Path) -> dict[str, Any]:
+    """The mapping in `text`, which stands (or would stand) at `path`. Raises CaseError."""
+    try:
+        document = yaml.load(text, _NoDuplicates)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f"line {mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        raise CaseError(path, line, f"is not YAML as it should be: {problem}", "mend it there") from None
+    except (ValueError, ArithmeticError, LookupError, AttributeError, RecursionError) as error:
+        # PyYAML lets its scalar constructors raise what they like: 2001-13-45, !!int "", a thousand brackets.
+        problem = f"holds a value that cannot be read ({type(error).__name__}: {error})"
+        raise CaseError(path, "", problem, "quote it, or write a plain number") from None
+    if document is None:
+        return {}
+    if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):
+        raise CaseError(path, "", "is not a mapping of names to values", "write it as 'key: value' lines")
+    return document
+
+
+def _read_text(path: Path) -> str:
+    """A UTF-8 text file of sane size; anything else (a folder, a pipe, a gigabyte) is a CaseError."""
+    try:
+        if not path.exists():
+            remedy = "create it, or stamp a case with 'hillclimb new-case'"
+            raise CaseError(path, "", "does not exist", remedy)
+        if not path.is_file():
+            raise CaseError(path, "", "is not a regular file", "put a text file there")
+        if (size := path.stat().st_size) > LARGEST:
+            raise CaseError(path, "", f"has {size} bytes", f"a case's file has at most {LARGEST}")
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        problem = f"cannot be read ({error})"
+        raise CaseError(path, "", problem, "make it a readable UTF-8 text file") from None
+
+
+def complain(
+    path: Path,
+    error: ValidationError,
+    *,
+    prefix: str = "",
+    drop: Iterable[str] = (),
+    known: Iterable[str] = (),
+) -> CaseError:
+    """The first thing wrong, as a CaseError; `known` are the keys to suggest for an unknown one."""
+    first = error.errors(include_url=False)[0]
+    parts = [str(part) for part in first["loc"] if part not in set(drop)]
+    key = ".".join([prefix, *parts] if prefix else parts)
+    value = _short(first.get("input"))
+    if first["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(parts[-1], list(known), n=1)
+        remedy = f"did you mean {near[0]!r}?" if near else "remove it (docs/case-format.md lists every key)"
+        return CaseError(path, key, f"unknown key (value {value})", remedy)
+    if first["type"] == "missing":
+        return CaseError(path, key, "is missing", "add it (docs/case-format.md shows it)")
+    message = first["msg"].removeprefix("Value error, ")
+    return CaseError(path, key, f"value {value} is wrong", f"it must satisfy: {message}")
+
+
+def _short(value: object) -> str:
+    """A value cut to a line; YAML aliases can make the whole of it astronomically long."""
+    brief = reprlib.Repr()
+    brief.maxstring = brief.maxother = 60
+    return brief.repr(value)

@@ -1,0 +1,105 @@
+"""The contract: what right means. A case's contract.py defines one subclass of Contract named `Contract`.
+
+The contract runs in the judge, never in the candidate's process, and is not visible from there.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.errors import CaseError
+
+Problem = Mapping[str, Any]
+"""The named sizes of one problem, e.g. {"m": 256, "n": 256, "k": 256}."""
+
+Tensors = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Shape and dtype of one output."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one call must do at the least: floating-point operations, and bytes read once plus written once."""
+
+    flops: int
+    bytes: int
+
+
+class Contract(ABC):
+    """Problems, inputs, reference and work of one case."""
+
+    problems: Mapping[str, Problem]
+    """Every shape the kernel must be right for; the benchmark suites choose among them."""
+
+    distributions: tuple[str, ...]
+    """Names of the input distributions; every problem is checked under every one."""
+
+    @abstractmethod
+    def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
+        """Input tensors, in call order, drawn from `generator` alone. Contiguous, on the generator's device."""
+
+    @abstractmethod
+    def outputs(self, problem: Problem) -> dict[str, Spec]:
+        """Shapes and dtypes of the outputs, in call order after the inputs."""
+
+    @abstractmethod
+    def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
+        """The outputs in float64, from the mathematics."""
+
+    @abstractmethod
+    def attainable(self, problem: Problem, inputs: Tensors) -> Tensors:
+        """The outputs as a plain, trusted computation in the baseline's own dtype gives them.
+
+        Its error against the reference is the unit of the error budget.
+        """
+
+    def scale(self, problem: Problem, inputs: Tensors, reference: Tensors) -> Tensors:
+        """Positive float64 magnitude per output element that errors are counted against.
+
+        Default: the root mean square of each output. Override where elements differ in conditioning
+        (a matrix product: |A| @ |B|), so that small elements are held to their own rounding error.
+        """
+        return {name: value.square().mean().sqrt().expand_as(value) for name, value in reference.items()}
+
+    @abstractmethod
+    def work(self, problem: Problem) -> Work:
+        """Compulsory work of one call."""
+
+
+def load_contract(path: Path) -> Contract:
+    """The case's contract. Raises CaseError where contract.py does not define a complete one."""
+    spec = importlib.util.spec_from_file_location("hillclimb_contract", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise CaseError(path, "", "does not exist", "write it; cases/_template/contract.py shows how")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        contract = module.Contract()
+    except Exception as error:
+        raise CaseError(
+            path,
+            "Contract",
+            f"cannot be loaded ({type(error).__name__}: {error})",
+            "define a class Contract(harness.case.contract.Contract) with every method",
+        ) from error
+    if not isinstance(contract, Contract):
+        raise CaseError(path, "Contract", "is not a harness.case.contract.Contract", "make it a subclass")
+    for name in ("problems", "distributions"):
+        if not getattr(contract, name, None):
+            raise CaseError(
+                path, f"Contract.{name}", "is missing or empty", f"name the {name} as a class attribute"
+            )
+    return contract

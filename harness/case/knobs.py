@@ -1,0 +1,253 @@
+"""Knobs: named environment variables with typed, finite or bounded domains, kept in knobs.yaml."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+
+from harness.case.complaints import complain, parse_yaml, read_yaml
+from harness.errors import CaseError
+
+Value = bool | int | float | str
+
+MOST_VALUES = 1000
+"""Values of the largest finite domain; a longer one is a float knob, or wants a larger step."""
+
+
+class _Knob(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    doc: str = ""
+    """What turning it does; shown to whoever proposes values."""
+
+
+class IntKnob(_Knob):
+    """Whole numbers low, low + step, ... up to high."""
+
+    type: Literal["int"]
+    low: int
+    high: int
+    step: int = Field(default=1, gt=0)
+    default: int
+
+    @model_validator(mode="after")
+    def _domain_is_sane(self) -> IntKnob:
+        _refuse_large((self.high - self.low) // self.step + 1)
+        return self
+
+    def values(self) -> list[Value]:
+        return list(range(self.low, self.high + 1, self.step))
+
+
+class LogIntKnob(_Knob):
+    """Whole numbers low, low * base, low * base^2, ... up to high."""
+
+    type: Literal["log-int"]
+    low: int = Field(gt=0)
+    high: int
+    base: int = Field(default=2, gt=1)
+    default: int
+
+    @model_validator(mode="after")
+    def _domain_is_sane(self) -> LogIntKnob:
+        _refuse_large(self.high.bit_length())
+        return self
+
+    def values(self) -> list[Value]:
+        found: list[Value] = []
+        value = self.low
+        while value <= self.high:
+            found.append(value)
+            value *= self.base
+        return found
+
+
+class FloatKnob(_Knob):
+    """Any number between low and high."""
+
+    type: Literal["float"]
+    low: float
+    high: float
+    log: bool = False
+    default: float
+
+    @model_validator(mode="after")
+    def _domain_is_sane(self) -> FloatKnob:
+        if self.low > self.high:
+            raise ValueError(f"low {self.low} must not exceed high {self.high}")
+        if self.log and self.low <= 0:
+            raise ValueError("low must be above 0 where log is true")
+        return self
+
+    def values(self) -> None:
+        return None
+
+
+class ChoiceKnob(_Knob):
+    """One of a list."""
+
+    type: Literal["choice"]
+    choices: list[Value] = Field(min_length=1)
+    default: Value
+
+    @model_validator(mode="after")
+    def _domain_is_sane(self) -> ChoiceKnob:
+        _refuse_large(len(self.choices))
+        texts = [environment_text(choice) for choice in self.choices]
+        if len(set(texts)) < len(texts) or len(set(self.choices)) < len(texts):
+            raise ValueError("the choices must differ, as environment variables too (true is 1, false is 0)")
+        if not all(text.isprintable() for text in texts):
+            raise ValueError("a choice must be printable on one line")
+        return self
+
+    def values(self) -> list[Value]:
+        return list(self.choices)
+
+
+class BoolKnob(_Knob):
+    """On or off; 1 or 0 in the environment."""
+
+    type: Literal["bool"]
+    default: bool
+
+    def values(self) -> list[Value]:
+        return [False, True]
+
+
+Knob = Annotated[IntKnob | LogIntKnob | FloatKnob | ChoiceKnob | BoolKnob, Field(discriminator="type")]
+
+
+class _Checked(BaseModel):
+    """One knob, its default inside its domain."""
+
+    knob: Knob
+
+    @model_validator(mode="after")
+    def _default_in_domain(self) -> _Checked:
+        if not contains(self.knob, self.knob.default):
+            raise ValueError(f"default {self.knob.default!r} is outside the domain")
+        return self
+
+
+Knobs = dict[str, Knob]
+_adapter: TypeAdapter[_Checked] = TypeAdapter(_Checked)
+
+
+def contains(knob: Knob, value: Value) -> bool:
+    """Whether `value` lies in the knob's domain, its type included (True is not 1)."""
+    if not isinstance(knob, FloatKnob):
+        return any(type(v) is type(value) and v == value for v in knob.values())
+    if isinstance(value, bool | str):
+        return False
+    return math.isfinite(value) and knob.low <= value <= knob.high
+
+
+def draw(knob: Knob, rng: random.Random) -> Value:
+    """A value out of the domain, evenly (on the log scale where the knob is on one)."""
+    if not isinstance(knob, FloatKnob):
+        return rng.choice(knob.values())
+    if not knob.log:
+        return rng.uniform(knob.low, knob.high)
+    return min(knob.high, max(knob.low, math.exp(rng.uniform(math.log(knob.low), math.log(knob.high)))))
+
+
+def _refuse_large(count: int) -> None:
+    if count > MOST_VALUES:
+        raise ValueError(f"a domain has at most {MOST_VALUES} values, this one has about {count}")
+
+
+def load_knobs(path: Path) -> Knobs:
+    """Read knobs.yaml; a missing file is no knobs.
+
+    Raises CaseError naming file, key and value.
+    """
+    return _validate(read_yaml(path), path) if path.exists() else {}
+
+
+def parse_knobs(text: str, path: Path) -> Knobs:
+    """The knobs in the text of a knobs.yaml that would stand at `path`. Raises CaseError."""
+    return _validate(parse_yaml(text, path), path)
+
+
+def _validate(document: dict[str, Any], path: Path) -> Knobs:
+    knobs: Knobs = {}
+    for name, body in document.items():
+        if not (name.isascii() and name.isidentifier() and name.isupper()):
+            raise CaseError(path, name, "is not an environment variable name", "use A-Z, 0-9 and _")
+        try:
+            knobs[name] = _adapter.validate_python({"knob": body}).knob
+        except ValidationError as error:
+            raise complain(path, error, prefix=name, drop=("knob",)) from None
+    return knobs
+
+
+def with_defaults(text: str, values: Mapping[str, Value]) -> str:
+    """The text of a knobs.yaml with the named defaults replaced and everything else, comments too, as it was.
+
+    Raises KeyError for a name that is not there.
+    """
+    spans = _default_spans(text)
+    for name in sorted(values, key=lambda name: -spans[name][0]):
+        start, end = spans[name]
+        scalar = yaml.safe_dump(values[name], default_flow_style=True, allow_unicode=True, width=math.inf)
+        text = text[:start] + scalar.removesuffix("\n").removesuffix("\n...") + text[end:]
+    return text
+
+
+def _default_spans(text: str) -> dict[str, tuple[int, int]]:
+    """Where each knob's default stands in the text, as (start, end) offsets."""
+    document = yaml.compose(text)
+    if not isinstance(document, yaml.MappingNode):
+        return {}
+    return {
+        name.value: (value.start_mark.index, value.end_mark.index)
+        for name, body in document.value
+        for key, value in body.value
+        if key.value == "default"
+    }
+
+
+def defaults(knobs: Knobs) -> dict[str, Value]:
+    return {name: knob.default for name, knob in knobs.items()}
+
+
+def environment_text(value: Value) -> str:
+    """One value as an environment variable holds it: booleans as 1 and 0, the rest as written."""
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def to_environment(values: Mapping[str, Value]) -> dict[str, str]:
+    """Environment variables for knob values."""
+    return {name: environment_text(value) for name, value in values.items()}
+
+
+def parse(knobs: Knobs, name: str, text: str) -> Value:
+    """One knob's value from the text a person typed. Raises CaseError where it is not in the domain."""
+    if name not in knobs:
+        raise CaseError("knobs.yaml", name, "is not a knob", f"choose one of {', '.join(knobs) or 'none'}")
+    knob = knobs[name]
+    if isinstance(knob, FloatKnob):
+        return _parse_float(knob, name, text)
+    for value in knob.values():
+        if text == environment_text(value) or text.casefold() == str(value).casefold():
+            return value
+    domain = ", ".join(environment_text(value) for value in knob.values())
+    raise CaseError("knobs.yaml", name, f"has no value {text!r}", f"choose one of {domain}")
+
+
+def _parse_float(knob: FloatKnob, name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if contains(knob, value):
+        return value
+    raise CaseError(
+        "knobs.yaml", name, f"has no value {text!r}", f"give a number from {knob.low} to {knob.high}"
+    )

@@ -1,0 +1,80 @@
+"""Every exception the lab raises on purpose, in one tree.
+
+HillclimbError
+├── UsageError            the caller asked for something that cannot be done; exit status 2
+│   └── CaseError         a file of a case is wrong: file, key, value seen, remedy
+├── MachineError          the machine failed, not the candidate; never a verdict
+│   ├── SandboxError      no border strong enough could be raised
+│   ├── JudgeError        the judge process died or broke its protocol
+│   └── StorageError      the disk refused a write
+├── CandidateFault        what a candidate did wrong, with the closed-list reason
+└── Stop                  the climb ends here, with a reason a person can read
+    ├── BudgetSpent
+    ├── Plateau
+    └── Interrupted
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.records import Reason
+
+
+class HillclimbError(Exception):
+    """Root of the tree."""
+
+
+class UsageError(HillclimbError):
+    """The caller asked for something that cannot be done; the message says what to do instead."""
+
+
+class CaseError(UsageError):
+    """A file of a case is wrong."""
+
+    def __init__(self, file: Path | str, key: str, problem: str, remedy: str) -> None:
+        where = f"{file}: {key}" if key else f"{file}"
+        super().__init__(f"{where}: {problem}; {remedy}")
+        self.file, self.key, self.problem, self.remedy = str(file), key, problem, remedy
+
+
+class MachineError(HillclimbError):
+    """The machine failed; nothing is held against the candidate."""
+
+
+class SandboxError(MachineError):
+    """No sandbox rung works here; the message names what was tried and what got out."""
+
+
+class JudgeError(MachineError):
+    """The judge process died or answered something that is not of its protocol."""
+
+
+class StorageError(MachineError):
+    """The disk refused an operation (full, read-only, failing)."""
+
+
+class CandidateFault(HillclimbError):
+    """A candidate did something that ends its evaluation."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(f"{reason.value}: {detail}")
+        self.reason, self.detail = reason, detail
+
+
+class Stop(HillclimbError):
+    """The climb ends; everything recorded so far is safe."""
+
+
+class BudgetSpent(Stop):
+    """A budget of the run (seconds, candidates) is used up."""
+
+
+class Plateau(Stop):
+    """Patience ran out: too many candidates in a row without a win, or nothing left to try."""
+
+
+class Interrupted(Stop):
+    """The user asked to stop."""

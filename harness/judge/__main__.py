@@ -1,0 +1,83 @@
+"""The judge's process: `python -m harness.judge FD CASE_FOLDER [--trust-workspace]`, spoken to by harness.judge.pool.
+
+Lines of JSON both ways. A request is {"op": method, "arguments": {...}}; the answer is any number of
+{"progress": {...}} and then one of {"answer": {...}} and {"error": {"kind": class name, "message": text}}.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.case.case import Case
+from harness.errors import CaseError, HillclimbError
+from harness.judge.judge import CpuJudge
+from harness.judge.protocol import Progress
+from harness.records import Record, Side
+from harness.sandbox.rungs import choose_rung
+
+PR_SET_PDEATHSIG = 1
+
+
+def serve(end: socket.socket, case_folder: Path, trust_workspace: bool) -> None:
+    """Answer requests until the controller hangs up."""
+    lines = end.makefile("rwb", buffering=0)
+
+    def say(kind: str, body: Any) -> None:
+        lines.write(json.dumps({kind: body}).encode() + b"\n")
+
+    def watch(progress: Progress) -> None:
+        say("progress", progress.model_dump())
+
+    try:
+        judge = CpuJudge(Case(case_folder), choose_rung(trust_workspace=trust_workspace))
+    except HillclimbError as error:
+        say("error", describe(error))
+        return
+    say("answer", None)
+    while request := lines.readline():
+        message = json.loads(request)
+        try:
+            answer = dispatch(judge, message["op"], message["arguments"], watch)
+            say("answer", answer.model_dump(mode="json"))
+        except HillclimbError as error:
+            say("error", describe(error))
+
+
+def dispatch(judge: CpuJudge, op: str, arguments: dict[str, Any], watch: Any) -> Record:
+    if op == "describe":
+        return judge.describe()
+    sides = {name: Side(**value) for name, value in arguments.items() if isinstance(value, dict)}
+    plain = {name: value for name, value in arguments.items() if not isinstance(value, dict)}
+    answer: Record = getattr(judge, op)(**sides, **plain, watch=watch)
+    return answer
+
+
+def describe(error: HillclimbError) -> dict[str, Any]:
+    if isinstance(error, CaseError):
+        return {"kind": "CaseError", "arguments": [error.file, error.key, error.problem, error.remedy]}
+    return {"kind": type(error).__name__, "arguments": [str(error)]}
+
+
+def die_with_parent() -> None:
+    """A judge never outlives its controller, however that ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def main() -> None:
+    die_with_parent()
+    torch.set_num_threads(
+        1
+    )  # its workers spin between operations: on shared CPUs the gate took 20 times as long
+    serve(socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2]), "--trust-workspace" in sys.argv[3:])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Whether one call's outputs are right: compared with a float64 reference, in units of what the dtype can reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from harness.case.contract import Contract, Problem, Tensors
+from harness.errors import CaseError
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a call on known inputs should give."""
+
+    reference: Tensors
+    """float64."""
+    scale: Tensors
+    """float64, positive: what an error of 1 means for each element."""
+    budget: dict[str, float]
+    """Largest allowed error of each output, in units of `scale`."""
+
+
+def expect(contract: Contract, problem: Problem, inputs: Tensors, multiples: float) -> Expected:
+    """Reference and error budget for these inputs: `multiples` of the attainable error, or of one rounding.
+
+    Raises CaseError when the contract's own reference is not finite.
+    """
+    reference = contract.reference(problem, inputs)
+    scale = {name: s.clamp_min(1e-300) for name, s in contract.scale(problem, inputs, reference).items()}
+    attainable = contract.attainable(problem, inputs)
+    budget = {}
+    for name, value in reference.items():
+        if not bool(torch.isfinite(value).all()):
+            raise CaseError(
+                "contract.py",
+                f"reference[{name!r}]",
+                f"is not finite for problem {dict(problem)}",
+                "choose distributions whose exact result is finite",
+            )
+        dtype = attainable[name].dtype
+        rounding = torch.finfo(dtype).eps if dtype.is_floating_point else 0.0
+        budget[name] = multiples * max(_error(attainable[name], value, scale[name]), rounding)
+    return Expected(reference, scale, budget)
+
+
+def worst_error(outputs: Tensors, expected: Expected) -> float:
+    """Largest error over the outputs as a share of the budget; infinite where an output is not finite."""
+    shares = [0.0]
+    for name, reference in expected.reference.items():
+        error = _error(outputs[name], reference, expected.scale[name])
+        budget = expected.budget[name]
+        shares.append(error / budget if budget else (0.0 if error == 0 else float("inf")))
+    return max(shares)
+
+
+def _error(value: torch.Tensor, reference: torch.Tensor, scale: torch.Tensor) -> float:
+    if value.numel() == 0:
+        return 0.0
+    error = float(((value.to(torch.float64) - reference).abs() / scale).max())
+    return error if error == error else float("inf")

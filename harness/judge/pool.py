@@ -1,0 +1,127 @@
+"""Judges as the controller holds them: local processes behind the interface of harness.judge.protocol."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from harness import errors
+from harness.errors import CaseError, HillclimbError, JudgeError
+from harness.judge.protocol import Progress, Watch
+from harness.records import Comparison, Confirmation, GateReport, Provenance, Record, Screening, Side
+
+CLOSE_SECONDS = 15
+
+Answer = TypeVar("Answer", bound=Record)
+
+
+class LocalJudge:
+    """A judge in a process of its own on this machine; ends with this object, or with this process.
+
+    Raises CaseError, SandboxError and the like from the constructor when the judge cannot serve the case.
+    """
+
+    def __init__(self, case_folder: Path, log_file: Path, *, trust_workspace: bool = False) -> None:
+        self._log_file = log_file
+        self._end, theirs = socket.socketpair()
+        command = [sys.executable, "-m", "harness.judge", str(theirs.fileno()), str(case_folder)]
+        if trust_workspace:
+            command.append("--trust-workspace")
+        with theirs, log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._lines = self._end.makefile("rwb", buffering=0)
+        try:
+            self._await_answer(_ignore)
+        except BaseException:
+            self.close()
+            raise
+
+    def describe(self) -> Provenance:
+        return self._ask(Provenance, "describe", _ignore)
+
+    def gate(self, side: Side, watch: Watch) -> GateReport:
+        return self._ask(GateReport, "gate", watch, side=side)
+
+    def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:
+        return self._ask(Screening, "screen", watch, candidate=candidate, incumbent=incumbent)
+
+    def confirm(
+        self, candidate: Side, incumbent: Side, baseline: Side, alpha: float, watch: Watch
+    ) -> Confirmation:
+        sides = {"candidate": candidate, "incumbent": incumbent, "baseline": baseline}
+        return self._ask(Confirmation, "confirm", watch, **sides, alpha=alpha)
+
+    def compare(
+        self, first: Side, last: Side, stage: Literal["noise", "cumulative"], watch: Watch
+    ) -> Comparison:
+        return self._ask(Comparison, "compare", watch, first=first, last=last, stage=stage)
+
+    def close(self) -> None:
+        """Hang up and wait for the end; a judge that will not go is killed, its candidates with it."""
+        with contextlib.suppress(OSError):
+            self._end.shutdown(socket.SHUT_RDWR)
+        self._lines.close()
+        self._end.close()
+        try:
+            self._process.wait(0.5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(CLOSE_SECONDS)
+
+    def _ask(self, kind: type[Answer], op: str, watch: Watch, **arguments: Side | float | str) -> Answer:
+        body = {name: a.model_dump() if isinstance(a, Record) else a for name, a in arguments.items()}
+        try:
+            self._lines.write(json.dumps({"op": op, "arguments": body}).encode() + b"\n")
+        except OSError as error:
+            raise self._death() from error
+        return kind.model_validate(self._await_answer(watch))
+
+    def _await_answer(self, watch: Watch) -> Any:
+        while True:
+            message = self._read()
+            if "progress" in message:
+                watch(Progress(**message["progress"]))
+            elif "error" in message:
+                raise _rebuild(message["error"])
+            else:
+                return message["answer"]
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            line = self._lines.readline()
+        except OSError as error:
+            raise self._death() from error
+        if not line.endswith(b"\n"):
+            raise self._death()
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    def _death(self) -> JudgeError:
+        status = self._process.wait(CLOSE_SECONDS)
+        how = signal.Signals(-status).name if status < 0 else f"status {status}"
+        tail = self._log_file.read_text(errors="replace")[-1500:].strip()
+        return JudgeError(f"the judge died ({how}); the end of {self._log_file}: {tail or '(empty)'}")
+
+
+def _rebuild(error: dict[str, Any]) -> HillclimbError:
+    if error["kind"] == "CaseError":
+        return CaseError(*error["arguments"])
+    rebuilt: HillclimbError = getattr(errors, error["kind"])(*error["arguments"])
+    return rebuilt
+
+
+def _ignore(progress: Progress) -> None:
+    """Nobody watches."""

@@ -1,0 +1,55 @@
+"""The judge as the controller sees it: four questions, answered with records.
+
+The same interface is served by a local process (`harness.judge.pool.LocalJudge`) and, in tests, by a
+simulated landscape. Everything that crosses is a Record; progress arrives through a callback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+from harness.records import Comparison, Confirmation, GateReport, Provenance, Record, Screening, Side
+
+
+class Progress(Record):
+    """Where a judgement stands; for eyes only, never recorded."""
+
+    stage: str
+    """prepare, gate, noise, screen, decide, report, cumulative, guardrail."""
+    done: int = 0
+    of: int = 0
+    speedup: float | None = None
+    """The running estimate, where there is one."""
+
+
+Watch = Callable[[Progress], None]
+
+
+class Judge(Protocol):
+    """Answers about one case on one device. Every method raises MachineError where the machine failed."""
+
+    def describe(self) -> Provenance:
+        """What judges here: digests, device, sandbox rung, versions."""
+
+    def gate(self, side: Side, watch: Watch) -> GateReport:
+        """Parity of one side over every problem, distribution and seed; no timing."""
+
+    def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:
+        """Gate the candidate and duel it on one pair of processes; no `reason` means: worth confirming."""
+
+    def confirm(
+        self, candidate: Side, incumbent: Side, baseline: Side, alpha: float, watch: Watch
+    ) -> Confirmation:
+        """Decide over fresh pairs at `alpha`, check guardrails, then measure speedups from further pairs.
+
+        Gates the candidate first: its tree may differ from the one screened (source defaults).
+        """
+
+    def compare(
+        self, first: Side, last: Side, stage: Literal["noise", "cumulative"], watch: Watch
+    ) -> Comparison:
+        """Measure `last` against `first` without deciding anything. Equal sides measure the noise floor."""
+
+    def close(self) -> None:
+        """End the judge and every process of its."""

@@ -1,0 +1,189 @@
+"""What judge and controller say to each other, and what the ledger keeps: frozen, typed, JSON.
+
+Units: seconds for time, ratios for speedups (incumbent's time over candidate's; above 1 is faster).
+Unknown fields are errors, so a record written by another version is noticed rather than half read.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+SCHEMA = 1
+"""Version of every record below; raised when a field changes meaning."""
+
+
+class Record(BaseModel):
+    """A frozen value that crosses a process or a file border as JSON."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+class Reason(StrEnum):
+    """Why a candidate was rejected. The list is closed; `docs/records.md` explains each."""
+
+    # before it ran
+    OUTSIDE_WORKSPACE = "outside_workspace"
+    DOES_NOT_APPLY = "does_not_apply"
+    BAD_KNOBS = "bad_knobs"
+    POLICY = "policy"
+    # the gate
+    DOES_NOT_LOAD = "does_not_load"
+    RAISED = "raised"
+    WRONG_RESULT = "wrong_result"
+    NOT_FINITE = "not_finite"
+    OUTPUT_NOT_WRITTEN = "output_not_written"
+    INPUTS_CHANGED = "inputs_changed"
+    WROTE_OUT_OF_BOUNDS = "wrote_out_of_bounds"
+    # what its process did
+    CRASHED = "crashed"
+    EXITED = "exited"
+    HUNG = "hung"
+    OUT_OF_MEMORY = "out_of_memory"
+    LEAKED = "leaked"
+    FLOODED_OUTPUT = "flooded_output"
+    WROTE_TOO_MUCH = "wrote_too_much"
+    STARTED_PROCESS = "started_process"
+    BROKE_PROTOCOL = "broke_protocol"
+    # the duel
+    SLOWER = "slower"
+    NO_PROVEN_GAIN = "no_proven_gain"
+    GUARDRAIL = "guardrail"
+    PROMOTION_FAILED = "promotion_failed"
+
+
+class Interval(Record):
+    """A speedup with the confidence interval of its mean over fresh process pairs."""
+
+    estimate: float
+    low: float
+    high: float
+    confidence: float = 0.95
+    pairs: int
+
+    def __str__(self) -> str:
+        return f"{self.estimate:.3f}x [{self.low:.3f}, {self.high:.3f}]"
+
+
+class Side(Record):
+    """One side of a duel: a materialised workspace and the knob values set in its environment."""
+
+    tree: str
+    """Absolute path of the workspace folder."""
+    knobs: dict[str, str] = {}
+    """Environment variables; empty means the source defaults decide."""
+
+
+class GateReport(Record):
+    """Parity over every problem, distribution and seed."""
+
+    passed: bool
+    reason: Reason | None = None
+    detail: str = ""
+    runs: int = 0
+    """Calls whose outputs were compared with the reference."""
+    worst: float = 0.0
+    """Largest error seen, as a share of the budget; above 1 fails."""
+    worst_at: str = ""
+    """`problem/distribution` of that error."""
+
+
+class Environment(Record):
+    """What else the machine was doing while a block ran."""
+
+    steal: float = 0.0
+    """Share of CPU time taken by the hypervisor, 0 to 1."""
+    others: float = 0.0
+    """CPUs' worth of work done meanwhile by processes that are not part of the duel."""
+
+
+class Block(Record):
+    """One ABBA or BAAB block: four segments of one suite of problems."""
+
+    order: Literal["ABBA", "BAAB"]
+    seconds: tuple[float, float, float, float]
+    """Seconds per call of each segment in the order run, geometric mean over the suite's problems."""
+    environment: Environment = Environment()
+
+
+class Pair(Record):
+    """One pair of fresh processes: A is the candidate, B the one it is compared with."""
+
+    stage: Literal["noise", "screen", "decide", "report", "cumulative", "guardrail"]
+    suite: str
+    blocks: tuple[Block, ...]
+    dropped: int = 0
+    """Contaminated blocks, measured again."""
+
+
+class GuardrailReport(Record):
+    suite: str
+    speedup: Interval
+    max_slowdown: float
+    passed: bool
+
+
+class Screening(Record):
+    """Gate and first pair. `reason` is None while the candidate is still in the running."""
+
+    gate: GateReport
+    reason: Reason | None
+    detail: str = ""
+    speedup: float | None = None
+    """Point estimate from the screening pair; a lead for the search, never a claim."""
+    pairs: tuple[Pair, ...] = ()
+    seconds: float = 0.0
+
+
+class Confirmation(Record):
+    """Decision over fresh pairs, and the speedup measured afresh after it."""
+
+    gate: GateReport
+    reason: Reason | None
+    detail: str = ""
+    alpha: float
+    e_value: float = 0.0
+    speedup: Interval | None = None
+    """Against the incumbent."""
+    cumulative: Interval | None = None
+    """Against the baseline, measured, never multiplied up."""
+    seconds_per_call: float | None = None
+    """The candidate's own, over the objective's suite, in the report pairs."""
+    guardrails: tuple[GuardrailReport, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+    seconds: float = 0.0
+
+
+class Comparison(Record):
+    """Two trees measured against each other over fresh pairs, without a decision."""
+
+    speedup: Interval
+    seconds_per_call: tuple[float, float]
+    """(first side's, second side's)."""
+    pair_sd: float
+    """Standard deviation of one pair's log ratio."""
+    pairs: tuple[Pair, ...] = ()
+    seconds: float = 0.0
+
+
+class Provenance(Record):
+    """What judged: enough to tell whether two records may be compared."""
+
+    contract: str
+    """sha256 over case.yaml, contract.py and the case's other fixed files."""
+    benchmarks: str
+    """sha256 over benchmarks/*.yaml."""
+    harness: str
+    """sha256 over the harness package."""
+    device: str
+    """The device's name, e.g. the CPU model."""
+    device_id: str
+    """GPU UUID, or the machine id of a CPU."""
+    sandbox: str
+    """The rung in force: bubblewrap, landlock, or none (trusted workspace)."""
+    software: dict[str, str]
+    """Versions: python, kernel, torch, triton, numba, driver where there is one."""
+    seed_commitment: str
+    """sha256 of the judge's secret seed; the seed itself never leaves the judge."""

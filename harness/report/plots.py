@@ -1,0 +1,250 @@
+"""Draws progress.png from a run's ledger: `python -m harness.report.plots RUN_FOLDER`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib
+
+from harness.errors import HillclimbError
+from harness.report.story import Story, Win, read_story
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PICTURE = "progress.png"
+
+INK, MUTED, FAINT, GRID = "#1f2933", "#66727f", "#a9b4c0", "#e6eaee"
+CLIMB, BAND, REFUSED = "#0b7a5c", "#bfe5d8", "#c8553d"
+
+LOG_FROM = 6.0
+"""Largest over smallest speedup shown from which the axis is logarithmic."""
+MOST_LABELS = 14
+IDEA_WIDTH = 34
+FLOOR_SHARE = 0.02
+"""Dots slower than this share of the best are drawn at the bottom edge, not given most of the picture."""
+
+STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "text.color": INK,
+    "text.parse_math": False,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": MUTED,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+}
+
+
+def draw(folder: Path) -> Path:
+    """Draw the run in `folder`; the picture appears whole or not at all. Raises UsageError without a ledger."""
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    story = read_story(folder)
+    target = folder / PICTURE
+    fresh = folder / f".{PICTURE}.new"
+    with matplotlib.rc_context(STYLE):
+        figure = paint(story)
+        try:
+            figure.savefig(fresh, format="png", dpi=150)
+        finally:
+            pyplot.close(figure)
+    return fresh.replace(target)
+
+
+def paint(story: Story) -> Figure:
+    """The picture: the climb on the left, the list of wins on the right."""
+    from matplotlib import pyplot
+
+    figure, (climb, listing) = pyplot.subplots(
+        1, 2, figsize=(11.5, 5.4), width_ratios=(2.6, 1), gridspec_kw={"wspace": 0.03}
+    )
+    figure.subplots_adjust(left=0.065, right=0.985, top=0.845, bottom=0.105)
+    _scale(climb, story)
+    _paint_candidates(climb, story)
+    _paint_climb(climb, story)
+    _paint_list(listing, story)
+    _write_title(figure, story)
+    return figure
+
+
+def _scale(axes: Axes, story: Story) -> None:
+    """Limits that show every win and every candidate worth seeing."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    highest = max([1.0, *(win.high for win in story.wins), *(value for _, value in story.screened)])
+    slowest = min([1.0, *(win.low for win in story.wins), *(value for _, value in story.screened)])
+    lowest = max(slowest, FLOOR_SHARE * highest)
+    end = max(story.judged, 4)
+    axes.set_xlim(-0.02 * end, 1.03 * end)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if highest / lowest >= LOG_FROM:
+        _scale_logarithmically(axes, lowest, highest)
+    else:
+        room = max(highest - lowest, 0.1)
+        axes.set_ylim(lowest - 0.12 * room, highest + 0.08 * room)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
+    axes.set_xlabel("candidate")
+    axes.set_ylabel("speedup over the baseline")
+
+
+def _scale_logarithmically(axes: Axes, lowest: float, highest: float) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    span = highest / lowest
+    axes.set_yscale("log")
+    axes.set_ylim(lowest / span**0.1, highest * span**0.06)
+    axes.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5) if span < 1000 else (1,)))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _paint_candidates(axes: Axes, story: Story) -> None:
+    """Screenings as faint dots (small fry of a verdict), and a tick at the bottom for what the gate stopped."""
+    bottom = axes.get_ylim()[0]
+    size = 16 if story.judged < 300 else 7
+    if story.screened:
+        numbers, values = zip(*story.screened, strict=True)
+        shown = [max(value, bottom) for value in values]
+        axes.scatter(numbers, shown, s=size, color=FAINT, alpha=0.7, linewidths=0, label="screened", zorder=2)
+    if story.refused:
+        axes.plot(
+            story.refused,
+            [0.012] * len(story.refused),
+            "|",
+            color=REFUSED,
+            markersize=8,
+            alpha=0.8,
+            transform=axes.get_xaxis_transform(),
+            label="stopped by the gate",
+            zorder=2,
+        )
+
+
+def _paint_climb(axes: Axes, story: Story) -> None:
+    """Best so far with its interval, and a point for every win."""
+    start = Win(0, "baseline", 1.0, 1.0, 1.0)
+    steps = [start, *story.wins]
+    numbers = [*(win.n for win in steps), max(story.judged, steps[-1].n + 1)]
+    axes.axhline(1.0, color=FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+    lows, highs, best = ([*column, column[-1]] for column in zip(*map(_bounds, steps), strict=True))
+    axes.fill_between(numbers, lows, highs, step="post", color=BAND, linewidth=0, zorder=3)
+    axes.step(numbers, best, where="post", color=CLIMB, linewidth=2, label="best so far", zorder=4)
+    if story.wins:
+        _paint_wins(axes, story.wins)
+    if story.screened or story.refused or story.wins:
+        axes.legend(loc="upper left", frameon=False, fontsize=9, labelcolor=MUTED, handletextpad=0.5)
+
+
+def _bounds(win: Win) -> tuple[float, float, float]:
+    return win.low, win.high, win.estimate
+
+
+def _paint_wins(axes: Axes, wins: tuple[Win, ...]) -> None:
+    estimates = [win.estimate for win in wins]
+    errors = [[win.estimate - win.low for win in wins], [win.high - win.estimate for win in wins]]
+    axes.errorbar(
+        [win.n for win in wins],
+        estimates,
+        yerr=errors,
+        fmt="o",
+        markersize=6,
+        color=CLIMB,
+        markeredgecolor="white",
+        markeredgewidth=1,
+        elinewidth=1.2,
+        capsize=2.5,
+        label="win, 95 % interval",
+        zorder=5,
+    )
+    for win in _told(wins):
+        axes.annotate(
+            f"#{win.n}",
+            (win.n, win.estimate),
+            xytext=(-3, 6),
+            textcoords="offset points",
+            ha="right",
+            fontsize=8.5,
+            color=CLIMB,
+            zorder=6,
+        )
+
+
+def _told(wins: tuple[Win, ...]) -> list[Win]:
+    """The wins that gained most, as many as there is room to name, in order."""
+    gains = {win.n: win.estimate / before for win, before in zip(wins, _befores(wins), strict=True)}
+    chosen = sorted(wins, key=lambda win: -gains[win.n])[:MOST_LABELS]
+    return sorted(chosen, key=lambda win: win.n)
+
+
+def _befores(wins: tuple[Win, ...]) -> list[float]:
+    return [1.0, *(win.estimate for win in wins)][:-1]
+
+
+def _paint_list(axes: Axes, story: Story) -> None:
+    """The wins by name, newest on top, like the curve beside it."""
+    axes.axis("off")
+    told = _told(story.wins)
+    omitted = len(story.wins) - len(told)
+    heading = f"wins ({omitted} smaller ones not named)" if omitted else "wins"
+    axes.text(0.04, 1.0, heading, transform=axes.transAxes, va="top", color=MUTED, fontsize=9)
+    if not told:
+        axes.text(0.04, 0.92, "none so far", transform=axes.transAxes, va="top", color=MUTED)
+    for row, win in enumerate(reversed(told)):
+        height = 0.93 - 0.066 * row
+        _write(axes, 0.04, height, f"#{win.n}", CLIMB)
+        _write(axes, 0.17, height, f"{win.estimate:.2f}×", INK, weight="bold")
+        _write(axes, 0.34, height, _shorten(win.idea), MUTED)
+
+
+def _write(axes: Axes, x: float, y: float, text: str, color: str, weight: str = "normal") -> None:
+    axes.text(x, y, text, transform=axes.transAxes, va="top", fontsize=8.5, color=color, weight=weight)
+
+
+def _shorten(idea: str) -> str:
+    line = "".join(c if c.isprintable() else " " for c in idea).strip()
+    return line if len(line) <= IDEA_WIDTH else line[: IDEA_WIDTH - 1] + "…"
+
+
+def _write_title(figure: Figure, story: Story) -> None:
+    best = f"{story.best:.2f}×"
+    figure.text(0.065, 0.945, f"{best}  {story.case}", fontsize=16, weight="bold", va="center")
+    figure.text(0.065, 0.893, _subtitle(story), fontsize=9.5, color=MUTED, va="center")
+
+
+def _subtitle(story: Story) -> str:
+    facts = [f"run {story.tag}", f"{story.judged} candidates", f"{len(story.wins)} wins"]
+    if story.remeasured:
+        estimate, low, high = story.remeasured
+        facts.append(f"first against last, measured again: {estimate:.3f}× [{low:.3f}, {high:.3f}]")
+    elif story.wins:
+        last = story.wins[-1]
+        facts.append(f"over the baseline {last.estimate:.3f}× [{last.low:.3f}, {last.high:.3f}]")
+    if story.device:
+        facts.append(story.device)
+    return "   ·   ".join(facts)
+
+
+def main() -> int:
+    """Draw; 0 when the picture is there, 2 with one line on stderr where it cannot be."""
+    if len(sys.argv) != 2:
+        print("usage: python -m harness.report.plots RUN_FOLDER", file=sys.stderr)
+        return 2
+    try:
+        print(draw(Path(sys.argv[1])))
+    except (HillclimbError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

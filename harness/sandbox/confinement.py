@@ -1,0 +1,109 @@
+"""What a candidate is given: paths, limits, environment, descriptors. The same on every rung."""
+
+from __future__ import annotations
+
+import re
+import resource
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.errors import UsageError
+
+OPEN_FILES = 512
+THREADS = 1024
+"""Threads and processes. Counted for the candidate alone in a user namespace or as a user of its own."""
+
+LIMIT_WALLS = {"memory limit": resource.RLIMIT_DATA, "file limit": resource.RLIMIT_FSIZE}
+"""Names that tests of the canary use to leave a limit out."""
+
+LOADER_VARIABLE = re.compile(
+    r"LD_|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|OMP_TOOL|PYTHON(?!HASHSEED$|FAULTHANDLER$)"
+)
+"""Names that make the loader, libc or Python run other code before the runner has locked the door."""
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """What one candidate process may have."""
+
+    workspace: Path
+    """Folder of the kernel; read-only inside, at `Confined.workspace_inside`."""
+    memory_bytes: int
+    """Private memory (RLIMIT_DATA). Buffers mapped from descriptors do not count."""
+    scratch_bytes: int
+    """Size of the one writable folder where the rung can limit it, and of any one file."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Added to the rung's own few variables, which win."""
+    descriptors: tuple[int, ...] = ()
+    """Kept open inside at the same numbers; all others are closed."""
+    output: int | None = None
+    """Descriptor that becomes stdout and stderr; None discards both."""
+
+    def __post_init__(self) -> None:
+        """Refuse what could break the border before it stands; raises UsageError."""
+        for name in self.environment:
+            if LOADER_VARIABLE.match(name):
+                raise UsageError(f"environment variable {name} may not be set in a sandbox; rename the knob")
+        if not self.workspace.is_dir():
+            raise UsageError(
+                f"workspace {self.workspace} is not a folder; pass the candidate's materialised tree"
+            )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where things are, as seen inside."""
+
+    workspace: str
+    scratch: str
+    lab: str
+    """Folder that holds the `harness` package and nothing else."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a rung says of itself, beyond what every rung must hold."""
+
+    namespaces: tuple[str, ...]
+    """Namespaces its candidates do not share with the judge."""
+    capabilities: int
+    """Bit mask of the capabilities they may hold."""
+    scratch_is_bounded: bool
+    """Whether the sum of what they write is limited, not only each file."""
+    variables: tuple[str, ...]
+    """Names in their environment when the confinement adds none."""
+
+
+def variables(layout: Layout) -> dict[str, str]:
+    """The rung's own part of the candidate's environment; nothing else is set but what its confinement adds."""
+    return {
+        "HOME": layout.scratch,
+        "LANG": "C.UTF-8",
+        "NUMBA_CACHE_DIR": f"{layout.scratch}/numba",
+        "PATH": "/usr/bin:/bin",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONPATH": layout.lab,
+        "PYTHONSAFEPATH": "1",
+        "TMPDIR": layout.scratch,
+    }
+
+
+def limits(confinement: Confinement) -> dict[int, int]:
+    """Resource limits by RLIMIT number, soft and hard alike, none above the judge's own.
+
+    No RLIMIT_AS: numba and CUDA reserve far more address space than they use.
+    """
+    wanted = {
+        resource.RLIMIT_DATA: confinement.memory_bytes,
+        resource.RLIMIT_FSIZE: confinement.scratch_bytes,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_NOFILE: max(OPEN_FILES, *(fd + 64 for fd in confinement.descriptors), 0),
+        resource.RLIMIT_MEMLOCK: 0,
+        resource.RLIMIT_NPROC: THREADS,
+    }
+    ours = {number: resource.getrlimit(number)[1] for number in wanted}
+    return {
+        number: value if ours[number] < 0 else min(value, ours[number]) for number, value in wanted.items()
+    }

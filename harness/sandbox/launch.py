@@ -1,0 +1,79 @@
+"""Confines itself as its plan says, then becomes the candidate. `python -m harness.sandbox.launch STATUS PLAN`.
+
+STATUS is the number of a pipe that closes silently when the candidate starts, or says why it could not. PLAN is
+a JSON `Plan`. Standard library only, so that it starts in milliseconds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from harness.errors import HillclimbError
+from harness.sandbox import landlock, privileges, seccomp
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the launcher does to itself, in this order of fields, and what it then runs."""
+
+    limits: Sequence[tuple[int, int]]
+    """(RLIMIT number, bytes or count)."""
+    uid: int | None
+    """User to become; None stays."""
+    capabilities: Sequence[int]
+    """Kept when becoming that user."""
+    parent: int
+    """The judge; the candidate ends with it."""
+    read: Sequence[str]
+    write: Sequence[str]
+    landlock: int
+    """The version to restrict by; 0 leaves the file tree open."""
+    seccomp: bool
+    environment: Mapping[str, str]
+    argv: Sequence[str]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def main() -> None:
+    """Read the plan, follow it, report what fails."""
+    status = int(sys.argv[1])
+    os.set_inheritable(status, False)
+    try:
+        follow(Plan(**json.loads(sys.argv[2])))
+    except (OSError, ValueError, HillclimbError) as error:
+        os.write(status, f"{type(error).__name__}: {error}".encode())
+    os._exit(127)
+
+
+def follow(plan: Plan) -> None:
+    """Confine this process and exec; returns only by raising."""
+    for number, value in plan.limits:
+        resource.setrlimit(number, (value, value))
+    if plan.uid is not None:
+        privileges.become(plan.uid, plan.capabilities)
+    die_with(plan.parent)
+    if plan.landlock:
+        landlock.restrict(plan.read, plan.write, plan.landlock)
+    if plan.seccomp:
+        seccomp.load(seccomp.border_program())
+    os.execve(plan.argv[0], list(plan.argv), dict(plan.environment))
+
+
+def die_with(parent: int) -> None:
+    """Ask for SIGKILL at the parent's death. Changing users clears the wish, so it comes after that."""
+    ctypes.CDLL(None).prctl(seccomp.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        raise OSError("the judge died first")
+
+
+if __name__ == "__main__":
+    main()

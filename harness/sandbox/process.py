@@ -1,0 +1,178 @@
+"""A process behind the border, seen from the judge: freeze, thaw, watch, end."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import Popen
+
+from harness.errors import MachineError
+from harness.sandbox.confinement import Layout
+
+REAP_SECONDS = 10.0
+"""A process that outlives SIGKILL by this long hangs in the kernel: the machine is at fault."""
+
+FREEZE_SECONDS = 2.0
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a process ended: a status, or the signal that ended it."""
+
+    code: int | None
+    signal: int | None
+
+    def __str__(self) -> str:
+        if self.signal is None:
+            return f"exit status {self.code}"
+        return (
+            signal.Signals(self.signal).name
+            if self.signal in set(signal.Signals)
+            else f"signal {self.signal}"
+        )
+
+
+class Confined(ABC):
+    """One candidate process. `pid` is the host's number of the candidate's own Python."""
+
+    def __init__(self, process: Popen[bytes], pid: int, layout: Layout) -> None:
+        self.pid = pid
+        self.layout = layout
+        self._process = process
+        self._exit: Exit | None = None
+        self._handle = handle(pid)
+        self._outer = os.pidfd_open(process.pid)
+
+    @property
+    def workspace_inside(self) -> str:
+        """The workspace's path as the candidate sees it."""
+        return self.layout.workspace
+
+    def freeze(self) -> None:
+        """Stop every thread; MachineError when it will not stop. An ended process is left alone."""
+        self._signal(signal.SIGSTOP)
+        deadline = time.monotonic() + FREEZE_SECONDS
+        while not self._stopped():
+            if self.poll() is not None:
+                return
+            if time.monotonic() > deadline:
+                raise MachineError(
+                    f"process {self.pid} runs on {FREEZE_SECONDS:g} s after SIGSTOP; restart the run"
+                )
+            time.sleep(0.0002)
+
+    def thaw(self) -> None:
+        """Let a frozen process run on."""
+        self._signal(signal.SIGCONT)
+
+    def poll(self) -> Exit | None:
+        """How it ended, or None while it lives. MachineError where the border itself broke."""
+        if self._exit is None and self._finished():
+            try:
+                self._exit = self._outcome()
+            finally:
+                self._release()
+        return self._exit
+
+    def wait(self, seconds: float) -> Exit | None:
+        """Wait for the end; None when it is still alive after `seconds`."""
+        if self._exit is None:
+            readable(self._outer, seconds)
+        return self.poll()
+
+    def kill(self) -> None:
+        """End and reap everything inside; MachineError when something cannot be reaped."""
+        if self.poll() is None:
+            self._end()
+            if self.wait(REAP_SECONDS) is None:
+                raise MachineError(
+                    f"process {self.pid} outlived SIGKILL by {REAP_SECONDS:g} s; it hangs in the kernel: "
+                    "look at `dmesg`, and restart the machine if it stays"
+                )
+
+    def cpu_seconds(self) -> float:
+        """CPU time of all its threads; 0 once it is gone."""
+        fields = _stat(Path(f"/proc/{self.pid}/stat"))
+        return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND if fields else 0.0
+
+    def resident_bytes(self) -> int:
+        """Resident memory, mapped buffers included; 0 once it is gone."""
+        try:
+            return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * PAGE_BYTES
+        except (OSError, IndexError):
+            return 0
+
+    @abstractmethod
+    def scratch_used(self) -> int:
+        """Bytes that lie in its scratch folder; 0 once it is gone."""
+
+    @abstractmethod
+    def _finished(self) -> bool:
+        """Whether the outermost process has ended."""
+
+    @abstractmethod
+    def _outcome(self) -> Exit:
+        """Reap, and say how the candidate ended."""
+
+    @abstractmethod
+    def _end(self) -> None:
+        """Send SIGKILL to everything inside."""
+
+    def _release(self) -> None:
+        """Give back descriptors and folders, once."""
+        for descriptor in (self._handle, self._outer):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._handle = None
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._handle is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, number)
+
+    def _stopped(self) -> bool:
+        with suppress(OSError):
+            tasks = list(Path(f"/proc/{self.pid}/task").iterdir())
+            return all(_stat(task / "stat")[:1] in (["T"], []) for task in tasks)
+        return False
+
+
+def handle(pid: int) -> int | None:
+    """A pidfd, immune to the reuse of numbers; None when the process is gone."""
+    with suppress(ProcessLookupError):
+        return os.pidfd_open(pid)
+    return None
+
+
+def readable(descriptor: int, seconds: float) -> bool:
+    """Whether a descriptor becomes readable in time; for a pidfd: whether the process ends."""
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    return bool(poller.poll(max(0.0, seconds) * 1000))
+
+
+def children(pid: int) -> list[int]:
+    """Host pids of a process's children; empty when it is gone."""
+    with suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    numbers = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [number for number in numbers if _stat(Path(f"/proc/{number}/stat"))[1:2] == [str(pid)]]
+
+
+def _stat(path: Path) -> list[str]:
+    """Fields of a stat file from the state on; empty when the process is gone.
+
+    The name before them may hold spaces and brackets of the candidate's choice.
+    """
+    try:
+        return path.read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []

@@ -1,0 +1,71 @@
+"""The border's entrance: rungs from strongest to weakest, each tried with a canary before it is trusted.
+
+bubblewrap   every namespace, an empty root, masked /proc, seccomp, limits
+landlock     a user of its own (as root), Landlock, seccomp, limits
+none         clean environment, seccomp, limits; only for a workspace the user trusts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from harness.errors import SandboxError
+from harness.sandbox import canary
+from harness.sandbox.bubblewrap import bubblewrap_rung
+from harness.sandbox.confinement import Confinement
+from harness.sandbox.launched import landlock_rung, trusted_rung
+from harness.sandbox.process import Confined, Exit
+
+__all__ = [
+    "Confined",
+    "Confinement",
+    "Exit",
+    "Rung",
+    "bubblewrap_rung",
+    "choose_rung",
+    "landlock_rung",
+    "trusted_rung",
+]
+
+REMEDIES = (
+    "install bubblewrap (apt install bubblewrap), or allow user namespaces to it "
+    "(sysctl kernel.apparmor_restrict_unprivileged_userns=0, kernel.unprivileged_userns_clone=1), "
+    "or use Linux 6.12 or newer for Landlock, "
+    "or, to sweep the knobs of your own code only, pass --trust-workspace"
+)
+
+
+class Rung(Protocol):
+    """One way of confining a candidate."""
+
+    @property
+    def name(self) -> Literal["bubblewrap", "landlock", "none"]:
+        """What records say."""
+
+    def spawn(self, argv: Sequence[str], confinement: Confinement) -> Confined:
+        """Start a confined process. MachineError where the border cannot be raised.
+
+        Call it from a thread that lives as long as the candidate, which ends with the thread that made it.
+        """
+
+
+def choose_rung(*, trust_workspace: bool) -> Rung:
+    """Return the strongest rung from which the canary does not get out.
+
+    Where there is none: the `none` rung for a trusted workspace, else SandboxError with what was tried.
+    """
+    failures = []
+    for name, make in (("bubblewrap", bubblewrap_rung), ("landlock", landlock_rung)):
+        try:
+            rung = make()
+            out = canary.escapes_from(rung)
+        except SandboxError as error:
+            failures.append(f"{name}: {error}")
+            continue
+        if not out:
+            return rung
+        failures.append(f"{name}: the canary got out ({', '.join(out)})")
+    if trust_workspace:
+        return trusted_rung()
+    raise SandboxError(f"no sandbox works here. {'. '.join(failures)}. To go on: {REMEDIES}")

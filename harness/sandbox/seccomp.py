@@ -1,0 +1,203 @@
+"""Two seccomp filters: what no kernel needs (before exec), and no new process (once the runner is loaded).
+
+Standard library only: it is imported inside the border as well.
+
+    stage one   border_program()    loaded by bubblewrap or by the launcher, then the candidate's Python is exec'd
+    stage two   forbid_processes()  called by the candidate's runner after its trusted imports
+
+Refused calls fail with EPERM. clone3 fails with ENOSYS, so that libc falls back to clone, whose flags a filter
+can read. Another machine's call numbers (i386, x32) and, after stage two, any new process end the process with
+SIGSYS.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from errno import ENOSYS, EPERM
+from typing import Literal
+
+from harness.sandbox import syscalls
+
+
+class Action(IntEnum):
+    """What the kernel does with a matching call."""
+
+    KILL = 0x80000000
+    ALLOW = 0x7FFF0000
+    REFUSE = 0x00050000 | EPERM
+    UNKNOWN = 0x00050000 | ENOSYS
+
+
+@dataclass(frozen=True)
+class When:
+    """A test on the low 32 bits of one argument (every argument tested here is an int or a flag word)."""
+
+    argument: int
+    test: Literal["is", "is not", "has", "lacks"]
+    value: int
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One system call, what to do with it, and when."""
+
+    call: str
+    action: Action
+    when: When | None = None
+
+
+REFUSED = {
+    "other processes: memory, descriptors, identity": (
+        "ptrace process_vm_readv process_vm_writev process_madvise process_mrelease pidfd_open pidfd_getfd kcmp "
+        "migrate_pages move_pages setpriority ioprio_set setsid setpgid"
+    ),
+    "kernel surfaces with a history": (
+        "io_uring_setup io_uring_enter io_uring_register bpf perf_event_open userfaultfd fanotify_init "
+        "fanotify_mark inotify_init inotify_init1 inotify_add_watch lookup_dcookie syslog modify_ldt iopl ioperm "
+        "personality uselib lsm_set_self_attr vhangup add_key request_key keyctl"
+    ),
+    "mounts, roots and namespaces": (
+        "mount umount2 pivot_root chroot move_mount open_tree fsopen fsconfig fsmount fspick mount_setattr "
+        "statmount listmount unshare setns name_to_handle_at open_by_handle_at quotactl quotactl_fd swapon swapoff"
+    ),
+    "attributes of files, which Landlock does not guard": (
+        "chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat utime utimes futimesat utimensat setxattr "
+        "lsetxattr fsetxattr removexattr lremovexattr fremovexattr mknod mknodat"
+    ),
+    "the machine": (
+        "kexec_load kexec_file_load init_module finit_module delete_module create_module reboot acct sethostname "
+        "setdomainname settimeofday clock_settime clock_adjtime adjtimex nfsservctl _sysctl"
+    ),
+    "every way to talk but the one socket inherited": (
+        "socket socketpair connect bind listen accept accept4 msgget msgsnd msgrcv msgctl mq_open mq_unlink "
+        "semget semop semtimedop semctl"
+    ),
+    "memory that outlives or evades the limits": "shmget shmat shmctl memfd_create memfd_secret",
+}
+"""Calls no compute kernel needs."""
+
+NEW_NAMESPACE = 0x7E020000
+"""Every CLONE_NEW* flag that clone takes."""
+
+CLONE_THREAD = 0x00010000
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
+TERMINAL_REQUESTS = (0x5412, 0x541C, 0x5423)
+"""TIOCSTI types into a terminal, TIOCLINUX pastes into it, TIOCSETD changes its line discipline."""
+
+BORDER = (
+    Rule("clone3", Action.UNKNOWN),
+    Rule("clone", Action.REFUSE, When(0, "has", NEW_NAMESPACE)),
+    Rule("prctl", Action.REFUSE, When(0, "is", PR_SET_PDEATHSIG)),
+    Rule("prctl", Action.REFUSE, When(0, "is", PR_SET_DUMPABLE)),
+    *(Rule("ioctl", Action.REFUSE, When(1, "is", request)) for request in TERMINAL_REQUESTS),
+    # of another process; 0 is the caller itself
+    *(
+        Rule(call, Action.REFUSE, When(0, "is not", 0))
+        for call in (
+            "prlimit64",
+            "sched_setaffinity",
+            "sched_setscheduler",
+            "sched_setparam",
+            "sched_setattr",
+        )
+    ),
+    *(Rule(call, Action.REFUSE) for calls in REFUSED.values() for call in calls.split()),
+)
+"""Stage one."""
+
+NO_PROCESSES = (
+    Rule("clone3", Action.UNKNOWN),
+    Rule("clone", Action.KILL, When(0, "lacks", CLONE_THREAD)),
+    *(Rule(call, Action.KILL) for call in ("fork", "vfork", "execve", "execveat")),
+)
+"""Stage two. Threads go on working."""
+
+LOAD, EQUALS, AT_LEAST, HAS_BITS, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16
+"""Offsets in struct seccomp_data."""
+
+Instruction = tuple[int, int, int, int]
+"""code, jump if true, jump if false, operand."""
+
+
+def border_program() -> bytes:
+    """Assemble stage one for this machine."""
+    return assemble(BORDER, syscalls.machine())
+
+
+def forbid_processes() -> None:
+    """Load stage two into every thread of this process: from here on a fork or exec ends it with SIGSYS.
+
+    Raises OSError where the kernel refuses the filter.
+    """
+    load(assemble(NO_PROCESSES, syscalls.machine()))
+
+
+def assemble(rules: Iterable[Rule], machine: str) -> bytes:
+    """Translate rules into a BPF program: the first match decides, no match allows."""
+    code = [*_preamble(machine)]
+    for rule in rules:
+        code += _block(rule, machine)
+    code.append((RETURN, 0, 0, Action.ALLOW))
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+
+
+def _preamble(machine: str) -> Iterator[Instruction]:
+    """Kill foreign call numbers, hide calls newer than the tables; leaves the number loaded."""
+    yield LOAD, 0, 0, ARCHITECTURE
+    yield EQUALS, 1, 0, syscalls.AUDIT_ARCH[machine]
+    yield RETURN, 0, 0, Action.KILL
+    yield LOAD, 0, 0, NUMBER
+    yield AT_LEAST, 0, 1, syscalls.X32_BIT
+    yield RETURN, 0, 0, Action.KILL
+    yield AT_LEAST, 0, 1, syscalls.NEWEST + 1
+    yield RETURN, 0, 0, Action.UNKNOWN
+
+
+def _block(rule: Rule, machine: str) -> list[Instruction]:
+    """One rule's instructions; expects the call's number loaded, and leaves it loaded."""
+    number = syscalls.number(rule.call, machine)
+    if number is None:
+        return []
+    if rule.when is None:
+        return [(EQUALS, 0, 1, number), (RETURN, 0, 0, rule.action)]
+    return [
+        (EQUALS, 0, 4, number),
+        (LOAD, 0, 0, ARGUMENTS + 8 * rule.when.argument),
+        _test(rule.when),
+        (RETURN, 0, 0, rule.action),
+        (LOAD, 0, 0, NUMBER),
+    ]
+
+
+def _test(when: When) -> Instruction:
+    """Fall through when the test holds, else skip one instruction."""
+    code = EQUALS if when.test in ("is", "is not") else HAS_BITS
+    skip = (0, 1) if when.test in ("is", "has") else (1, 0)
+    return (code, *skip, when.value)
+
+
+def load(program: bytes) -> None:
+    """Load a filter into every thread of this process, for good; OSError where the kernel refuses."""
+    renounce_privileges()
+    libc = ctypes.CDLL(None, use_errno=True)
+    instructions = ctypes.create_string_buffer(program, len(program))
+    header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(instructions))
+    set_filter, every_thread = 1, 1
+    number = syscalls.number("seccomp", syscalls.machine())
+    unsynchronised = libc.syscall(number, set_filter, every_thread, header)
+    if unsynchronised:
+        failure = ctypes.get_errno() if unsynchronised < 0 else EPERM
+        raise OSError(failure, f"seccomp(SET_MODE_FILTER): {os.strerror(failure)}")
+
+
+def renounce_privileges() -> None:
+    """Give up ever gaining privileges through exec; filters and Landlock demand it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_NO_NEW_PRIVS)")

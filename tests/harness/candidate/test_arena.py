@@ -1,0 +1,79 @@
+"""Shared buffers: arrays apart, poison seen, guards seen, the size sealed."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.candidate.arena import Arena
+from harness.candidate.layout import GUARD, Layout, lay_out
+from harness.candidate.runner import map_arena
+
+shapes = st.lists(
+    st.tuples(
+        st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple),
+        st.sampled_from(["float32", "int64", "uint8"]),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+def _arena(slots: int = 2) -> Arena:
+    return Arena(lay_out([("x", (5,), "float32")], [("y", (3, 2), "float32")], slots))
+
+
+@given(shapes, shapes, st.integers(1, 4))
+def test_arrays_never_overlap_and_are_guarded(ins: list, outs: list, slots: int) -> None:
+    layout = lay_out([("i", *s) for s in ins], [("o", *s) for s in outs], slots)
+    position = 0
+    for array in (*layout.inputs, *layout.outputs):
+        assert array.offset >= position + GUARD
+        position = array.offset + array.nbytes
+    assert layout.stride >= position + GUARD
+    covered = sum(end - start for start, end in layout.guards())
+    assert covered + sum(a.nbytes for a in (*layout.inputs, *layout.outputs)) == layout.stride
+
+
+def test_layouts_survive_json() -> None:
+    layout = lay_out([("x", (5,), "float32")], [("y", (3, 2), "float64")], 2)
+    assert Layout.from_json(layout.to_json()) == layout
+
+
+def test_both_sides_see_the_same_memory() -> None:
+    arena = _arena()
+    theirs = map_arena(os.dup(arena.descriptor), arena.layout)
+    arena.fill(1, {"x": torch.arange(5.0)})
+    assert theirs[1][0].tolist() == [0, 1, 2, 3, 4]
+    theirs[1][1][:] = 7
+    assert arena.outputs(1)["y"].eq(7).all()
+
+
+def test_poison_is_seen_until_every_element_is_written() -> None:
+    arena = _arena()
+    arena.poison([0])
+    assert arena.is_unwritten(0, "y")
+    arena.outputs(0)["y"].view(-1)[:-1] = 1.0
+    assert arena.is_unwritten(0, "y")
+    arena.outputs(0)["y"].fill_(float("nan"))
+    assert not arena.is_unwritten(0, "y"), "an honest NaN is not the poison"
+
+
+@pytest.mark.parametrize("offset", [-1, 6 * 4])
+def test_a_write_beside_an_array_is_seen(offset: int) -> None:
+    arena = _arena()
+    assert arena.guards_are_intact()
+    start = arena.layout.stride + arena.layout.outputs[0].offset + offset
+    was = os.pread(arena.descriptor, 1, start)
+    os.pwrite(arena.descriptor, bytes([was[0] ^ 1]), start)
+    assert not arena.guards_are_intact()
+
+
+def test_nobody_can_resize_the_memory() -> None:
+    arena = _arena()
+    with pytest.raises(PermissionError):
+        os.ftruncate(arena.descriptor, 1)

@@ -1,0 +1,100 @@
+"""What the statistics promise: known values, and error rates on simulated noise."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.judge.evidence import (
+    e_value,
+    interval,
+    is_futile,
+    is_slower,
+    proves_gain,
+    spend,
+    student_quantile,
+)
+
+
+@pytest.mark.parametrize(
+    ("probability", "freedom", "expected"),
+    [(0.975, 1, 12.7062), (0.975, 2, 4.3027), (0.975, 4, 2.7764), (0.95, 7, 1.8946), (0.975, 30, 2.0423)],
+)
+def test_student_quantiles_agree_with_published_tables(
+    probability: float, freedom: int, expected: float
+) -> None:
+    assert student_quantile(probability, freedom) == pytest.approx(expected, abs=1e-4)
+
+
+def test_e_value_of_three_equal_values_is_the_limit_of_vanishing_noise() -> None:
+    tight = e_value([0.1, 0.1 + 1e-9, 0.1 - 1e-9])
+    assert e_value([0.1, 0.1, 0.1]) == pytest.approx(tight, rel=1e-6)
+    assert tight == pytest.approx(statistics.fmean(1 + 3 * g for g in (0.3, 1, 4, 16)), rel=1e-6)
+
+
+def test_no_evidence_where_the_mean_is_not_above_the_threshold() -> None:
+    assert e_value([-0.1, -0.2, -0.15]) == 0.0
+    assert e_value([0.5]) == 0.0
+    assert not proves_gain([0.5, 0.5], 0.0, 0.5), "two values prove nothing"
+
+
+@given(st.lists(st.floats(-1, 1), min_size=3, max_size=12), st.floats(0, 0.5))
+def test_evidence_never_grows_with_the_threshold(values: list[float], threshold: float) -> None:
+    assert e_value(values, threshold) <= e_value(values, 0.0) * (1 + 1e-9)
+
+
+@given(st.lists(st.floats(-1, 1), min_size=3, max_size=12), st.floats(0, 0.1))
+def test_nothing_is_proven_and_hopeless_at_once(values: list[float], minimum: float) -> None:
+    assert not (proves_gain(values, minimum, 0.1) and is_slower(values))
+    assert not (proves_gain(values, minimum, 0.1) and is_futile(values, minimum))
+
+
+def test_shares_of_alpha_sum_to_alpha() -> None:
+    assert sum(spend(0.01, k) for k in range(1, 100_000)) == pytest.approx(0.01, rel=1e-4)
+    assert spend(0.01, 1) > spend(0.01, 2)
+
+
+def _night(generator: random.Random, effect: float, alpha: float, heavy: bool) -> bool:
+    """One decision: looked at after every value up to 20."""
+    values: list[float] = []
+    for _ in range(20):
+        noise = generator.gauss(0, 0.01) * (generator.choice((0.3, 0.3, 0.3, 3.0)) if heavy else 1)
+        values.append(effect + noise)
+        if proves_gain(values, 0.0, alpha):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("heavy", [False, True], ids=["gaussian", "heavy-tailed"])
+def test_looking_after_every_value_keeps_the_false_win_rate_below_alpha(heavy: bool) -> None:
+    generator = random.Random(7)
+    false_wins = sum(_night(generator, 0.0, 0.05, heavy) for _ in range(4000))
+    assert false_wins / 4000 <= 0.05
+
+
+def test_true_gains_are_found() -> None:
+    generator = random.Random(8)
+    assert sum(_night(generator, 0.02, 1e-3, False) for _ in range(200)) >= 195
+
+
+def test_futility_gives_up_on_equals_and_names_the_slower() -> None:
+    generator = random.Random(9)
+    equal = [generator.gauss(0, 0.002) for _ in range(12)]
+    slower = [generator.gauss(-0.1, 0.01) for _ in range(4)]
+    assert is_futile(equal, 0.01)
+    assert not is_slower(equal)
+    assert is_slower(slower)
+
+
+def test_interval_covers_the_truth_as_often_as_it_says() -> None:
+    generator = random.Random(10)
+    covered = 0
+    for _ in range(2000):
+        found = interval([generator.gauss(math.log(1.2), 0.05) for _ in range(5)])
+        covered += found.low <= 1.2 <= found.high
+    assert 0.935 <= covered / 2000 <= 0.965

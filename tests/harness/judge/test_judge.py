@@ -1,0 +1,156 @@
+"""Duels between real sandboxed processes: faster is kept, equal and slower are not, and nothing said decides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.case.case import Case
+from harness.errors import CaseError, MachineError
+from harness.judge.judge import CpuJudge
+from harness.judge.protocol import Progress
+from harness.records import Reason, Side
+from harness.sandbox.rungs import choose_rung
+from tests.fakes.cases import HONEST, SETTINGS, repeated, write_case, write_workspace
+
+SKIPS_LATER = """
+import numpy as np
+calls = []
+
+def run(x, y):
+    calls.append(1)
+    if len(calls) > 200 and len(calls) % 2:
+        return
+    np.multiply(x, np.float32(2), out=y)
+    np.add(y, np.float32(1), out=y)
+"""
+
+BUSY_IN_THE_OTHERS_TURN = """
+import threading
+import numpy as np
+
+def spin():
+    while True:
+        pass
+
+for _ in range(4):
+    threading.Thread(target=spin, daemon=True).start()
+
+def run(x, y):
+    np.multiply(x, np.float32(2), out=y)
+    np.add(y, np.float32(1), out=y)
+"""
+
+
+def _ignore(progress: Progress) -> None:
+    pass
+
+
+FAST, SLOW = repeated(10), repeated(60)
+
+
+class Bench:
+    """A judge over the small case, and workspaces by name."""
+
+    def __init__(self, root: Path, **changes: str) -> None:
+        root.chmod(0o755)
+        self.root = root
+        settings = SETTINGS
+        for old, new in changes.items():
+            settings = settings.replace(old, new)
+        self.judge = CpuJudge(Case(write_case(root, settings=settings)), choose_rung(trust_workspace=False))
+
+    def side(self, name: str, kernel: str) -> Side:
+        return Side(tree=str(write_workspace(self.root / name / "workspace", kernel)))
+
+
+def test_a_true_gain_is_kept_and_its_interval_holds_the_truth(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    fast, slow = bench.side("fast", FAST), bench.side("slow", SLOW)
+    seen: list[Progress] = []
+    screening = bench.judge.screen(fast, slow, seen.append)
+    assert screening.reason is None
+    assert screening.speedup is not None
+    assert screening.speedup > 2
+    verdict = bench.judge.confirm(fast, slow, slow, 0.006, seen.append)
+    assert verdict.reason is None, verdict.detail
+    assert verdict.e_value >= 1 / 0.006
+    assert verdict.speedup is not None
+    assert verdict.speedup == verdict.cumulative
+    assert 2 < verdict.speedup.estimate < 8
+    assert verdict.speedup.low < verdict.speedup.estimate < verdict.speedup.high
+    assert {p.stage for p in verdict.pairs} == {"decide", "report"}
+    assert {"gate", "screen", "decide", "report"} <= {p.stage for p in seen}
+    reported = [p for p in verdict.pairs if p.stage == "report"]
+    assert len(reported) == verdict.speedup.pairs == 3
+
+
+def test_slower_and_equal_are_rejected_by_name(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    fast, slow, same = (
+        bench.side("fast", HONEST),
+        bench.side("slow", SLOW),
+        bench.side("same", HONEST + "# same\n"),
+    )
+    assert bench.judge.screen(slow, fast, _ignore).reason is Reason.SLOWER
+    verdict = bench.judge.confirm(same, fast, fast, 0.006, _ignore)
+    assert verdict.reason in (Reason.NO_PROVEN_GAIN, Reason.SLOWER)
+    assert verdict.speedup is None, "no speedup is reported for what was not accepted"
+
+
+def test_work_skipped_while_timed_is_found(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    cheat, slow = bench.side("cheat", SKIPS_LATER), bench.side("slow", SLOW)
+    screening = bench.judge.screen(cheat, slow, _ignore)
+    assert screening.reason is Reason.OUTPUT_NOT_WRITTEN
+    assert screening.gate.passed
+    assert "while timed" in screening.detail
+
+
+def test_threads_left_running_do_not_slow_the_other_side(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    busy, honest = bench.side("busy", BUSY_IN_THE_OTHERS_TURN), bench.side("honest", HONEST)
+    screening = bench.judge.screen(busy, honest, _ignore)
+    assert screening.reason is Reason.SLOWER, (
+        "its own threads slow only itself; frozen, they slow nobody else"
+    )
+
+
+def test_a_guardrail_stops_a_win_that_costs_too_much_elsewhere(tmp_path: Path) -> None:
+    settings = SETTINGS + "guardrails: [{suite: small, max_slowdown: 0.2}]\n"
+    tmp_path.chmod(0o755)
+    folder = write_case(tmp_path, settings=settings)
+    (folder / "benchmarks" / "small.yaml").write_text("problems: [odd]\ndistribution: normal\n")
+    trade = FAST.replace("range(10)", "range(10 if x.size == 20_000 else 200)")
+    bench = CpuJudge(Case(folder), choose_rung(trust_workspace=False))
+    fast = Side(tree=str(write_workspace(tmp_path / "trade" / "workspace", trade)))
+    slow = Side(tree=str(write_workspace(tmp_path / "slow" / "workspace", SLOW)))
+    verdict = bench.confirm(fast, slow, slow, 0.006, _ignore)
+    assert verdict.reason is Reason.GUARDRAIL, verdict.detail
+    assert not verdict.guardrails[0].passed
+
+
+def test_the_incumbents_fault_is_not_the_candidates(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    broken = bench.side("broken", "def run(x, y):\n    raise ValueError\n")
+    with pytest.raises(MachineError, match="incumbent failed"):
+        bench.judge.screen(bench.side("honest", HONEST), broken, _ignore)
+
+
+def test_comparing_a_tree_with_itself_measures_the_noise(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    side = bench.side("same", HONEST)
+    found = bench.judge.compare(side, side, "noise", _ignore)
+    assert 0.5 < found.speedup.estimate < 2
+    assert found.pair_sd > 0
+    assert found.seconds_per_call[0] > 0
+
+
+def test_a_suite_that_names_an_unknown_problem_is_the_cases_error(tmp_path: Path) -> None:
+    folder = write_case(tmp_path)
+    (folder / "benchmarks" / "main.yaml").write_text("problems: [huge]\ndistribution: normal\n")
+    with pytest.raises(
+        CaseError, match=r"main.yaml: problems: value 'huge' is not in contract.py; choose among small"
+    ):
+        CpuJudge(Case(folder), choose_rung(trust_workspace=False))
