@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -48,6 +49,15 @@ def is_contaminated(environment: Environment) -> bool:
     return environment.steal > STEAL_LIMIT or environment.others > OTHERS_LIMIT
 
 
+def take_precedence() -> None:
+    """Run this process, and the candidates it starts, ahead of everything else on the machine, where allowed.
+
+    On two busy shared cores it cut the spread of one pair's log ratio from 9 % to 1.3 %. It takes root or CAP_SYS_NICE.
+    """
+    with suppress(PermissionError):
+        os.nice(-20)
+
+
 def name() -> str:
     """The CPU model and how many of its CPUs this process may use."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -64,8 +74,8 @@ def identity() -> str:
 
 
 def software() -> dict[str, str]:
-    """Versions of everything a result may depend on."""
-    found = {"python": platform.python_version(), "kernel": platform.release()}
+    """Versions of everything a result may depend on, and the priority it was measured at."""
+    found = {"python": platform.python_version(), "kernel": platform.release(), "nice": str(os.nice(0))}
     for package in ("torch", "triton", "numpy", "numba"):
         try:
             found[package] = version(package)

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from harness.case.case import Case
+from harness.device import cpu
 from harness.errors import CaseError, HillclimbError
 from harness.judge.judge import CpuJudge
 from harness.judge.protocol import Progress
@@ -73,6 +74,7 @@ def die_with_parent() -> None:
 
 def main() -> None:
     die_with_parent()
+    cpu.take_precedence()
     torch.set_num_threads(
         1
     )  # its workers spin between operations: on shared CPUs the gate took 20 times as long

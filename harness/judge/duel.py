@@ -84,6 +84,7 @@ class Duel:
             calls = self._calls(seconds, size)
             arena = self._stack.enter_context(pool(self.contract, problem, max(calls)))
             self.workloads.append(Workload(problem, self.suite.distribution, arena, calls))
+            self._touch(self.workloads[-1])
         return math.exp(statistics.fmean(ratios))
 
     def block(self) -> Block:
@@ -97,6 +98,11 @@ class Duel:
         environment = cpu.environment_since(start, self._own_cpu_seconds() - own)
         a, b, c, d = (math.exp(log / len(self.workloads)) for log in logs)
         return Block(order=order, seconds=(a, b, c, d), environment=environment)
+
+    def _touch(self, workload: Workload) -> None:
+        """An untimed segment of each side: the first walk over new memory pays for its page faults."""
+        for side in (0, 1):
+            self._segment(workload, side)
 
     def _compile_both(self, arena: Arena, problem: str) -> None:
         """The first call of each side, at the same time: it may compile, and nothing is timed yet."""

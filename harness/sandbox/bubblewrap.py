@@ -11,15 +11,14 @@ import resource
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from subprocess import DEVNULL, Popen
 from typing import Literal
 
 from harness.errors import MachineError, SandboxError
-from harness.sandbox import interpreter
+from harness.sandbox import interpreter, mounts
 from harness.sandbox.confinement import LIMIT_WALLS, Confinement, Layout, Promise, limits, variables
 from harness.sandbox.process import REAP_SECONDS, Confined, Exit, children, handle, readable
 from harness.sandbox.seccomp import border_program
@@ -134,11 +133,11 @@ class Bubblewrap:
         proc_one = ("--perms", "0555", "--size", "4096", "--tmpfs", "/proc/1", "--remount-ro", "/proc/1")
         workspace = "--bind" if "read-only workspace" in self.without else "--ro-bind"
         steps: list[tuple[str, tuple[str, ...]]] = [
-            ("", tuple(_code())),
+            ("", tuple(mounts.code())),
             ("", ("--ro-bind", str(interpreter.package()), f"{INSIDE.lab}/harness")),
             ("", (workspace, str(confinement.workspace.resolve()), INSIDE.workspace)),
             ("", ("--proc", "/proc")),
-            ("masked proc", tuple(_proc_controls())),
+            ("masked proc", tuple(mounts.proc_controls())),
             ("hidden init", proc_one),
             ("", ("--ro-bind-try", "/sys/devices/system/cpu", "/sys/devices/system/cpu")),
             ("", ("--dev", "/dev", "--size", str(SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm")),
@@ -193,6 +192,7 @@ class Enclosed(Confined):
         super().__init__(process, pid, INSIDE)
         self._init = handle(init)
         self._status = status
+        self._killed = False
 
     def scratch_used(self) -> int:
         """Bytes in the size-limited tmpfs; 0 once it is gone."""
@@ -212,8 +212,8 @@ class Enclosed(Confined):
                 f"processes of the sandbox of {self.pid} are still there after {REAP_SECONDS:g} s"
             )
         code = _exit_code(_drain(self._status))
-        if code is None and self._process.returncode == -signal.SIGKILL:
-            code = 128 + signal.SIGKILL
+        if code is None and self._killed:  # before it came to the candidate's exec
+            return Exit(None, signal.SIGKILL)
         if code is None:
             raise SandboxError(
                 f"bubblewrap could not start the candidate (status {self._process.returncode}); "
@@ -222,6 +222,7 @@ class Enclosed(Confined):
         return Exit(None, code - 128) if 128 < code <= 128 + signal.NSIG else Exit(code, None)
 
     def _end(self) -> None:
+        self._killed = True
         for process in (self._handle, self._init):
             if process is not None:
                 with suppress(ProcessLookupError):
@@ -240,33 +241,6 @@ def bubblewrap_rung(without: frozenset[str] = frozenset()) -> Bubblewrap:
     if program is None:
         raise SandboxError("bwrap is not on the PATH; install bubblewrap")
     return Bubblewrap(program, without)
-
-
-def _code() -> Iterator[str]:
-    """Mount what the interpreter needs; links stay links, and their targets come too."""
-    for path in interpreter.paths():
-        if path.is_symlink():
-            yield from ("--symlink", str(path.readlink()), str(path))
-            yield from _targets(path)
-        else:
-            yield from ("--ro-bind", str(path), str(path))
-
-
-def _targets(path: Path) -> Iterator[str]:
-    granted = [outer for outer in interpreter.paths() if not outer.is_symlink()]
-    for target in interpreter.links(path):
-        named = Path(os.path.normpath(target))
-        if not named.is_symlink() and not any(named.is_relative_to(outer) for outer in granted):
-            yield from ("--ro-bind", str(named), str(named))
-
-
-def _proc_controls() -> Iterator[str]:
-    """Read-only mounts over all of /proc that is not about processes: sysctls, sysrq, mtrr, irq and their like."""
-    for entry in sorted(Path("/proc").iterdir()):
-        if entry.name.isdigit() or entry.is_symlink():
-            continue
-        if entry.is_dir() or entry.stat().st_mode & 0o222:
-            yield from ("--ro-bind", str(entry), str(entry))
 
 
 def _file_of(data: bytes) -> int:

@@ -1,16 +1,27 @@
-"""Becoming nobody: user, groups and capabilities. Standard library only."""
+"""Becoming nobody: which user to become, and how. Standard library only."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+from harness.errors import SandboxError
 
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
 PR_SET_KEEPCAPS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE = 8, 47, 2
 CAPABILITY_VERSION = 0x20080522
+
+MAY_REACH = 1 << CAP_DAC_OVERRIDE | 1 << CAP_DAC_READ_SEARCH
+"""All that `reaching` ever asks to keep, as a bit mask."""
+
+FREE_USERS = (0x70000000, 0x0FFFFFFF)
+"""First and number of the user ids that systemd's table (UIDS-GIDS.md) leaves unused, where all are mapped."""
+
+FEW_FREE_USERS = (60578, 606)
+"""The same within the 16 bits that a container may be limited to."""
 
 
 def become(uid: int, kept: Iterable[int]) -> None:
@@ -28,6 +39,29 @@ def become(uid: int, kept: Iterable[int]) -> None:
         _check(libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0, 0), "prctl(PR_CAP_AMBIENT)")
 
 
+def spare_user() -> int:
+    """Pick a user number that nobody on this machine has."""
+    first, count = FREE_USERS if _is_mapped(sum(FREE_USERS)) else FEW_FREE_USERS
+    return first + int.from_bytes(os.urandom(8)) % count
+
+
+def reaching(paths: Sequence[str]) -> list[int]:
+    """Capabilities a foreign user needs to reach these paths: none, or one that opens folders like a 0700 /root.
+
+    Landlock still decides what may be opened, and seccomp keeps attributes from being changed.
+    """
+    if all(_is_open(Path(path)) for path in paths):
+        return []
+    held = effective()
+    for capability in (CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE):
+        if held >> capability & 1:
+            return [capability]
+    closed = next(path for path in paths if not _is_open(Path(path)))
+    raise SandboxError(
+        f"{closed} cannot be reached by an unprivileged user; install the lab where others may read"
+    )
+
+
 def effective() -> int:
     """This process's effective capabilities as a bit mask."""
     status = Path("/proc/self/status").read_text()
@@ -37,3 +71,18 @@ def effective() -> int:
 def _check(result: int, what: str) -> None:
     if result:
         raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
+
+
+def _is_open(path: Path) -> bool:
+    """Whether anybody may reach and read it; a missing path hinders nobody."""
+    real = path.resolve()
+    if not real.exists():
+        return True
+    wanted = 0o5 if real.is_dir() else 0o4
+    return real.stat().st_mode & wanted == wanted and all(p.stat().st_mode & 0o1 for p in real.parents)
+
+
+def _is_mapped(uid: int) -> bool:
+    """Whether this user number exists in our user namespace."""
+    rows = [tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
+    return any(first <= uid < first + count for first, _, count in rows)

@@ -7,6 +7,7 @@ import select
 import signal
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,7 @@ class Confined(ABC):
         self.layout = layout
         self._process = process
         self._exit: Exit | None = None
+        self._failure: MachineError | None = None
         self._handle = handle(pid)
         self._outer = os.pidfd_open(process.pid)
 
@@ -67,7 +69,7 @@ class Confined(ABC):
                 raise MachineError(
                     f"process {self.pid} runs on {FREEZE_SECONDS:g} s after SIGSTOP; restart the run"
                 )
-            time.sleep(0.0002)
+            time.sleep(0.00005)
 
     def thaw(self) -> None:
         """Let a frozen process run on."""
@@ -75,22 +77,27 @@ class Confined(ABC):
 
     def poll(self) -> Exit | None:
         """How it ended, or None while it lives. MachineError where the border itself broke."""
+        if self._failure is not None:
+            raise self._failure
         if self._exit is None and self._finished():
             try:
                 self._exit = self._outcome()
+            except MachineError as error:
+                self._failure = error
+                raise
             finally:
                 self._release()
         return self._exit
 
     def wait(self, seconds: float) -> Exit | None:
         """Wait for the end; None when it is still alive after `seconds`."""
-        if self._exit is None:
+        if self._exit is None and self._failure is None:
             readable(self._outer, seconds)
         return self.poll()
 
     def kill(self) -> None:
-        """End and reap everything inside; MachineError when something cannot be reaped."""
-        if self.poll() is None:
+        """End and reap everything inside; MachineError, once, when the border broke or something stays."""
+        if self._failure is None and self.poll() is None:
             self._end()
             if self.wait(REAP_SECONDS) is None:
                 raise MachineError(
@@ -163,8 +170,18 @@ def children(pid: int) -> list[int]:
     """Host pids of a process's children; empty when it is gone."""
     with suppress(OSError):
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    numbers = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return [number for number in numbers if _stat(Path(f"/proc/{number}/stat"))[1:2] == [str(pid)]]
+    return [number for number, fields in _everybody() if fields[1] == str(pid)]
+
+
+def members(group: int) -> list[int]:
+    """Pids of a process group, without those that have ended and wait for somebody to collect them."""
+    return [pid for pid, fields in _everybody() if fields[2] == str(group) and fields[0] not in "ZX"]
+
+
+def _everybody() -> Iterator[tuple[int, list[str]]]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (fields := _stat(entry / "stat")):
+            yield int(entry.name), fields
 
 
 def _stat(path: Path) -> list[str]:

@@ -1,0 +1,86 @@
+"""Stamps a new case from cases/_template."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from harness.case.case import Case
+from harness.errors import StorageError, UsageError
+
+SLUG = re.compile(r"[a-z0-9][a-z0-9_]{0,63}")
+PLACEHOLDER = re.compile(r"(: )?\{\{(\w+)\}\}")
+
+
+def stamp(root: Path, family: str, case: str, model_name: str, model_path: str, hardware: str) -> Path:
+    """Write cases/<family>/<case> below `root`, whole or not at all, and return that folder.
+
+    Raises UsageError for a slug or text that cannot be used, a folder that is there already, no template;
+    StorageError where the disk refuses.
+    """
+    values = {
+        "family": _slug("--model-slug", family),
+        "case": _slug("--case-slug", case),
+        "model_name": _line("--model-name", model_name),
+        "model_path": _line("--model-path", model_path),
+        "hardware": _line("--hardware", hardware),
+    }
+    template, folder = root / "cases" / "_template", root / "cases" / family / case
+    if not (template / "case.yaml").is_file():
+        raise UsageError(f"no template at {template}; run this in a checkout of hillclimb")
+    if folder.exists() or folder.is_symlink():
+        raise UsageError(f"{folder} is there already; choose another --case-slug, or remove it")
+    try:
+        _build(template, folder, values)
+    except OSError as error:
+        raise StorageError(f"{folder} could not be written: {error}; nothing was left there") from error
+    return folder
+
+
+def _build(template: Path, folder: Path, values: Mapping[str, str]) -> None:
+    """Write the case beside its place and move it there in one step."""
+    with tempfile.TemporaryDirectory(prefix="_stamping_", dir=folder.parents[1]) as beside:
+        made = Path(beside) / folder.name
+        _render_tree(template, made, values)
+        Case(made)  # a stamped case is a valid one
+        folder.parent.mkdir(exist_ok=True)
+        made.rename(folder)
+
+
+def _render_tree(template: Path, folder: Path, values: Mapping[str, str]) -> None:
+    for source in sorted(template.rglob("*")):
+        if "__pycache__" in source.parts or not source.is_file():
+            continue
+        target = folder / source.relative_to(template)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(_render(source, values), encoding="utf-8")
+        shutil.copymode(source, target)
+
+
+def _render(source: Path, values: Mapping[str, str]) -> str:
+    """The file's text with its placeholders filled; one that is a whole YAML value is quoted."""
+
+    def fill(found: re.Match[str]) -> str:
+        lead, value = found[1] or "", values[found[2]]
+        quoted = lead and source.suffix == ".yaml"
+        return lead + (json.dumps(value, ensure_ascii=False) if quoted else value)
+
+    return PLACEHOLDER.sub(fill, source.read_text(encoding="utf-8"))
+
+
+def _slug(option: str, value: str) -> str:
+    if not SLUG.fullmatch(value):
+        raise UsageError(
+            f"{option} {value!r} is no slug; use a-z, 0-9 and _, at most 64, not starting with _"
+        )
+    return value
+
+
+def _line(option: str, value: str) -> str:
+    if not value.isprintable():
+        raise UsageError(f"{option} {value!r} has control characters in it; write it as one plain line")
+    return value.strip()

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Stamps a new case: --model-slug M --case-slug C --model-name NAME --model-path PATH --hardware TEXT
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+hillclimb=$root/.venv/bin/hillclimb
+[ -x "$hillclimb" ] || { echo "new_kernel_case.sh: there is no environment yet; run scripts/setup" >&2 && exit 3; }
+cd "$root"
+exec "$hillclimb" new-case "$@"

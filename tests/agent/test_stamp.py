@@ -1,0 +1,114 @@
+"""Stamping a case: what is written, what is refused, and that nothing half-done stays behind."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.stamp import stamp
+from harness.case.case import Case
+from harness.errors import CaseError, StorageError, UsageError
+
+ROOT = Path(__file__).parents[2]
+TEXTS = ("Llama 3.2 1B", "/models/llama", "one H200")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "cases" / "_template", tmp_path / "a repo" / "cases" / "_template")
+    return tmp_path / "a repo"
+
+
+def files(folder: Path) -> set[str]:
+    return {
+        p.relative_to(folder).as_posix()
+        for p in folder.rglob("*")
+        if "__pycache__" not in p.parts and p.is_file()
+    }
+
+
+def test_the_case_is_valid_and_complete(root: Path) -> None:
+    folder = stamp(root, "llama_1b", "decode", *TEXTS)
+    case = Case(folder)
+    assert folder == root / "cases" / "llama_1b" / "decode"
+    assert case.name == "llama_1b/decode"
+    assert (case.settings.model, case.settings.model_path, case.settings.hardware) == TEXTS
+    assert files(folder) == files(root / "cases" / "_template")
+
+
+def test_every_placeholder_is_filled(root: Path) -> None:
+    folder = stamp(root, "llama_1b", "decode", *TEXTS)
+    texts = {path: path.read_text() for path in folder.rglob("*") if path.is_file()}
+    assert not [path for path, text in texts.items() if "{{" in text]
+    assert "Llama 3.2 1B" in (folder / "program.md").read_text()
+    assert "llama_1b/decode" in (folder / "workspace" / "README.md").read_text()
+
+
+def test_the_folder_is_readable_by_others(root: Path) -> None:
+    assert stamp(root, "llama_1b", "decode", *TEXTS).stat().st_mode & 0o055 == 0o055
+
+
+def test_two_cases_of_one_family(root: Path) -> None:
+    stamp(root, "llama_1b", "decode", *TEXTS)
+    stamp(root, "llama_1b", "prefill", *TEXTS)
+    assert sorted(p.name for p in (root / "cases" / "llama_1b").iterdir()) == ["decode", "prefill"]
+
+
+def test_an_existing_folder_is_left_alone(root: Path) -> None:
+    folder = root / "cases" / "llama_1b" / "decode"
+    folder.mkdir(parents=True)
+    (folder / "mine.txt").write_text("precious")
+    with pytest.raises(UsageError, match=r"llama_1b/decode is there already"):
+        stamp(root, "llama_1b", "decode", *TEXTS)
+    assert files(folder) == {"mine.txt"}
+
+
+@pytest.mark.parametrize("slug", ["", "Llama", "a-b", "a/b", "..", "_template", "a b", "ä", "x" * 65, "a\n"])
+def test_bad_slugs_are_named(root: Path, slug: str) -> None:
+    with pytest.raises(UsageError, match=r"--model-slug .* is no slug"):
+        stamp(root, slug, "decode", *TEXTS)
+    with pytest.raises(UsageError, match=r"--case-slug .* is no slug"):
+        stamp(root, "llama_1b", slug, *TEXTS)
+    assert sorted(p.name for p in (root / "cases").iterdir()) == ["_template"]
+
+
+def test_control_characters_are_refused(root: Path) -> None:
+    with pytest.raises(UsageError, match="--hardware"):
+        stamp(root, "llama_1b", "decode", "m", "p", "two\nlines")
+
+
+def test_no_template_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no template at"):
+        stamp(tmp_path, "llama_1b", "decode", *TEXTS)
+
+
+def test_a_broken_template_leaves_nothing_behind(root: Path) -> None:
+    (root / "cases" / "_template" / "case.yaml").write_text("schema: 1\nsumary: x\n")
+    with pytest.raises(CaseError, match="summary"):
+        stamp(root, "llama_1b", "decode", *TEXTS)
+    assert sorted(p.name for p in (root / "cases").iterdir()) == ["_template"]
+
+
+def test_a_refusing_disk_leaves_nothing_behind(root: Path) -> None:
+    (root / "cases" / "llama_1b").write_text("a file where the family's folder should be")
+    with pytest.raises(StorageError, match="could not be written"):
+        stamp(root, "llama_1b", "decode", *TEXTS)
+    assert sorted(p.name for p in (root / "cases").iterdir()) == ["_template", "llama_1b"]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    text=st.text(
+        st.characters(exclude_categories=("C", "Zl", "Zp", "Zs")) | st.sampled_from(" '\"#:{}[]\\|>-&*!%@`"),
+        max_size=40,
+    )
+)
+def test_any_printable_text_survives(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    root = tmp_path_factory.mktemp("root")
+    shutil.copytree(ROOT / "cases" / "_template", root / "cases" / "_template")
+    case = Case(stamp(root, "llama_1b", "decode", text, text, text))
+    assert {case.settings.model, case.settings.model_path, case.settings.hardware} == {text.strip()}

@@ -1,0 +1,73 @@
+"""Running a piece of Python behind the border and reading what it printed."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.sandbox.rungs import Confined, Confinement, Exit, Rung
+
+MEMORY_BYTES = 1 << 30
+SCRATCH_BYTES = 8 << 20
+
+
+@dataclass
+class Inside:
+    """A confined Python and its collected output."""
+
+    confined: Confined
+    collector: threading.Thread
+    pieces: list[bytes]
+
+    def finish(self, seconds: float = 60) -> tuple[Exit | None, str]:
+        """Wait for its end; its exit and everything it printed."""
+        ending = self.confined.wait(seconds)
+        self.confined.kill()
+        self.collector.join(10)
+        return ending, b"".join(self.pieces).decode()
+
+
+@dataclass
+class Start:
+    """Starts Python in a rung, and ends what a test leaves running."""
+
+    rung: Rung
+    workspace: Path
+    started: list[Inside] = field(default_factory=list)
+
+    def __call__(
+        self,
+        code: str,
+        *arguments: str,
+        memory: int = MEMORY_BYTES,
+        environment: Mapping[str, str] | None = None,
+        descriptors: tuple[int, ...] = (),
+    ) -> Inside:
+        output, theirs = os.pipe()
+        confinement = Confinement(
+            self.workspace, memory, SCRATCH_BYTES, environment or {}, descriptors, output=theirs
+        )
+        try:
+            confined = self.rung.spawn([sys.executable, "-c", code, *arguments], confinement)
+        finally:
+            os.close(theirs)
+        pieces: list[bytes] = []
+        collector = threading.Thread(target=_collect, args=(output, pieces))
+        collector.start()
+        self.started.append(Inside(confined, collector, pieces))
+        return self.started[-1]
+
+    def end_all(self) -> None:
+        for inside in self.started:
+            inside.confined.kill()
+            inside.collector.join(10)
+
+
+def _collect(descriptor: int, pieces: list[bytes]) -> None:
+    with open(descriptor, "rb", buffering=0) as pipe:
+        while piece := pipe.read(65536):
+            pieces.append(piece)

@@ -1,0 +1,195 @@
+"""The assembler against an interpreter of BPF, the tables against headers, both filters against the kernel."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import struct
+import subprocess
+import sys
+import textwrap
+from errno import EPERM
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import SandboxError
+from harness.sandbox import seccomp, syscalls
+from harness.sandbox.seccomp import BORDER, NO_PROCESSES, REFUSED, Action, Rule, When
+
+MACHINES = st.sampled_from(sorted(syscalls.AUDIT_ARCH))
+STAGES = st.sampled_from([BORDER, NO_PROCESSES])
+NUMBERS = st.one_of(
+    st.sampled_from([number for pair in syscalls.TABLE.values() for number in pair if number is not None]),
+    st.integers(0, syscalls.NEWEST),
+)
+WORDS = st.one_of(
+    st.sampled_from([0, 1, 2, 4, 0x10000, 0x3D0F00, 0x10000000, 0x5412]), st.integers(0, 2**64 - 1)
+)
+CALLS = st.tuples(NUMBERS, st.lists(WORDS, min_size=6, max_size=6))
+
+
+def interpret(program: bytes, architecture: int, number: int, arguments: list[int]) -> int:
+    """Run classic BPF over a struct seccomp_data as the kernel does."""
+    data = struct.pack("=IIQ6Q", number, architecture, 0, *arguments)
+    code = list(struct.iter_unpack("=HBBI", program))
+    at, loaded = 0, 0
+    while True:
+        operation, if_true, if_false, operand = code[at]
+        at += 1
+        if operation == seccomp.RETURN:
+            return operand
+        if operation == seccomp.LOAD:
+            (loaded,) = struct.unpack_from("=I", data, operand)
+            continue
+        holds = {
+            seccomp.EQUALS: loaded == operand,
+            seccomp.AT_LEAST: loaded >= operand,
+            seccomp.HAS_BITS: bool(loaded & operand),
+        }[operation]
+        at += if_true if holds else if_false
+
+
+def expected(rules: tuple[Rule, ...], machine: str, number: int, arguments: list[int]) -> Action:
+    """What the rules say, read as a person reads them."""
+    for rule in rules:
+        if syscalls.number(rule.call, machine) == number and (
+            rule.when is None or holds(rule.when, arguments)
+        ):
+            return rule.action
+    return Action.ALLOW
+
+
+def holds(when: When, arguments: list[int]) -> bool:
+    word = arguments[when.argument] & 0xFFFFFFFF
+    return {
+        "is": word == when.value,
+        "is not": word != when.value,
+        "has": bool(word & when.value),
+        "lacks": not word & when.value,
+    }[when.test]
+
+
+@given(MACHINES, STAGES, CALLS)
+def test_the_program_decides_as_its_rules_do(
+    machine: str, rules: tuple[Rule, ...], call: tuple[int, list[int]]
+) -> None:
+    verdict = interpret(seccomp.assemble(rules, machine), syscalls.AUDIT_ARCH[machine], *call)
+    assert verdict == expected(rules, machine, *call)
+
+
+@given(MACHINES, STAGES, CALLS, st.integers(0, 2**32 - 1))
+def test_another_machines_calls_are_killed(
+    machine: str, rules: tuple[Rule, ...], call: tuple[int, list[int]], architecture: int
+) -> None:
+    if architecture != syscalls.AUDIT_ARCH[machine]:
+        assert interpret(seccomp.assemble(rules, machine), architecture, *call) == Action.KILL
+
+
+@pytest.mark.parametrize("machine", sorted(syscalls.AUDIT_ARCH))
+def test_x32_is_killed_and_the_unknown_looks_unimplemented(machine: str) -> None:
+    program, architecture = seccomp.assemble(BORDER, machine), syscalls.AUDIT_ARCH[machine]
+    assert interpret(program, architecture, syscalls.X32_BIT | 39, [0] * 6) == Action.KILL
+    assert interpret(program, architecture, syscalls.NEWEST + 1, [0] * 6) == Action.UNKNOWN
+    assert interpret(program, architecture, syscalls.NEWEST, [0] * 6) == Action.ALLOW
+
+
+@pytest.mark.parametrize("machine", sorted(syscalls.AUDIT_ARCH))
+@pytest.mark.parametrize("rules", [BORDER, NO_PROCESSES], ids=["stage one", "stage two"])
+def test_programs_fit_the_kernels_limit(machine: str, rules: tuple[Rule, ...]) -> None:
+    assert len(seccomp.assemble(rules, machine)) // 8 < 4096
+
+
+def test_a_machine_no_filter_is_written_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(syscalls.platform, "machine", lambda: "riscv64")
+    with pytest.raises(SandboxError, match="riscv64"):
+        seccomp.border_program()
+
+
+@pytest.mark.parametrize(
+    ("column", "headers"),
+    [
+        (0, ["/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm/unistd_64.h"]),
+        (1, ["/usr/include/asm-generic/unistd.h"]),
+    ],
+    ids=["x86_64", "aarch64"],
+)
+def test_the_tables_agree_with_the_kernels_headers(column: int, headers: list[str]) -> None:
+    header = next((Path(name) for name in headers if Path(name).exists()), None)
+    if header is None:
+        pytest.skip(f"kernel headers are not installed: {headers[0]}")
+    pattern = r"#define __NR(?:3264)?_(\w+)\s+(\d+)"
+    known = {name: int(number) for name, number in re.findall(pattern, header.read_text())}
+    compared = 0
+    for name, numbers in syscalls.TABLE.items():
+        if name in known:
+            assert numbers[column] == known[name], name
+            compared += 1
+        elif numbers[column] is not None:
+            assert numbers[column] > max(known.values()), f"{name} is not in {header}"
+    assert compared > 90
+
+
+def test_every_refused_call_is_refused_by_the_kernel() -> None:
+    """Each with arguments of zero, under the real filter: EPERM, whatever the kernel would have said."""
+    code = """
+    import ctypes, json, sys
+    from harness.sandbox import seccomp, syscalls
+    seccomp.load(seccomp.border_program())
+    libc = ctypes.CDLL(None, use_errno=True)
+    answers = {}
+    for name in sys.argv[1].split():
+        number = syscalls.number(name, syscalls.machine())
+        if number is not None:
+            answers[name] = (libc.syscall(number, 0, 0, 0, 0, 0, 0), ctypes.get_errno())
+    print(json.dumps(answers))
+    """
+    names = " ".join(REFUSED.values())
+    program = _python(code, names)
+    answers = json.loads(program.stdout)
+    assert len(answers) > 80
+    assert {name: answer for name, answer in answers.items() if answer != [-1, EPERM]} == {}
+
+
+@pytest.mark.parametrize(
+    ("call", "machine_code"),
+    [
+        ("i386 getpid", "b814000000cd80c3"),  # mov eax, 20; int 0x80; ret
+        ("x32 getpid", "b8270000400f05c3"),  # mov eax, 0x40000027; syscall; ret
+    ],
+)
+@pytest.mark.skipif(syscalls.platform.machine() != "x86_64", reason="these are x86-64's other doors")
+def test_the_kernel_kills_foreign_calls(call: str, machine_code: str) -> None:
+    code = """
+    import ctypes, mmap, sys
+    from harness.sandbox import seccomp
+    page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    page.write(bytes.fromhex(sys.argv[1]))
+    address = ctypes.addressof(ctypes.c_char.from_buffer(page))
+    seccomp.load(seccomp.border_program())
+    ctypes.CFUNCTYPE(ctypes.c_long)(address)()
+    """
+    assert _python(code, machine_code).returncode == -signal.SIGSYS
+
+
+def test_of_itself_a_process_may_still_ask() -> None:
+    code = """
+    import os, resource, threading
+    from harness.sandbox import seccomp
+    seccomp.load(seccomp.border_program())
+    seccomp.forbid_processes()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.sched_setaffinity(0, os.sched_getaffinity(0))
+    threading.Thread(target=print, args=("fine",)).start()
+    """
+    program = _python(code)
+    assert (program.returncode, program.stdout) == (0, "fine\n"), program.stderr
+
+
+def _python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), *arguments], capture_output=True, text=True, timeout=60
+    )

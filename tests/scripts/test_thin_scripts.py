@@ -1,0 +1,105 @@
+"""The scripts over the CLI hand their arguments on unchanged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.scripts.scripts_repo import UV, ScriptsRepo, make_repo
+
+STAMP = ("--model-slug", "llama_1b", "--case-slug", "decode", "--hardware", "one H200")
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> ScriptsRepo:
+    made = make_repo(tmp_path)
+    made.hillclimb()
+    return made
+
+
+@pytest.mark.parametrize("script", ["new_kernel_case.sh", "new_kernel_case.py"])
+def test_new_case(repo: ScriptsRepo, script: str) -> None:
+    done = repo.run(f"scripts/{script}", *STAMP)
+    assert done.stdout.startswith("|".join(["new-case", *STAMP]) + "|"), done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--case", "demo/x", "--json"], ["--json", "--case=demo/x"]])
+def test_evaluate(repo: ScriptsRepo, arguments: list[str]) -> None:
+    assert repo.run("scripts/evaluate_case.py", *arguments).stdout.startswith("evaluate|demo/x|--json|")
+
+
+def test_evaluate_without_a_case_is_a_usage_error(repo: ScriptsRepo) -> None:
+    assert repo.run("scripts/evaluate_case.py", "--json").returncode == 2
+
+
+def test_climb_hands_on_the_tag_of_the_environment(repo: ScriptsRepo) -> None:
+    done = repo.run("scripts/run-kernel-hillclimb.sh", "demo/x", "--seed", "3", HILLCLIMB_RUN_TAG="night")
+    assert done.stdout.splitlines() == ["run tag: night", "climb|demo/x|--seed|3|tag=night"]
+
+
+def test_climb_chooses_a_tag_where_none_is_set(repo: ScriptsRepo) -> None:
+    first, second = repo.run("scripts/run-kernel-hillclimb.sh", "demo/x").stdout.splitlines()
+    tag = first.removeprefix("run tag: ")
+    assert tag
+    assert second == f"climb|demo/x|tag={tag}"
+
+
+def test_the_programs_status_is_the_scripts(repo: ScriptsRepo) -> None:
+    repo.hillclimb("exit 5")
+    for script, *arguments in (
+        ("evaluate_case.py", "--case", "x"),
+        ("run-kernel-hillclimb.sh", "x"),
+        ("new_kernel_case.sh",),
+        ("new_kernel_case.py",),
+    ):
+        assert repo.run(f"scripts/{script}", *arguments).returncode == 5, script
+
+
+def test_without_an_environment_each_says_what_to_do(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path)
+    for script, *arguments in (
+        ("evaluate_case.py", "--case", "x"),
+        ("run-kernel-hillclimb.sh", "x"),
+        ("new_kernel_case.sh",),
+        ("new_kernel_case.py",),
+    ):
+        done = repo.run(f"scripts/{script}", *arguments)
+        assert done.returncode == 3, script
+        assert "run scripts/setup" in done.stderr
+
+
+@pytest.fixture
+def ready(tmp_path: Path) -> ScriptsRepo:
+    """A repository whose environment is set up, and whose hillclimb prints its arguments."""
+    made = make_repo(tmp_path)
+    made.on_path("uv", UV)
+    assert made.run("scripts/setup").returncode == 0
+    made.hillclimb()
+    return made
+
+
+def test_quickstart_climbs_for_150_seconds_under_a_tag_of_its_own(ready: ScriptsRepo) -> None:
+    done = ready.run("scripts/quickstart")
+    assert done.returncode == 0, done.stderr
+    assert "climb|cases/demo/cpu_matmul|--tag|quickstart-" in done.stdout
+    assert "|--budget-seconds|150|" in done.stdout
+
+
+def test_quickstart_passes_arguments_on_and_keeps_the_status(ready: ScriptsRepo) -> None:
+    ready.hillclimb('printf "%s|" "$@"; exit 4')
+    done = ready.run("scripts/quickstart", "--seed", "9")
+    assert done.returncode == 4
+    assert "|--seed|9|" in done.stdout
+
+
+def test_quickstart_shows_the_branch_of_a_given_tag(ready: ScriptsRepo) -> None:
+    ready.hillclimb(
+        'printf "%s|" "$@"; [ "$1" = climb ] || exit 0\n'
+        "git init -q . && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m kept-this"
+        " && git branch hillclimb/demo/cpu_matmul/mine"
+    )
+    done = ready.run("scripts/quickstart", "--tag", "mine")
+    assert done.returncode == 0, done.stderr
+    assert "history|cases/demo/cpu_matmul|--tag|mine|" in done.stdout
+    assert "runs/demo/cpu_matmul/mine/" in done.stdout
