@@ -7,7 +7,7 @@ HillclimbError
 │   ├── SandboxError      no border strong enough could be raised
 │   ├── JudgeError        the judge process died or broke its protocol
 │   └── StorageError      the disk refused a write
-├── CandidateFault        what a candidate did wrong, with the closed-list reason
+├── CandidateFault        a candidate's evaluation ends, with a reason out of the closed list
 └── Stop                  the climb ends here, with a reason a person can read
     ├── BudgetSpent
     ├── Plateau
@@ -57,7 +57,7 @@ class StorageError(MachineError):
 
 
 class CandidateFault(HillclimbError):
-    """A candidate did something that ends its evaluation."""
+    """A candidate's evaluation ends here: what it did, or what it did not prove."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__(f"{reason.value}: {detail}")

@@ -31,8 +31,6 @@ POOL_BYTES = 256 << 20
 """Most memory for one problem's call slots."""
 
 PROBE_SLOTS = 2
-HOPELESS = 2.0
-"""A candidate this many times slower than the incumbent in its first calls is not duelled."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,140 @@
+"""The two trials of a candidate: screening on one pair of processes, confirmation over fresh pairs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from harness.errors import CandidateFault
+from harness.judge import evidence
+from harness.judge.bench import Bench, Processes, pair_of, seconds_per_call, speedup_of, values_of
+from harness.judge.duel import clean_blocks, log_ratio
+from harness.judge.protocol import Progress, Watch
+from harness.records import Block, GuardrailReport, Interval, Pair, Reason, Side
+
+SCREEN_ALPHA = 0.1
+"""Evidence at which the screening pair sends a candidate on; being wrong here costs time, not truth."""
+
+HOPELESS = 2.0
+"""A candidate this many times slower than the incumbent in its first calls is not duelled."""
+
+GUARDRAIL_BLOCKS = 1
+"""Blocks of each guardrail suite in every deciding pair; their mean over the pairs is what counts."""
+
+
+@dataclass
+class Screening:
+    """One pair. `run` returns when the candidate is worth confirming and raises CandidateFault when not."""
+
+    bench: Bench
+    watch: Watch
+    speedup: float | None = None
+    pairs: tuple[Pair, ...] = ()
+
+    def run(self, sides: Processes) -> None:
+        """Blocks until the gain is likely, hopeless or undecided at the cap."""
+        settings = self.bench.case.settings
+        suite, minimum, most = (
+            settings.objective.suite,
+            settings.objective.minimum_effect,
+            settings.duel.screen_blocks,
+        )
+        taken: list[tuple[Block, int]] = []
+        with self.bench.duel(sides, suite) as duel:
+            self.speedup = duel.probe()
+            if self.speedup < 1 / HOPELESS:
+                detail = f"its first calls ran at {self.speedup:.3f}x the incumbent's speed"
+                raise CandidateFault(Reason.SLOWER, detail)
+            for block in clean_blocks(duel.block, most):
+                taken.append(block)
+                self.pairs = (pair_of("screen", suite, taken),)
+                values = [log_ratio(b) for b, _ in taken]
+                self.speedup = speedup_of(values)
+                self.watch(Progress(stage="screen", done=len(values), of=most, speedup=self.speedup))
+                if evidence.proves_gain(values, minimum, SCREEN_ALPHA):
+                    return
+                if evidence.is_futile(values, minimum):
+                    break
+        reject(values, minimum)
+
+
+@dataclass
+class Confirmation:
+    """Fresh pairs. `run` returns when the win is proven and measured, and raises CandidateFault when it is not."""
+
+    bench: Bench
+    alpha: float
+    watch: Watch
+    e_value: float = 0.0
+    speedup: Interval | None = None
+    cumulative: Interval | None = None
+    seconds_per_call: float | None = None
+    guardrails: list[GuardrailReport] = field(default_factory=list)
+    pairs: list[Pair] = field(default_factory=list)
+
+    def run(self, candidate: Side, incumbent: Side, baseline: Side) -> None:
+        self._decide(candidate, incumbent)
+        self._guard()
+        self._measure(candidate, incumbent, baseline)
+
+    def _decide(self, candidate: Side, incumbent: Side) -> None:
+        """One value a pair, looked at after every one."""
+        settings = self.bench.case.settings
+        minimum, most = settings.objective.minimum_effect, settings.duel.max_pairs
+        for done in range(1, most + 1):
+            self._take_pair(candidate, incumbent)
+            values = values_of(self._of("decide"))
+            self.e_value = evidence.e_value(values, math.log1p(minimum))
+            self.watch(Progress(stage="decide", done=done, of=most, speedup=speedup_of(values)))
+            if evidence.proves_gain(values, minimum, self.alpha):
+                return
+            if evidence.is_futile(values, minimum):
+                break
+        reject(values, minimum)
+
+    def _take_pair(self, candidate: Side, incumbent: Side) -> None:
+        settings = self.bench.case.settings
+        with self.bench.pair(candidate, incumbent) as sides:
+            sides[0].await_loaded()
+            suite, blocks = settings.objective.suite, settings.duel.pair_blocks
+            self.pairs.append(self.bench.measure(sides, "decide", suite, blocks))
+            for guardrail in settings.guardrails:
+                self.pairs.append(self.bench.measure(sides, "guardrail", guardrail.suite, GUARDRAIL_BLOCKS))
+
+    def _guard(self) -> None:
+        """Every guardrail's suite must be proven not to be slower than its bound allows."""
+        for guardrail in self.bench.case.settings.guardrails:
+            pairs = [pair for pair in self._of("guardrail") if pair.suite == guardrail.suite]
+            speedup = evidence.interval(values_of(pairs))
+            passed = speedup.low >= 1 / (1 + guardrail.max_slowdown)
+            self.guardrails.append(
+                GuardrailReport(
+                    suite=guardrail.suite, speedup=speedup, max_slowdown=guardrail.max_slowdown, passed=passed
+                )
+            )
+            if not passed:
+                detail = f"suite {guardrail.suite} runs at {speedup} of the incumbent's speed"
+                raise CandidateFault(Reason.GUARDRAIL, detail)
+
+    def _measure(self, candidate: Side, incumbent: Side, baseline: Side) -> None:
+        """The speedups to report, from pairs that decided nothing."""
+        pairs = self.bench.fresh_pairs(candidate, incumbent, "report", self.watch)
+        self.pairs += pairs
+        self.speedup = self.cumulative = evidence.interval(values_of(pairs))
+        self.seconds_per_call = seconds_per_call(pairs, "A")
+        if baseline != incumbent:
+            pairs = self.bench.fresh_pairs(candidate, baseline, "cumulative", self.watch)
+            self.pairs += pairs
+            self.cumulative = evidence.interval(values_of(pairs))
+
+    def _of(self, stage: str) -> list[Pair]:
+        return [pair for pair in self.pairs if pair.stage == stage]
+
+
+def reject(values: list[float], minimum: float) -> NoReturn:
+    """Raise CandidateFault with the name of what the values did not prove."""
+    seen = f"{speedup_of(values):.3f}x over {len(values)} values"
+    if evidence.is_slower(values):
+        raise CandidateFault(Reason.SLOWER, seen)
+    raise CandidateFault(Reason.NO_PROVEN_GAIN, f"{seen} does not prove a gain above {minimum:.2%}")
