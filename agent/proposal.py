@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from pydantic import Field
+
 from harness.case.knobs import Value
 from harness.records import Record
 
@@ -28,7 +30,7 @@ class Proposal(Record):
     idea: str
     """One line."""
     edits: tuple[Edit, ...] = ()
-    knobs: dict[str, Value] = {}
+    knobs: dict[str, Value] = Field(default_factory=dict)
     """Knob values to explore through the environment; they become source defaults only if they win."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 SCHEMA = 1
 """Version of every record below; raised when a field changes meaning."""
@@ -72,7 +72,7 @@ class Side(Record):
 
     tree: str
     """Absolute path of the workspace folder."""
-    knobs: dict[str, str] = {}
+    knobs: dict[str, str] = Field(default_factory=dict)
     """Environment variables; empty means the source defaults decide."""
 
 

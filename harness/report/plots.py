@@ -23,9 +23,11 @@ CLIMB, BAND, REFUSED = "#0b7a5c", "#bfe5d8", "#c8553d"
 LOG_FROM = 6.0
 """Largest over smallest speedup shown from which the axis is logarithmic."""
 MOST_LABELS = 14
-IDEA_WIDTH = 34
-FLOOR_SHARE = 0.02
-"""Dots slower than this share of the best are drawn at the bottom edge, not given most of the picture."""
+IDEA_WIDTH = 31
+FLOOR = 0.3
+"""Dots slower than this, over the baseline, are drawn at the bottom edge: failures deserve no room."""
+APART = 0.05
+"""Share of the width that two named points keep between them."""
 
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -74,6 +76,7 @@ def paint(story: Story) -> Figure:
     _paint_climb(climb, story)
     _paint_list(listing, story)
     _write_title(figure, story)
+    _write_legend(figure, climb)
     return figure
 
 
@@ -83,7 +86,7 @@ def _scale(axes: Axes, story: Story) -> None:
 
     highest = max([1.0, *(win.high for win in story.wins), *(value for _, value in story.screened)])
     slowest = min([1.0, *(win.low for win in story.wins), *(value for _, value in story.screened)])
-    lowest = max(slowest, FLOOR_SHARE * highest)
+    lowest = max(slowest, FLOOR)
     end = max(story.judged, 4)
     axes.set_xlim(-0.02 * end, 1.03 * end)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -140,8 +143,6 @@ def _paint_climb(axes: Axes, story: Story) -> None:
     axes.step(numbers, best, where="post", color=CLIMB, linewidth=2, label="best so far", zorder=4)
     if story.wins:
         _paint_wins(axes, story.wins)
-    if story.screened or story.refused or story.wins:
-        axes.legend(loc="upper left", frameon=False, fontsize=9, labelcolor=MUTED, handletextpad=0.5)
 
 
 def _bounds(win: Win) -> tuple[float, float, float]:
@@ -165,7 +166,8 @@ def _paint_wins(axes: Axes, wins: tuple[Win, ...]) -> None:
         label="win, 95 % interval",
         zorder=5,
     )
-    for win in _told(wins):
+    left, right = axes.get_xlim()
+    for win in _spread(wins, APART * (right - left)):
         axes.annotate(
             f"#{win.n}",
             (win.n, win.estimate),
@@ -178,15 +180,25 @@ def _paint_wins(axes: Axes, wins: tuple[Win, ...]) -> None:
         )
 
 
+def _spread(wins: tuple[Win, ...], distance: float) -> list[Win]:
+    """The greatest gains whose names do not run into each other."""
+    chosen: list[Win] = []
+    for win in _by_gain(wins):
+        if all(abs(win.n - other.n) >= distance for other in chosen):
+            chosen.append(win)
+    return chosen
+
+
 def _told(wins: tuple[Win, ...]) -> list[Win]:
     """The wins that gained most, as many as there is room to name, in order."""
-    gains = {win.n: win.estimate / before for win, before in zip(wins, _befores(wins), strict=True)}
-    chosen = sorted(wins, key=lambda win: -gains[win.n])[:MOST_LABELS]
-    return sorted(chosen, key=lambda win: win.n)
+    return sorted(_by_gain(wins)[:MOST_LABELS], key=lambda win: win.n)
 
 
-def _befores(wins: tuple[Win, ...]) -> list[float]:
-    return [1.0, *(win.estimate for win in wins)][:-1]
+def _by_gain(wins: tuple[Win, ...]) -> list[Win]:
+    """Largest step over the win before it first."""
+    before = [1.0, *(win.estimate for win in wins)][:-1]
+    gains = {win.n: win.estimate / last for win, last in zip(wins, before, strict=True)}
+    return sorted(wins, key=lambda win: -gains[win.n])
 
 
 def _paint_list(axes: Axes, story: Story) -> None:
@@ -201,12 +213,18 @@ def _paint_list(axes: Axes, story: Story) -> None:
     for row, win in enumerate(reversed(told)):
         height = 0.93 - 0.066 * row
         _write(axes, 0.04, height, f"#{win.n}", CLIMB)
-        _write(axes, 0.17, height, f"{win.estimate:.2f}×", INK, weight="bold")
-        _write(axes, 0.34, height, _shorten(win.idea), MUTED)
+        _write(axes, 0.17, height, _times(win.estimate), INK, weight="bold")
+        _write(axes, 0.33, height, _shorten(win.idea), MUTED)
 
 
 def _write(axes: Axes, x: float, y: float, text: str, color: str, weight: str = "normal") -> None:
     axes.text(x, y, text, transform=axes.transAxes, va="top", fontsize=8.5, color=color, weight=weight)
+
+
+def _times(speedup: float) -> str:
+    """Three digits are what a duel resolves."""
+    decimals = 2 if speedup < 10 else 1 if speedup < 100 else 0
+    return f"{speedup:.{decimals}f}×"
 
 
 def _shorten(idea: str) -> str:
@@ -215,9 +233,24 @@ def _shorten(idea: str) -> str:
 
 
 def _write_title(figure: Figure, story: Story) -> None:
-    best = f"{story.best:.2f}×"
-    figure.text(0.065, 0.945, f"{best}  {story.case}", fontsize=16, weight="bold", va="center")
+    figure.text(0.065, 0.945, f"{_times(story.best)}  {story.case}", fontsize=16, weight="bold", va="center")
     figure.text(0.065, 0.893, _subtitle(story), fontsize=9.5, color=MUTED, va="center")
+
+
+def _write_legend(figure: Figure, axes: Axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(
+        handles,
+        labels,
+        loc="center right",
+        bbox_to_anchor=(0.985, 0.945),
+        ncols=len(labels),
+        frameon=False,
+        fontsize=9,
+        labelcolor=MUTED,
+        handletextpad=0.4,
+        columnspacing=1.4,
+    )
 
 
 def _subtitle(story: Story) -> str:

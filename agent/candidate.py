@@ -1,0 +1,132 @@
+"""From a proposal to a candidate: the incumbent's tree with the proposal in it, as git objects and as folders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.edits import why_changed_outside, why_forbidden, why_inapplicable
+from agent.proposal import Edit, Proposal
+from agent.repository import REGULAR, Blob, Repository
+from agent.trees import Trees
+from harness.case.knobs import Knobs, Value, contains, defaults, load_knobs, to_environment, with_defaults
+from harness.errors import CandidateFault, CaseError, UsageError
+from harness.records import Reason, Side
+
+_KNOBS_FILE = "knobs.yaml"
+
+
+@dataclass(frozen=True)
+class Built:
+    """A candidate that may be run."""
+
+    tree: str
+    """Git tree of the whole repository, the source defaults already those that the proposal's knobs ask for."""
+    screened: Side
+    """As it is first tried: the edits in the tree, the knobs in the environment."""
+    confirmed: Side
+    """As it would be committed: no environment."""
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Builds the candidates of one run."""
+
+    repository: Repository
+    trees: Trees
+    case_path: str
+    mutable: tuple[str, ...]
+    index: Path
+    """Scratch file for git."""
+
+    def side(self, commit: str) -> Side:
+        """A commit of the run's branch, ready to be judged as it is."""
+        return self._side(commit)
+
+    def build(self, proposal: Proposal, incumbent: str) -> Built:
+        """The incumbent plus the proposal. Raises CandidateFault where policy or good sense forbids it."""
+        edited = self._edit(proposal.edits, incumbent)
+        knobs = self._knobs(edited, proposal.knobs)
+        tree = self._promote(edited, knobs, proposal.knobs) if proposal.knobs else edited
+        if tree == self._tree(incumbent):
+            raise CandidateFault(Reason.DOES_NOT_APPLY, "it changes nothing")
+        self._vet(incumbent, tree, bool(proposal.knobs))
+        return Built(tree, self._side(edited, to_environment(proposal.knobs)), self._side(tree))
+
+    def _edit(self, edits: tuple[Edit, ...], incumbent: str) -> str:
+        existing = self.repository.listing(f"{incumbent}:{self._workspace}")
+        forbidden = why_forbidden(edits, self.mutable, existing)
+        if forbidden:
+            raise CandidateFault(Reason.OUTSIDE_WORKSPACE, forbidden)
+        inapplicable = why_inapplicable(edits, existing)
+        if inapplicable:
+            raise CandidateFault(Reason.DOES_NOT_APPLY, inapplicable)
+        changes = {f"{self._workspace}/{edit.path}": self._blob(edit, existing) for edit in edits}
+        tree = self._tree(incumbent)
+        return self.repository.graft(tree, changes, self.index) if changes else tree
+
+    def _blob(self, edit: Edit, existing: Mapping[str, Blob]) -> Blob | None:
+        if edit.content is None:
+            return None
+        mode = existing[edit.path].mode if edit.path in existing else REGULAR
+        return Blob(mode, self.repository.store(edit.content.encode()))
+
+    def _knobs(self, edited: str, wanted: Mapping[str, Value]) -> Knobs:
+        """The knobs that the edited tree declares, checked against the values asked for."""
+        try:
+            knobs = load_knobs(self._folder(edited) / _KNOBS_FILE)
+        except CaseError as error:
+            raise CandidateFault(Reason.BAD_KNOBS, f"{_KNOBS_FILE}: {error.key}: {error.problem}") from None
+        for name, value in wanted.items():
+            if name not in knobs:
+                raise CandidateFault(
+                    Reason.BAD_KNOBS, f"there is no knob {name}; there are {', '.join(knobs) or 'none'}"
+                )
+            if not contains(knobs[name], value):
+                raise CandidateFault(Reason.BAD_KNOBS, f"{name} has no value {value!r} in its domain")
+        return knobs
+
+    def _promote(self, edited: str, knobs: Knobs, wanted: Mapping[str, Value]) -> str:
+        """The edited tree with the wanted knob values as its source defaults."""
+        path = f"{self._workspace}/{_KNOBS_FILE}"
+        blob = self.repository.listing(f"{edited}:{self._workspace}")[_KNOBS_FILE]
+        text = with_defaults(self.repository.read([blob.sha])[0].decode(), wanted)
+        changed = Blob(blob.mode, self.repository.store(text.encode()))
+        tree = self.repository.graft(edited, {path: changed}, self.index)
+        if defaults(self._knobs(tree, {})) != defaults(knobs) | dict(wanted):
+            raise CandidateFault(
+                Reason.BAD_KNOBS, f"{_KNOBS_FILE} is written so that its defaults cannot be replaced"
+            )
+        return tree
+
+    def _vet(self, incumbent: str, tree: str, promotes: bool) -> None:
+        """Whatever way the tree was made, only what may differ from the incumbent does."""
+        mutable = (*self.mutable, _KNOBS_FILE) if promotes else self.mutable
+        existing = self.repository.listing(f"{incumbent}:{self._workspace}")
+        changes = self.repository.changes(self._tree(incumbent), tree)
+        forbidden = why_changed_outside(changes, self._workspace, mutable, existing)
+        if forbidden:
+            raise CandidateFault(Reason.OUTSIDE_WORKSPACE, forbidden)
+
+    @property
+    def _workspace(self) -> str:
+        return f"{self.case_path}/workspace"
+
+    def _side(self, treeish: str, knobs: Mapping[str, str] | None = None) -> Side:
+        return Side(tree=str(self._folder(treeish)), knobs=dict(knobs or {}))
+
+    def _folder(self, treeish: str) -> Path:
+        tree = self.repository.inside(treeish, self._workspace)
+        if tree is None:
+            raise CandidateFault(Reason.DOES_NOT_APPLY, "it leaves no file in the workspace")
+        return self.trees.workspace(tree)
+
+    def _tree(self, commit: str) -> str:
+        """The whole tree of a commit."""
+        tree = self.repository.inside(commit, "")
+        if tree is None:
+            raise UsageError(
+                f"commit {commit} is gone from the repository; fetch it again, or start a new --tag"
+            )
+        return tree

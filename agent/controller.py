@@ -1,0 +1,296 @@
+"""The climb: propose, build, judge, record, again, until a budget, the patience or the user ends it.
+
+The ledger is the only state. Every session begins by reading it and mending what a crash may have left between
+an intent and its effect, so resuming, starting, and coming back from a full disk are one path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import NoReturn
+
+from agent.branch import COMMITTER, signature
+from agent.budget import elapsed
+from agent.disk import Disk
+from agent.entries import Finished, Judged, Proposed, Remeasured, Settled
+from agent.events import FinishedEvent, JudgedEvent, ProgressEvent, ProposedEvent
+from agent.interrupts import Interrupts
+from agent.ledger import Candidate, Ledger
+from agent.opening import Opening, Scene, refuse_other_rules
+from agent.proposal import Proposer
+from agent.request import MakeJudge, MakeProposer, Request, Tools
+from agent.run import LEDGER, Run, choose_tag, open_run, run_folder
+from agent.snapshot import case_path
+from agent.supervision import Supervised
+from agent.trailers import Dossier, write_message
+from agent.trial import Outcome, Watch, to_samples, to_verdict, try_candidate
+from agent.views import Views
+from harness.errors import BudgetSpent, Interrupted, Plateau, Stop, StorageError
+from harness.judge.protocol import Progress
+from harness.records import Interval, Provenance
+
+__all__ = ["MakeJudge", "MakeProposer", "Request", "Tools", "climb"]
+
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
+_DRAWING_PAUSE = 60.0
+"""Seconds between two drawings of progress.png: drawing loads the machine that is measuring."""
+
+
+def climb(
+    request: Request, make_judge: MakeJudge, make_proposer: MakeProposer, tools: Tools
+) -> FinishedEvent:
+    """Climb until something ends it; takes a run up by itself where it was left.
+
+    Raises UsageError for what a person must mend, MachineError where the machine keeps failing. A disk that
+    refuses writes is waited for.
+    """
+    repository = tools.open_repository(request.case)
+    case_path(repository, request.case)
+    case = "/".join(request.case.resolve().parts[-2:])
+    tag = choose_tag(repository, case, request.tag, tools.clock)
+
+    def session() -> Stop:
+        with open_run(repository, case, tag, tools.disk, tools.clock) as run:
+            return Climb(request, make_proposer, tools, run, judge, interrupts).finish()
+
+    with Interrupts() as interrupts, closing(Supervised(make_judge, tools.notice, interrupts)) as judge:
+        try:
+            stop = _outlast_disk_trouble(session, repository.root / "runs", tools, interrupts)
+        except Interrupted as interrupted:
+            stop = interrupted
+    finished = _state(stop, run_folder(repository, case, tag), tools.clock.now())
+    tools.emit(finished)
+    return finished
+
+
+class Climb:
+    """One session of one run."""
+
+    def __init__(
+        self,
+        request: Request,
+        make_proposer: MakeProposer,
+        tools: Tools,
+        run: Run,
+        judge: Supervised,
+        interrupts: Interrupts,
+    ) -> None:
+        self._request, self._make_proposer = request, make_proposer
+        self._tools, self._run, self._judge, self._interrupts = tools, run, judge, interrupts
+        self._views = Views(run.folder, run.disk, tools.draw, tools.notice)
+        self._began = tools.clock.now()
+        self._drawn = -_DRAWING_PAUSE
+        self._judged = 0
+
+    def finish(self) -> Stop:
+        """Climb to the end, whatever ends it; what is to be said about the end is in the ledger then."""
+        try:
+            scene = Opening(self._request, self._tools, self._run, self._judge, self._watch(None)).begin()
+            self._take_stock(scene)
+            try:
+                self._climb(scene)
+            except (BudgetSpent, Plateau) as stop:
+                self._remeasure(scene)
+                return self._close(stop)
+        except Interrupted as stop:
+            with suppress(StorageError):
+                self._close(stop)
+            return stop
+
+    def _climb(self, scene: Scene) -> NoReturn:
+        """The loop. Raises the Stop that ends it."""
+        proposer = self._make_proposer(scene.case, scene.opened.seed)
+        while True:
+            candidate = self._run.ledger.pending or self._propose(proposer, scene)
+            outcome = try_candidate(scene.court, self._run.ledger, candidate, self._watch(candidate.n))
+            self._record(candidate, outcome, scene)
+
+    def _propose(self, proposer: Proposer, scene: Scene) -> Candidate:
+        ledger, now = self._run.ledger, self._tools.clock.now()
+        self._interrupts.check()
+        scene.limits.check(ledger, now)
+        proposal = proposer.propose(ledger)
+        if proposal is None:
+            raise Plateau("the proposer has no ideas left")
+        n = len(ledger.candidates) + 1
+        ledger.append(Proposed(n=n, time=now, proposal=proposal))
+        self._tools.emit(ProposedEvent(time=now, n=n, author=proposal.author, idea=proposal.idea))
+        return ledger.candidates[-1]
+
+    def _record(self, candidate: Candidate, outcome: Outcome, scene: Scene) -> None:
+        """Samples, commit, intent, ref, done: in an order in which a crash at any point loses nothing."""
+        run, n = self._run, candidate.n
+        run.write_samples(str(n), to_samples(outcome, n).model_dump_json())
+        verdict = to_verdict(outcome, n, self._tools.clock.now(), run.ledger.incumbent)
+        run.ledger.append(self._committed(candidate, verdict, scene))
+        run.branch.settle(run.ledger.candidates[-1])
+        run.ledger.append(Settled(n=n))
+        self._judged += 1
+        self._views.update(run.ledger, run.ledger.candidates[-1])
+        self._show(run.ledger.candidates[-1], scene)
+
+    def _committed(self, candidate: Candidate, verdict: Judged, scene: Scene) -> Judged:
+        """The verdict with the commit that states it, made but not yet pointed at."""
+        if verdict.tree is None:
+            return verdict
+        run = self._run
+        dossier = Dossier(
+            run=run.name,
+            opened=scene.opened,
+            settings=scene.case.settings,
+            provenance=self._provenance(scene),
+            proposal=candidate.proposal,
+            judged=verdict,
+            confirming=candidate.confirming or run.ledger.candidates[-1].confirming,
+        )
+        author = signature(candidate.proposal.author, verdict.time)
+        by = signature(COMMITTER, verdict.time)
+        commit = run.repository.commit(verdict.tree, [verdict.parent], write_message(dossier), author, by)
+        ref = run.branch.ref if verdict.kept else run.branch.rejected_ref(verdict.n)
+        return verdict.model_copy(update={"commit": commit, "ref": ref})
+
+    def _provenance(self, scene: Scene) -> Provenance:
+        """Of the judge at work now, which may be another process than the one that opened the run."""
+        provenance = self._judge.ask(lambda judge: judge.describe())
+        refuse_other_rules(scene.opened, provenance)
+        return provenance
+
+    def _take_stock(self, scene: Scene) -> None:
+        """At the start of a session: the views are made whole, and a verdict carried out late is told."""
+        self._views.rebuild_table(self._run.ledger)
+        if scene.mended:
+            self._show(scene.mended, scene)
+
+    def _show(self, candidate: Candidate, scene: Scene) -> None:
+        """Tell whoever watches, and throw away the folders that are not needed any more."""
+        run, now, judged = self._run, self._tools.clock.now(), candidate.judged
+        run.trees.keep_only(
+            [scene.case.folder, Path(scene.court.baseline.tree), self._incumbent_folder(scene)]
+        )
+        if judged is None:
+            return
+        self._tools.emit(
+            JudgedEvent(
+                time=now,
+                n=candidate.n,
+                kept=judged.kept,
+                reason=judged.reason,
+                detail=judged.detail,
+                screened=judged.screened,
+                speedup=judged.speedup,
+                cumulative=judged.cumulative,
+                commit=judged.commit,
+                candidates=run.ledger.judged,
+                wins=len(run.ledger.wins),
+                elapsed=elapsed(run.ledger, now),
+                per_hour=3600 * self._judged / max(now - self._began, 1e-9),
+                left=scene.limits.left(run.ledger, now),
+            )
+        )
+        if judged.kept and now - self._drawn >= _DRAWING_PAUSE:
+            self._drawn = now
+            self._views.draw()
+
+    def _incumbent_folder(self, scene: Scene) -> Path:
+        return Path(scene.court.builder.side(self._run.ledger.incumbent).tree)
+
+    def _remeasure(self, scene: Scene) -> None:
+        """First commit against last, measured: step gains are never multiplied."""
+        ledger = self._run.ledger
+        last = ledger.remeasured.commit if ledger.remeasured else scene.opened.base
+        if ledger.incumbent == last:
+            return
+        incumbent = scene.court.builder.side(ledger.incumbent)
+        watch = self._watch(None)
+        measured = self._judge.ask(
+            lambda judge: judge.compare(scene.court.baseline, incumbent, "cumulative", watch)
+        )
+        self._run.write_samples("remeasured", measured.model_dump_json())
+        ledger.append(
+            Remeasured(
+                time=self._tools.clock.now(),
+                commit=ledger.incumbent,
+                speedup=measured.speedup,
+                seconds_per_call=measured.seconds_per_call,
+            )
+        )
+
+    def _close(self, stop: Stop) -> Stop:
+        """Write down why the climb ended, once."""
+        ledger, reason = self._run.ledger, str(stop)
+        if ledger.opened and not (ledger.finished and ledger.finished.reason == reason):
+            interrupted = isinstance(stop, Interrupted)
+            ledger.append(Finished(time=self._tools.clock.now(), reason=reason, interrupted=interrupted))
+        self._views.rebuild_table(ledger)
+        self._views.draw()
+        return stop
+
+    def _watch(self, n: int | None) -> Watch:
+        def watch(progress: Progress) -> None:
+            self._tools.emit(
+                ProgressEvent(
+                    time=self._tools.clock.now(),
+                    n=n,
+                    stage=progress.stage,
+                    done=progress.done,
+                    of=progress.of,
+                    speedup=progress.speedup,
+                )
+            )
+
+        return watch
+
+
+def _outlast_disk_trouble(
+    session: Callable[[], Stop], folder: Path, tools: Tools, interrupts: Interrupts
+) -> Stop:
+    """Sessions until one comes to its end: a disk that refuses is waited for, said once, and the ledger read anew."""
+    pause, said = _FIRST_WAIT, ""
+    while True:
+        try:
+            return session()
+        except StorageError as error:
+            if str(error) != said:
+                said = str(error)
+                tools.notice(
+                    f"{error}. Everything recorded is safe; the climb waits until the disk takes writes again"
+                )
+        refused = True
+        while refused:
+            with interrupts.window():
+                tools.clock.sleep(pause)
+            pause = min(2 * pause, _LONGEST_WAIT)
+            refused = _refuses(tools.disk, folder)
+
+
+def _refuses(disk: Disk, folder: Path) -> bool:
+    try:
+        disk.probe(folder)
+    except StorageError:
+        return True
+    return False
+
+
+def _state(stop: Stop, folder: Path, now: float) -> FinishedEvent:
+    """The result, from the ledger as it is on the disk."""
+    ledger = Ledger.read(folder / LEDGER)
+    return FinishedEvent(
+        time=now,
+        reason=str(stop),
+        interrupted=isinstance(stop, Interrupted),
+        candidates=ledger.judged,
+        wins=len(ledger.wins),
+        cumulative=_best_known(ledger),
+        branch=f"hillclimb/{'/'.join(folder.parts[-3:])}",
+        folder=str(folder),
+    )
+
+
+def _best_known(ledger: Ledger) -> Interval | None:
+    """The last re-measurement while it is of the incumbent, else what was measured when that was kept."""
+    if ledger.remeasured and ledger.remeasured.commit == ledger.incumbent:
+        return ledger.remeasured.speedup
+    judged = ledger.wins[-1].judged if ledger.wins else None
+    return judged.cumulative if judged else None

@@ -1,0 +1,145 @@
+"""The only file through which the controller writes files: every write is whole, flushed, and fails in one way."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from harness.errors import StorageError
+
+T = TypeVar("T")
+
+_REMEDIES = {
+    errno.ENOSPC: "free some space on that disk",
+    errno.EDQUOT: "free some of your quota on that disk",
+    errno.EFBIG: "raise the file size limit (ulimit -f)",
+    errno.EROFS: "remount the file system writable",
+    errno.EIO: "check the disk (dmesg names it)",
+    errno.EACCES: "give this user write permission there",
+    errno.EPERM: "give this user write permission there",
+    errno.EMFILE: "raise the open file limit (ulimit -n)",
+    errno.ENFILE: "close programs that hold many files open",
+}
+
+
+def storage_error(path: Path, error: OSError) -> StorageError:
+    """What the disk refused, where, and what to do."""
+    remedy = _REMEDIES.get(error.errno or 0, "make that path writable")
+    return StorageError(f"{path}: {error.strerror or error}; {remedy}")
+
+
+class Disk:
+    """Durable file operations. Raises StorageError, naming path and remedy, where the disk refuses one."""
+
+    def append(self, path: Path, data: bytes) -> None:
+        """Add `data` at the end of the file, on the disk when this returns; only a crash can leave a part of it."""
+        new = not path.exists()
+        descriptor = self._open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        self._fill(path, descriptor, data)
+        if new:
+            self._sync_folder(path.parent)
+
+    def replace(self, path: Path, data: bytes, mode: int = 0o644) -> None:
+        """Make the file hold exactly `data`: readers and crashes see the old content or the new, never a mix."""
+        beside = path.with_name(f".{path.name}.new")
+        descriptor = self._open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        self._fill(beside, descriptor, data)
+        self.rename(beside, path)
+
+    def create(self, path: Path, data: bytes, mode: int) -> None:
+        """Write a file that is not there yet. Not atomic: for folders that are renamed into place when whole."""
+        descriptor = self._open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        self._fill(path, descriptor, data)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Move a file, or a folder to where none is; durable when this returns."""
+        self.effect("rename", target, lambda: source.replace(target))
+        self._sync_folder(target.parent)
+
+    def truncate(self, path: Path, size: int) -> None:
+        """Cut the file to its first `size` bytes."""
+        descriptor = self._open(path, os.O_WRONLY)
+        try:
+            self.effect("truncate", path, lambda: os.ftruncate(descriptor, size))
+            self.effect("fsync", path, lambda: os.fsync(descriptor))
+        finally:
+            os.close(descriptor)
+
+    def make_folder(self, path: Path) -> None:
+        """Create a folder and those above it; one that is there already is fine."""
+        if not path.is_dir():
+            self.effect("mkdir", path, lambda: path.mkdir(parents=True, exist_ok=True))
+
+    def remove(self, path: Path) -> None:
+        """Remove a file; one that is gone already is fine."""
+        if path.exists():
+            self.effect("remove", path, lambda: path.unlink(missing_ok=True))
+
+    def remove_folder(self, path: Path) -> None:
+        """Remove a folder and all below it; one that is gone already is fine."""
+        if path.exists():
+            self.effect("remove_folder", path, lambda: shutil.rmtree(path))
+
+    def lock(self, path: Path, owner: bytes) -> int | None:
+        """Take a lock that dies with this process, and write its owner into it; None if another one holds it.
+
+        Returns the descriptor that holds it: closing it gives the lock back.
+        """
+        descriptor = self._open(path, os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        try:
+            self.effect("truncate", path, lambda: os.ftruncate(descriptor, 0))
+            self.effect("write", path, lambda: self.write(descriptor, owner))
+        except StorageError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def probe(self, folder: Path) -> None:
+        """Write and remove a small file in `folder`: raises StorageError while the disk still refuses."""
+        self.make_folder(folder)
+        trial = folder / ".probe"
+        try:
+            self.replace(trial, b"\0" * 65536)
+        finally:
+            trial.with_name(f".{trial.name}.new").unlink(missing_ok=True)
+        self.remove(trial)
+
+    def write(self, descriptor: int, data: bytes) -> None:
+        """All of `data`, however many system calls it takes."""
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+
+    def effect(self, name: str, path: Path, action: Callable[[], T]) -> T:
+        """Do one operation on the file system; the only place where an OSError becomes a StorageError."""
+        try:
+            return action()
+        except OSError as error:
+            raise storage_error(path, error) from error
+
+    def _open(self, path: Path, flags: int, mode: int = 0o644) -> int:
+        return self.effect("open", path, lambda: os.open(path, flags | os.O_CLOEXEC, mode))
+
+    def _fill(self, path: Path, descriptor: int, data: bytes) -> None:
+        try:
+            self.effect("write", path, lambda: self.write(descriptor, data))
+            self.effect("fsync", path, lambda: os.fsync(descriptor))
+        finally:
+            os.close(descriptor)
+
+    def _sync_folder(self, path: Path) -> None:
+        descriptor = self._open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self.effect("fsync", path, lambda: os.fsync(descriptor))
+        finally:
+            os.close(descriptor)

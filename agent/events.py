@@ -1,0 +1,128 @@
+"""What a climb tells whoever watches: frozen records told apart by `event`; `--json` prints them as they are.
+
+Events are for eyes and programs; nothing is ever read back from them. The ledger is the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from agent.proposal import Author
+from harness.records import GateReport, Interval, Provenance, Reason, Record
+
+
+class Left(Record):
+    """What is left of the budgets."""
+
+    seconds: float
+    candidates: int
+    patience: int
+    """Candidates that may still fail in a row before the run counts as stuck."""
+    share: float
+    """The scarcer of seconds and candidates, as a share of the whole, 1 down to 0."""
+
+
+class OpenedEvent(Record):
+    event: Literal["opened"] = "opened"
+    time: float
+    case: str
+    tag: str
+    branch: str
+    """Short name, as `git log` takes it."""
+    folder: str
+    """The run folder, absolute."""
+    resumed: bool
+    provenance: Provenance
+    candidates: int = 0
+    """Judged in earlier sessions; 0 on a first one."""
+    best: tuple[float, ...] = ()
+    """Speedup over the baseline after each earlier win."""
+    cumulative: Interval | None = None
+    left: Left
+
+
+class BaselinedEvent(Record):
+    event: Literal["baselined"] = "baselined"
+    time: float
+    gate: GateReport
+    seconds_per_call: float
+    pair_sd: float
+    noise: Interval
+
+
+class ProposedEvent(Record):
+    event: Literal["proposed"] = "proposed"
+    time: float
+    n: int
+    author: Author
+    idea: str
+
+
+class ProgressEvent(Record):
+    event: Literal["progress"] = "progress"
+    time: float
+    n: int | None
+    """The candidate; None while the baseline or the noise floor is measured."""
+    stage: str
+    """prepare, gate, noise, screen, decide, report, cumulative, guardrail."""
+    done: int
+    of: int
+    speedup: float | None
+
+
+class JudgedEvent(Record):
+    event: Literal["judged"] = "judged"
+    time: float
+    n: int
+    kept: bool
+    reason: Reason | None
+    detail: str
+    screened: float | None
+    """Speedup on the screening pair: a lead, not a claim."""
+    speedup: Interval | None
+    """Over the incumbent."""
+    cumulative: Interval | None
+    """Over the baseline."""
+    commit: str | None
+    candidates: int
+    """Judged in the run so far, this one included."""
+    wins: int
+    elapsed: float
+    """Seconds of work over all sessions."""
+    per_hour: float
+    """Candidates an hour in this session."""
+    left: Left
+
+
+class TroubleEvent(Record):
+    """The machine, not a candidate, misbehaves; the climb says so once and copes."""
+
+    event: Literal["trouble"] = "trouble"
+    time: float
+    message: str
+
+
+class FinishedEvent(Record):
+    event: Literal["finished"] = "finished"
+    time: float
+    reason: str
+    interrupted: bool
+    """The user asked for it; the same command goes on."""
+    candidates: int
+    wins: int
+    cumulative: Interval | None
+    """First commit against last, measured afresh at the end where it could be."""
+    branch: str
+    folder: str
+
+
+Event = Annotated[
+    OpenedEvent | BaselinedEvent | ProposedEvent | ProgressEvent | JudgedEvent | TroubleEvent | FinishedEvent,
+    Field(discriminator="event"),
+]
+EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+
+Emit = Callable[[Event], None]

@@ -1,0 +1,233 @@
+"""The ledger: the run's append-only record and single source of truth, one JSON line an entry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from agent.disk import Disk, storage_error
+from agent.entries import (
+    ENTRY,
+    Baselined,
+    Confirming,
+    Entry,
+    Finished,
+    Judged,
+    Opened,
+    Proposed,
+    Remeasured,
+    Session,
+    Settled,
+)
+from agent.proposal import Proposal
+from harness.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What the ledger knows of candidate n so far."""
+
+    n: int
+    proposal: Proposal
+    confirming: Confirming | None = None
+    judged: Judged | None = None
+    settled: bool = False
+
+
+@dataclass(frozen=True)
+class Span:
+    """The time one controller process worked on the run: from its session line to its last line."""
+
+    start: float
+    last: float
+
+
+class Ledger:
+    """An open ledger: appends lines, and answers from what they add up to. Read its attributes, never write them."""
+
+    def __init__(self, path: Path, disk: Disk | None = None) -> None:
+        self._path, self._disk = path, disk
+        self.opened: Opened | None = None
+        self.baselined: Baselined | None = None
+        self.remeasured: Remeasured | None = None
+        self.finished: Finished | None = None
+        """How the climb ended; None again once a later one has gone on."""
+        self.candidates: list[Candidate] = []
+        """Candidate n stands at index n - 1."""
+        self.wins: list[Candidate] = []
+        """Kept and settled, oldest first."""
+        self.confirmations = 0
+        self.spans: list[Span] = []
+
+    @classmethod
+    def open(cls, path: Path, disk: Disk) -> Ledger:
+        """Open for writing, made if missing; a line torn by a crash is cut off.
+
+        Raises UsageError for damage anywhere else, StorageError where the disk fails.
+        """
+        ledger = cls(path, disk)
+        content = _read(path)
+        sound = len(content) - len(_torn_tail(content))
+        if sound < len(content):
+            disk.truncate(path, sound)
+        ledger._replay(content[:sound])
+        return ledger
+
+    @classmethod
+    def read(cls, path: Path) -> Ledger:
+        """What the file says, a torn last line left aside; writes nothing and cannot be appended to."""
+        ledger = cls(path)
+        content = _read(path)
+        ledger._replay(content[: len(content) - len(_torn_tail(content))])
+        return ledger
+
+    def append(self, entry: Entry) -> None:
+        """Add one line; it is on the disk, and in the attributes, when this returns."""
+        if self._disk is None:
+            raise UsageError(f"{self._path}: opened for reading; open it with Ledger.open to add to it")
+        self._disk.append(self._path, entry.model_dump_json().encode() + b"\n")
+        self._apply(entry)
+
+    @property
+    def pending(self) -> Candidate | None:
+        """The candidate without a verdict, or judged with its ref not known to be written; at most the last one."""
+        if not self.candidates or self.candidates[-1].settled:
+            return None
+        return self.candidates[-1]
+
+    @property
+    def incumbent(self) -> str:
+        """The best commit so far: the last win's, or the base."""
+        if self.wins and self.wins[-1].judged and self.wins[-1].judged.commit:
+            return self.wins[-1].judged.commit
+        return self.opened.base if self.opened else ""
+
+    @property
+    def cumulative(self) -> float:
+        """The incumbent's measured speedup over the baseline; 1 before any win."""
+        judged = self.wins[-1].judged if self.wins else None
+        return judged.cumulative.estimate if judged and judged.cumulative else 1.0
+
+    @property
+    def judged(self) -> int:
+        """How many candidates have a verdict."""
+        return len(self.candidates) - (1 if self.candidates and self.candidates[-1].judged is None else 0)
+
+    @property
+    def since_win(self) -> int:
+        """Verdicts in a row, up to now, that were not a win."""
+        return self.judged - (self.wins[-1].n if self.wins else 0)
+
+    def _replay(self, content: bytes) -> None:
+        for number, line in enumerate(_lines(content), start=1):
+            try:
+                self._apply(ENTRY.validate_json(line))
+            except (ValidationError, _Misplaced) as error:
+                raise _damaged(self._path, number, error) from None
+
+    def _apply(self, entry: Entry) -> None:
+        """Take one entry into the attributes. Raises _Misplaced where it cannot follow what came before."""
+        if not isinstance(entry, Session | Finished):
+            self.finished = None
+        match entry:
+            case Opened():
+                _expect(self.opened is None, "a second 'opened'")
+                self.opened = entry
+            case Session():
+                self.spans.append(Span(entry.time, entry.time))
+            case Baselined():
+                self.baselined = entry
+            case Proposed():
+                self._propose(entry)
+            case Confirming():
+                self._change(entry.n, confirming=entry)
+                self.confirmations = max(self.confirmations, entry.k)
+            case Judged():
+                self._change(entry.n, judged=entry)
+            case Settled():
+                self._settle(entry.n)
+            case Remeasured():
+                self.remeasured = entry
+            case Finished():
+                self.finished = entry
+        self._tick(entry)
+
+    def _propose(self, entry: Proposed) -> None:
+        _expect(entry.n == len(self.candidates) + 1, f"candidate {entry.n} out of turn")
+        _expect(self.pending is None, f"candidate {entry.n} before the one before it is settled")
+        self.candidates.append(Candidate(entry.n, entry.proposal))
+
+    def _settle(self, n: int) -> None:
+        candidate = self._last(n)
+        _expect(candidate.judged is not None, f"candidate {n} settled before it was judged")
+        self.candidates[-1] = replace(candidate, settled=True)
+        if candidate.judged and candidate.judged.kept:
+            self.wins.append(self.candidates[-1])
+
+    def _change(self, n: int, **what: Confirming | Judged) -> None:
+        candidate = self._last(n)
+        _expect(candidate.judged is None, f"candidate {n} judged before")
+        self.candidates[-1] = replace(candidate, **what)  # type: ignore[arg-type]
+
+    def _last(self, n: int) -> Candidate:
+        _expect(
+            bool(self.candidates) and self.candidates[-1].n == n, f"candidate {n} is not the last proposed"
+        )
+        return self.candidates[-1]
+
+    def _tick(self, entry: Entry) -> None:
+        time = getattr(entry, "time", None)
+        if time is None or not self.spans:
+            return
+        last = self.spans[-1]
+        self.spans[-1] = Span(last.start, max(last.last, time))
+
+
+class _Misplaced(ValueError):
+    """An entry that cannot follow those before it."""
+
+
+def _expect(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise _Misplaced(otherwise)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise storage_error(path, error) from error
+
+
+def _lines(content: bytes) -> Iterator[bytes]:
+    return iter(content.split(b"\n")[:-1])
+
+
+def _torn_tail(content: bytes) -> bytes:
+    """What a crash in the middle of an append left: a last line without its newline, or one that is not JSON.
+
+    A last line that is JSON but no entry is not torn: another version wrote it, and it is never cut off.
+    """
+    unended = content[content.rfind(b"\n") + 1 :]
+    if unended or not content:
+        return unended
+    last = content[content.rfind(b"\n", 0, -1) + 1 :]
+    try:
+        json.loads(last)
+    except ValueError:
+        return last
+    return b""
+
+
+def _damaged(path: Path, number: int, error: ValueError) -> UsageError:
+    what = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
+    return UsageError(
+        f"{path}: line {number} is not an entry that can stand there ({what}); "
+        "restore the file from a backup, use the version that wrote it, or start a new run with --tag"
+    )

@@ -1,0 +1,129 @@
+"""The landscape as an Optuna study: in memory for the sampler, in SQLite for whoever wants to look.
+
+The ledger is the record; every study here is made from it and may be thrown away.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from agent.proposers.landscape import Configuration, Landscape, Observation
+from harness.case.knobs import FloatKnob, Knob, Value
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.distributions import BaseDistribution
+    from optuna.samplers import BaseSampler
+    from optuna.storages import BaseStorage
+    from optuna.trial import FrozenTrial, Trial
+
+STUDY_NAME = "hillclimb"
+
+REMEMBERED_BEST = 100
+REMEMBERED_LATEST = 400
+"""A proposal is made from so many observations at the most. TPE calls at most 25 of them good, so the best
+hundred hold every good one; asking stays at a few tens of milliseconds however long the run grows."""
+
+WORSE_THAN_WORST = math.log(2.0)
+"""A configuration that fails counts as half as fast as the slowest one that ran."""
+
+
+def remembered(observations: Sequence[Observation]) -> list[Observation]:
+    """The best and the latest of them, in the order they were made."""
+    if len(observations) <= REMEMBERED_BEST + REMEMBERED_LATEST:
+        return list(observations)
+    earlier, latest = observations[:-REMEMBERED_LATEST], observations[-REMEMBERED_LATEST:]
+    best = sorted(earlier, key=_worth)[-REMEMBERED_BEST:]
+    return [*sorted(best, key=lambda seen: seen.n), *latest]
+
+
+def _worth(seen: Observation) -> float:
+    return -math.inf if seen.value is None else seen.value
+
+
+def build_study(landscape: Landscape, sampler: BaseSampler) -> Study:
+    """A study in memory that remembers what a proposal is made from."""
+    import optuna
+
+    study = _create(optuna.storages.InMemoryStorage(), sampler)
+    for trial in _trials(landscape, remembered(landscape.observations)):
+        study.add_trial(trial)
+    return study
+
+
+def ask(study: Study, landscape: Landscape) -> Configuration:
+    """The sampler's next configuration: finite domains as categories, which TPE searches best."""
+    trial = study.ask()
+    return {name: _suggest(trial, name, knob) for name, knob in landscape.knobs.items()}
+
+
+def write_study(landscape: Landscape, path: Path) -> None:
+    """Mirror everything observed into SQLite at `path`, replacing what was there in one step.
+
+    Open it with `optuna.load_study(study_name="hillclimb", storage="sqlite:///study.db")`.
+    """
+    import optuna
+
+    fresh = path.with_name(path.name + ".new")
+    fresh.unlink(missing_ok=True)
+    storage = optuna.storages.RDBStorage(f"sqlite:///{fresh}")
+    try:
+        study = _create(storage, optuna.samplers.RandomSampler(seed=0))
+        for trial in _trials(landscape, landscape.observations):
+            study.add_trial(trial)
+    finally:
+        storage.remove_session()
+        storage.engine.dispose()
+    fresh.replace(path)
+
+
+def importances(landscape: Landscape) -> dict[str, float]:
+    """Each knob's share of what makes the good configurations good (PED-ANOVA), largest first."""
+    import optuna
+
+    study = build_study(landscape, optuna.samplers.RandomSampler(seed=0))
+    values = {trial.value for trial in study.trials}
+    if len(study.trials) < 4 or len(values) < 2:
+        return {}
+    return dict(optuna.importance.get_param_importances(study))
+
+
+def _create(storage: BaseStorage, sampler: BaseSampler) -> Study:
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna.create_study(storage=storage, sampler=sampler, study_name=STUDY_NAME, direction="maximize")
+
+
+def _trials(landscape: Landscape, observations: Iterable[Observation]) -> list[FrozenTrial]:
+    from optuna.trial import create_trial
+
+    distributions = {name: _distribution(knob) for name, knob in landscape.knobs.items()}
+    timed = [seen.value for seen in landscape.observations if seen.value is not None]
+    floor = min(timed, default=0.0) - WORSE_THAN_WORST
+    return [
+        create_trial(
+            params=seen.configuration,
+            distributions=distributions,
+            value=floor if seen.value is None else seen.value,
+            user_attrs={"n": seen.n, "reason": seen.reason.value if seen.reason else None},
+        )
+        for seen in observations
+    ]
+
+
+def _distribution(knob: Knob) -> BaseDistribution:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+    if isinstance(knob, FloatKnob):
+        return FloatDistribution(knob.low, knob.high, log=knob.log)
+    return CategoricalDistribution(knob.values())
+
+
+def _suggest(trial: Trial, name: str, knob: Knob) -> Value:
+    if isinstance(knob, FloatKnob):
+        return trial.suggest_float(name, knob.low, knob.high, log=knob.log)
+    return cast(Value, trial.suggest_categorical(name, knob.values()))

@@ -1,0 +1,57 @@
+"""Makes every view of a run anew from its ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent.disk import Disk
+from agent.ledger import Ledger
+from agent.proposers.landscape import survey
+from agent.proposers.study import importances, write_study
+from agent.repository import Repository
+from agent.run import LEDGER, list_runs, run_folder
+from agent.views import draw_progress, table
+from harness.case.knobs import Knobs, parse_knobs
+from harness.errors import MachineError, UsageError
+
+
+def rebuild_views(repository: Repository, case: str, tag: str | None) -> Iterator[str]:
+    """Rebuild results.tsv, progress.png and study.db; yields a line about each.
+
+    Raises UsageError where there is no such run, MachineError where the picture cannot be drawn.
+    """
+    folder = find_run(repository, case, tag)
+    ledger = Ledger.read(folder / LEDGER)
+    Disk().replace(folder / "results.tsv", table(ledger).encode())
+    yield f"{folder / 'results.tsv'}: {ledger.judged} candidates"
+    trouble = draw_progress(folder)
+    if trouble:
+        raise MachineError(f"{folder / 'progress.png'} could not be drawn: {trouble}")
+    yield f"{folder / 'progress.png'}"
+    landscape = survey(_baseline_knobs(repository, ledger), ledger)
+    if landscape.knobs:
+        write_study(landscape, folder / "study.db")
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in importances(landscape).items())
+        yield f"{folder / 'study.db'}: {len(landscape.observations)} configurations; importances: {shares or 'too few'}"
+
+
+def find_run(repository: Repository, case: str, tag: str | None) -> Path:
+    """The folder of a run, the newest if no tag is given. Raises UsageError naming those there are."""
+    if tag is not None and (run_folder(repository, case, tag) / LEDGER).is_file():
+        return run_folder(repository, case, tag)
+    found = list_runs(repository, case)
+    if tag is None and found:
+        return found[0]
+    tags = ", ".join(folder.name for folder in found) or "none"
+    wanted = f" {tag!r}" if tag else ""
+    raise UsageError(f"no run{wanted} of {case} in {repository.root / 'runs'}; there are: {tags}")
+
+
+def _baseline_knobs(repository: Repository, ledger: Ledger) -> Knobs:
+    """knobs.yaml as the run's base commit has it; none where the run was not opened or the commit is gone."""
+    if ledger.opened is None:
+        return {}
+    name = f"{ledger.opened.base}:{ledger.opened.case_path}/workspace/knobs.yaml"
+    blob = repository.resolve(name)
+    return parse_knobs(repository.read([blob])[0].decode(), Path(name)) if blob else {}

@@ -1,0 +1,48 @@
+"""What a climb is asked to do, and the world it does it in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.budget import Budgets
+from agent.clock import Clock, SystemClock
+from agent.disk import Disk
+from agent.events import Emit, TroubleEvent
+from agent.proposal import Proposer
+from agent.repository import Repository
+from agent.views import Draw, draw_progress
+from harness.case.case import Case
+from harness.judge.protocol import Judge
+
+MakeJudge = Callable[[Path, Path], Judge]
+"""(case folder, log file) -> a fresh judge; called again when one dies."""
+MakeProposer = Callable[[Case, int], Proposer]
+"""(the case as it stood when the run began, the run's seed) -> who has ideas."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a person asks for; None leaves it to the run being resumed, then to the case, then to a default."""
+
+    case: Path
+    tag: str | None = None
+    seed: int | None = None
+    alpha: float | None = None
+    budgets: Budgets = field(default_factory=Budgets)
+
+
+@dataclass(frozen=True)
+class Tools:
+    """The world as the climb sees it; tests pass worlds that fail."""
+
+    emit: Emit
+    clock: Clock = field(default_factory=SystemClock)
+    disk: Disk = field(default_factory=Disk)
+    open_repository: Callable[[Path], Repository] = Repository.open
+    draw: Draw = draw_progress
+
+    def notice(self, message: str) -> None:
+        """Tell whoever watches about trouble that the climb copes with."""
+        self.emit(TroubleEvent(time=self.clock.now(), message=message))

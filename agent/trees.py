@@ -1,0 +1,54 @@
+"""Candidates, incumbents and the case as folders that a judge can read, written out of git trees.
+
+A folder is named after its tree, appears whole or not at all, and is never changed afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from agent.disk import Disk
+from agent.repository import EXECUTABLE, REGULAR, Repository
+from harness.errors import UsageError
+
+
+class Trees:
+    """The materialised trees of one run, below `folder`."""
+
+    def __init__(self, repository: Repository, disk: Disk, folder: Path) -> None:
+        self._repository, self._disk, self.folder = repository, disk, folder
+
+    def workspace(self, tree: str) -> Path:
+        """A workspace's files; `tree` is the git tree of the workspace folder itself."""
+        return self._materialise(tree, self.folder / tree)
+
+    def case(self, tree: str, name: str) -> Path:
+        """A whole case's files, in a folder whose last two parts are its name."""
+        return self._materialise(tree, self.folder / f"case-{tree}" / name)
+
+    def keep_only(self, kept: Collection[Path]) -> None:
+        """Remove every folder that is not needed any more, and what a crash left half written."""
+        if not self.folder.is_dir():
+            return
+        needed = {path.relative_to(self.folder).parts[0] for path in kept}
+        for path in sorted(self.folder.iterdir()):
+            if path.name not in needed:
+                self._disk.remove_folder(path)
+
+    def _materialise(self, tree: str, folder: Path) -> Path:
+        if folder.is_dir():
+            return folder
+        listing = self._repository.listing(tree)
+        beside = folder.with_name(f".{folder.name}.new")
+        self._disk.remove_folder(beside)
+        self._disk.make_folder(beside)
+        contents = self._repository.read([blob.sha for blob in listing.values()])
+        for (path, blob), content in zip(listing.items(), contents, strict=True):
+            if blob.mode not in (REGULAR, EXECUTABLE):
+                raise UsageError(f"{path}: is a link or a submodule in the commit, which a case may not hold")
+            target = beside / path
+            self._disk.make_folder(target.parent)
+            self._disk.create(target, content, 0o555 if blob.mode == EXECUTABLE else 0o444)
+        self._disk.rename(beside, folder)
+        return folder

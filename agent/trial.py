@@ -1,0 +1,123 @@
+"""One candidate's trial: built, screened, confirmed; what comes out decides everything that is recorded of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent.candidate import Builder, Built
+from agent.entries import Confirming, Judged, Samples
+from agent.ledger import Candidate, Ledger
+from agent.supervision import Supervised
+from harness.errors import CandidateFault
+from harness.judge.protocol import Progress
+from harness.records import Confirmation, Reason, Screening, Side
+
+Watch = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a trial ended."""
+
+    reason: Reason | None
+    """None: it is kept."""
+    detail: str = ""
+    tree: str | None = None
+    screening: Screening | None = None
+    confirmation: Confirmation | None = None
+
+
+@dataclass(frozen=True)
+class Court:
+    """What a trial needs: who builds, who judges, the other sides, and the run's error budget."""
+
+    builder: Builder
+    judge: Supervised
+    baseline: Side
+    alpha: float
+
+
+def share_of_alpha(alpha: float, k: int) -> float:
+    """The k-th confirmation's part of a run's error budget: the parts of all confirmations sum to `alpha`."""
+    return 6 * alpha / (math.pi**2 * k**2)
+
+
+def try_candidate(court: Court, ledger: Ledger, candidate: Candidate, watch: Watch) -> Outcome:
+    """Build the candidate and bring it before the judge, as far as it gets.
+
+    Raises MachineError where the machine fails; that is never a verdict.
+    """
+    try:
+        built = court.builder.build(candidate.proposal, ledger.incumbent)
+    except CandidateFault as fault:
+        return Outcome(fault.reason, fault.detail)
+    before = _judged_before(ledger, built.tree)
+    if before:
+        return Outcome(
+            Reason.DOES_NOT_APPLY, f"the same tree as candidate {before.n}, judged already", built.tree
+        )
+    incumbent = court.builder.side(ledger.incumbent)
+    screening = court.judge.ask(lambda judge: judge.screen(built.screened, incumbent, watch))
+    if screening.reason:
+        return Outcome(screening.reason, screening.detail, built.tree, screening)
+    confirmation = _confirm(court, ledger, candidate, built, incumbent, watch)
+    reason, detail = _decision(confirmation, bool(candidate.proposal.knobs))
+    return Outcome(reason, detail, built.tree, screening, confirmation)
+
+
+def to_verdict(outcome: Outcome, n: int, time: float, parent: str) -> Judged:
+    """The ledger's line for an outcome, without the commit that is yet to be made."""
+    screening, confirmation = outcome.screening, outcome.confirmation
+    latest = confirmation or screening
+    return Judged(
+        n=n,
+        time=time,
+        kept=outcome.reason is None,
+        reason=outcome.reason,
+        detail=outcome.detail,
+        gate=latest.gate if latest else None,
+        screened=screening.speedup if screening else None,
+        speedup=confirmation.speedup if confirmation else None,
+        cumulative=confirmation.cumulative if confirmation else None,
+        seconds_per_call=confirmation.seconds_per_call if confirmation else None,
+        e_value=confirmation.e_value if confirmation else None,
+        guardrails=confirmation.guardrails if confirmation else (),
+        tree=outcome.tree,
+        parent=parent,
+        seconds=(screening.seconds if screening else 0.0) + (confirmation.seconds if confirmation else 0.0),
+    )
+
+
+def to_samples(outcome: Outcome, n: int) -> Samples:
+    """What goes into samples/<n>.json."""
+    return Samples(n=n, screening=outcome.screening, confirmation=outcome.confirmation)
+
+
+def _judged_before(ledger: Ledger, tree: str) -> Candidate | None:
+    """The candidate with this very tree that met the same incumbent, if there was one."""
+    since = ledger.wins[-1].n if ledger.wins else 0
+    return next((c for c in ledger.candidates[since:] if c.judged and c.judged.tree == tree), None)
+
+
+def _confirm(
+    court: Court, ledger: Ledger, candidate: Candidate, built: Built, incumbent: Side, watch: Watch
+) -> Confirmation:
+    """Decide over fresh pairs, at the share of alpha that the ledger sets aside first, and only once."""
+    share = candidate.confirming
+    if share is None:
+        k = ledger.confirmations + 1
+        share = Confirming(n=candidate.n, k=k, alpha=share_of_alpha(court.alpha, k))
+        ledger.append(share)
+    alpha = share.alpha
+    return court.judge.ask(
+        lambda judge: judge.confirm(built.confirmed, incumbent, court.baseline, alpha, watch)
+    )
+
+
+def _decision(confirmation: Confirmation, has_knobs: bool) -> tuple[Reason | None, str]:
+    if has_knobs and not confirmation.gate.passed:
+        said = f"{confirmation.reason}: {confirmation.detail}"
+        return Reason.PROMOTION_FAILED, f"with the knobs as source defaults the gate fails ({said})"
+    return confirmation.reason, confirmation.detail

@@ -1,0 +1,128 @@
+"""Views of the ledger for people: results.tsv and progress.png. Made again at any time, never read back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from agent.disk import Disk
+from agent.ledger import Candidate, Ledger
+from agent.trailers import flatten
+from harness.errors import StorageError
+
+COLUMNS = (
+    "n",
+    "time",
+    "verdict",
+    "reason",
+    "speedup",
+    "low",
+    "high",
+    "cumulative",
+    "screened",
+    "seconds_per_call",
+    "seconds",
+    "author",
+    "idea",
+    "knobs",
+    "commit",
+    "detail",
+)
+
+Draw = Callable[[Path], str]
+"""Draws progress.png into a run folder; returns what went wrong, empty if nothing did."""
+
+_DRAWING_SECONDS = 120
+
+
+def draw_progress(folder: Path) -> str:
+    """Draw in a process of its own, which may import matplotlib."""
+    command = [sys.executable, "-m", "harness.report.plots", str(folder)]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_DRAWING_SECONDS, process_group=0
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    complaint = done.stderr.decode(errors="replace").strip().splitlines()
+    return (complaint[-1] if complaint else f"exit status {done.returncode}") if done.returncode else ""
+
+
+class Views:
+    """The views of one run, kept up with its ledger. A failing view is noticed, and made whole the next time.
+
+    Raises StorageError only where the disk takes nothing at all.
+    """
+
+    def __init__(self, folder: Path, disk: Disk, draw: Draw, notice: Callable[[str], None]) -> None:
+        self._folder, self._disk, self._draw, self._notice = folder, disk, draw, notice
+        self._whole = False
+
+    def update(self, ledger: Ledger, candidate: Candidate) -> None:
+        """One more candidate is settled."""
+        path = self._folder / "results.tsv"
+        if not self._whole:
+            return self.rebuild_table(ledger)
+        return self._try(lambda: self._disk.append(path, row(candidate).encode()))
+
+    def rebuild_table(self, ledger: Ledger) -> None:
+        """Write results.tsv from the whole ledger."""
+        self._try(lambda: self._disk.replace(self._folder / "results.tsv", table(ledger).encode()))
+
+    def draw(self) -> None:
+        """Draw progress.png from the ledger on disk."""
+        trouble = self._draw(self._folder)
+        if trouble:
+            self._notice(f"progress.png could not be drawn ({trouble}); the run goes on without it")
+
+    def _try(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+            self._whole = True
+        except StorageError as error:
+            self._whole = False
+            self._disk.probe(self._folder)  # a disk that refuses everything is not a view's trouble
+            self._notice(
+                f"results.tsv could not be written ({error}); it is made again with the next candidate"
+            )
+
+
+def table(ledger: Ledger) -> str:
+    """results.tsv: one row a settled candidate."""
+    settled = (candidate for candidate in ledger.candidates if candidate.settled)
+    return "\t".join(COLUMNS) + "\n" + "".join(row(candidate) for candidate in settled)
+
+
+def row(candidate: Candidate) -> str:
+    """One candidate's line of results.tsv."""
+    judged, proposal = candidate.judged, candidate.proposal
+    if judged is None:
+        raise ValueError(f"candidate {candidate.n} has no verdict")
+    speedup, cumulative = judged.speedup, judged.cumulative
+    cells = (
+        str(candidate.n),
+        datetime.fromtimestamp(judged.time, UTC).isoformat(timespec="seconds"),
+        "kept" if judged.kept else "rejected",
+        str(judged.reason or ""),
+        _figure(speedup.estimate if speedup else None),
+        _figure(speedup.low if speedup else None),
+        _figure(speedup.high if speedup else None),
+        _figure(cumulative.estimate if cumulative else None),
+        _figure(judged.screened),
+        f"{judged.seconds_per_call:.6g}" if judged.seconds_per_call is not None else "",
+        f"{judged.seconds:.2f}",
+        proposal.author,
+        flatten(proposal.idea),
+        json.dumps(proposal.knobs, sort_keys=True) if proposal.knobs else "",
+        judged.commit or "",
+        flatten(judged.detail),
+    )
+    return "\t".join(cells) + "\n"
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent.budget import Budgets, Limits, elapsed
+from agent.disk import Disk
+from agent.entries import Session, Settled
+from agent.ledger import Ledger
+from harness.case.case import Budgets as CaseBudgets
+from harness.errors import BudgetSpent, Plateau
+from tests.agent.test_ledger import OPENED, judged, proposed
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    """Two sessions: 1 second of work up to a win, a night's rest, 2 seconds of work up to a rejection."""
+    ledger = Ledger.open(tmp_path / "ledger.jsonl", Disk())
+    ledger.append(OPENED)
+    ledger.append(Session(time=100.5, pid=1, host="h"))
+    for entry in (proposed(1), judged(1, kept=True), Settled(n=1)):
+        ledger.append(entry)
+    ledger.append(Session(time=9000.0, pid=2, host="h"))
+    late = {"time": 9002.0}
+    for entry in (
+        proposed(2).model_copy(update=late),
+        judged(2, kept=False).model_copy(update=late),
+        Settled(n=2),
+    ):
+        ledger.append(entry)
+    return ledger
+
+
+def test_only_work_counts(ledger: Ledger) -> None:
+    assert elapsed(ledger, 9003.0) == pytest.approx(1.0 + 3.0)
+
+
+def test_a_clock_set_back_takes_nothing_back(ledger: Ledger) -> None:
+    assert elapsed(ledger, 50.0) == pytest.approx(1.0)
+
+
+def test_an_empty_ledger_has_spent_nothing(tmp_path: Path) -> None:
+    assert elapsed(Ledger.read(tmp_path / "none"), 9003.0) == 0.0
+
+
+def test_what_is_left(ledger: Ledger) -> None:
+    left = Limits(seconds=8.0, candidates=10, patience=3).left(ledger, 9003.0)
+    assert (left.candidates, left.patience) == (8, 2)
+    assert (left.seconds, left.share) == pytest.approx((4.0, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("limits", "stop", "said"),
+    [
+        (Limits(4.0, 10, 10), BudgetSpent, "the budget of 4 seconds is used up"),
+        (Limits(99.0, 2, 10), BudgetSpent, "the budget of 2 candidates is used up"),
+        (Limits(99.0, 10, 1), Plateau, "1 candidates in a row without a win"),
+    ],
+)
+def test_ends(ledger: Ledger, limits: Limits, stop: type[Exception], said: str) -> None:
+    with pytest.raises(stop, match=said):
+        limits.check(ledger, 9003.0)
+
+
+def test_goes_on_while_anything_is_left(ledger: Ledger) -> None:
+    Limits(4.1, 3, 2).check(ledger, 9003.0)
+
+
+def test_the_case_fills_the_gaps() -> None:
+    limits = Budgets(candidates=7).over(CaseBudgets(seconds=60, candidates=5, patience=3))
+    assert limits == Limits(60, 7, 3)

@@ -1,0 +1,196 @@
+"""The command line as people use it: messages, exit statuses, and one climb through real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.agent.climbed import CASE, climb_toy, git
+from tests.fakes.cases import HONEST, repeated, write_case
+
+KNOBS = "TIMES: {type: choice, choices: [1, 64], default: 64}\n"
+KERNEL = """
+import os
+import numpy as np
+import yaml
+
+with open(os.path.join(os.path.dirname(__file__), "knobs.yaml")) as file:
+    text = file.read()
+TIMES = int(os.environ.get("TIMES") or yaml.safe_load(text)["TIMES"]["default"])
+
+def run(x, y):
+    for _ in range(TIMES):
+        np.multiply(x, np.float32(2), out=y)
+        np.add(y, np.float32(1), out=y)
+"""
+
+
+def hillclimb(
+    *arguments: str, cwd: Path, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from agent.cli import main; main()", *arguments],
+        cwd=cwd,
+        env={**os.environ, "COLUMNS": "100", "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+
+
+@pytest.fixture(scope="module")
+def climbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("climbed")
+    climb_toy(folder)
+    return folder
+
+
+@pytest.fixture
+def affine(tmp_path: Path) -> Path:
+    """A repository with a real case that is far slower than it needs to be."""
+    folder = write_case(tmp_path, KERNEL)
+    (folder / "workspace" / "knobs.yaml").write_text(KNOBS)
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-q", "-m", "start")
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", ["climb", "check", "evaluate", "new-case", "history", "rebuild", "runs"])
+def test_every_command_teaches_itself(tmp_path: Path, command: str) -> None:
+    done = hillclimb(command, "--help", cwd=tmp_path)
+    assert done.returncode == 0
+    assert f"hillclimb {command}" in done.stdout
+    assert "Example" in done.stdout
+
+
+def test_help_starts_quickly(tmp_path: Path) -> None:
+    times = []
+    for _ in range(3):
+        began = time.perf_counter()
+        assert hillclimb("--help", cwd=tmp_path).returncode == 0
+        times.append(time.perf_counter() - began)
+    assert min(times) < 1.5  # 0.25 s on an idle machine
+
+
+def test_version(tmp_path: Path) -> None:
+    assert hillclimb("--version", cwd=tmp_path).stdout.startswith("hillclimb ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("climb", "no/case"), "no case at 'no/case'"),
+        (("check", "no/case"), "no case at 'no/case'"),
+        (("evaluate", "no/case"), "no case at 'no/case'"),
+        (("history", "no/case"), "no case at 'no/case'"),
+        (("rebuild", "no/case"), "no case at 'no/case'"),
+        (("history", CASE, "--tag", "none"), "there are: first"),
+        (("rebuild", CASE, "--tag", "none"), "there are: first"),
+        (("climb", CASE, "--tag", "../x"), "cannot be part of a branch's name"),
+        (("evaluate", CASE, "--from", "no-such-branch"), "neither a folder nor a revision"),
+        (("evaluate", CASE, "--knob", "TILE"), "NAME=VALUE"),
+        (("evaluate", CASE, "--knob", "TILE=7"), "choose one of 8, 16, 32, 64"),
+        (("evaluate", CASE, "--knob", "NO=7"), "choose one of TILE, UNROLL, TRICK"),
+        (("new-case", "--model-slug", "Bad Slug", "--case-slug", "x"), "--model-slug"),
+    ],
+)
+def test_wrong_usage_is_one_clear_line_and_status_2(
+    climbed: Path, arguments: tuple[str, ...], complaint: str
+) -> None:
+    (climbed / "cases" / "_template").mkdir(exist_ok=True)
+    done = hillclimb(*arguments, cwd=climbed)
+    assert done.returncode == 2, done.stderr
+    assert complaint in done.stderr
+    assert done.stderr.startswith("hillclimb: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_no_repository_is_said(tmp_path: Path) -> None:
+    write_case(tmp_path)
+    done = hillclimb(
+        "climb", "test/affine", cwd=tmp_path, environment={"GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
+    )
+    assert done.returncode == 2
+    assert "not in a git repository" in done.stderr
+
+
+def test_a_broken_case_file_is_named(affine: Path) -> None:
+    (affine / "cases" / "test" / "affine" / "case.yaml").write_text(
+        "schema: 1\nsummary: s\nbudgets: {secnds: 3}\n"
+    )
+    done = hillclimb("check", "test/affine", cwd=affine)
+    assert done.returncode == 2
+    assert "case.yaml: budgets.secnds: unknown key (value 3); did you mean 'seconds'?" in done.stderr
+
+
+def test_history_and_runs_read_a_climbed_repository(climbed: Path) -> None:
+    assert "demo/toy/first: " in hillclimb("history", CASE, cwd=climbed).stdout
+    assert json.loads(hillclimb("history", CASE, "--json", cwd=climbed).stdout)["wins"]
+    assert "demo/toy/first" in hillclimb("runs", cwd=climbed).stdout
+    assert json.loads(hillclimb("runs", CASE, "--json", cwd=climbed).stdout)["run"] == "demo/toy/first"
+
+
+def test_history_needs_neither_checkout_nor_run_folder(climbed: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", "--no-checkout", str(climbed), "clone")
+    done = hillclimb("history", CASE, cwd=tmp_path / "clone")
+    assert done.returncode == 0, done.stderr
+    assert "wins (refs/remotes/origin/hillclimb/demo/toy/first)" in done.stdout
+
+
+def test_rebuild_makes_every_view_from_the_ledger(climbed: Path) -> None:
+    folder = climbed / "runs" / CASE / "first"
+    before = (folder / "results.tsv").read_text()
+    (folder / "results.tsv").unlink()
+    done = hillclimb("rebuild", CASE, cwd=climbed)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "results.tsv").read_text() == before
+    assert (folder / "progress.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "study.db").exists()
+    assert "importances: " in done.stdout
+
+
+def test_check_passes_a_sound_case_and_rejects_a_wrong_baseline(affine: Path) -> None:
+    sound = hillclimb("check", "test/affine", "--json", cwd=affine)
+    assert sound.returncode == 0, sound.stderr
+    assert json.loads(sound.stdout)["gate"]["passed"] is True
+    kernel = affine / "cases" / "test" / "affine" / "workspace" / "kernel.py"
+    kernel.write_text("def run(x, y):\n    y[:] = x\n")
+    wrong = hillclimb("check", "test/affine", cwd=affine)
+    assert wrong.returncode == 1
+    assert "the gate rejects the baseline: wrong_result" in wrong.stdout
+
+
+def test_evaluate_keeps_what_is_faster_and_rejects_what_is_not(affine: Path) -> None:
+    knob = hillclimb("evaluate", "test/affine", "--knob", "TIMES=1", "--json", cwd=affine)
+    assert knob.returncode == 0, knob.stdout + knob.stderr
+    assert json.loads(knob.stdout)["confirmation"]["speedup"]["estimate"] > 2
+    faster = affine / "faster"
+    faster.mkdir()
+    (faster / "kernel.py").write_text(HONEST)
+    assert hillclimb("evaluate", "test/affine", "--from", "faster", cwd=affine).returncode == 0
+    (faster / "kernel.py").write_text(repeated(200))
+    slower = hillclimb("evaluate", "test/affine", "--from", "faster", cwd=affine)
+    assert slower.returncode == 1
+    assert slower.stdout.startswith("rejected: slower")
+
+
+def test_a_climb_through_real_processes_ends_with_a_win_on_its_branch(affine: Path) -> None:
+    done = hillclimb("climb", "test/affine", "--tag", "t", "--json", cwd=affine)
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert events[0]["event"] == "opened"
+    assert events[-1]["event"] == "finished"
+    assert (events[-1]["candidates"], events[-1]["wins"]) == (1, 1)
+    assert "TIMES=1" in hillclimb("history", "test/affine", cwd=affine).stdout
+    assert "default: 1}" in git(
+        affine, "show", "hillclimb/test/affine/t:cases/test/affine/workspace/knobs.yaml"
+    )
+    assert git(affine, "status", "--porcelain", "--untracked-files=no") == ""

@@ -1,0 +1,305 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from agent.budget import Budgets
+from agent.entries import Samples
+from agent.events import EVENT, BaselinedEvent, JudgedEvent, OpenedEvent
+from agent.ledger import Ledger
+from agent.proposal import Edit, Proposal
+from agent.trial import share_of_alpha
+from harness.errors import JudgeError, SandboxError, UsageError
+from harness.judge.protocol import Watch
+from harness.records import Reason, Screening, Side
+from tests.fakes.judge import PROVENANCE, SimulatedJudge
+from tests.fakes.night import Night, git, make_repository
+from tests.fakes.toy import kernel
+
+VERDICTS = {
+    "tune": None,
+    "crash": Reason.CRASHED,
+    "outside": Reason.OUTSIDE_WORKSPACE,
+    "slower": Reason.SLOWER,
+    "improve": None,
+    "near": Reason.NO_PROVEN_GAIN,
+    "trick": Reason.PROMOTION_FAILED,
+    "ragged": Reason.GUARDRAIL,
+    "unknown": Reason.BAD_KNOBS,
+    "same": Reason.DOES_NOT_APPLY,
+    "both": None,
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make_repository(tmp_path / "repo")
+
+
+def verdicts(ledger: Ledger) -> list[Reason | None]:
+    return [candidate.judged.reason for candidate in ledger.candidates if candidate.judged]
+
+
+def test_every_kind_of_proposal_gets_its_verdict(root: Path) -> None:
+    night = Night(root)
+    finished = night.climb()
+    assert verdicts(night.ledger) == list(VERDICTS.values())
+    assert (finished.candidates, finished.wins, finished.reason) == (11, 3, "the proposer has no ideas left")
+    assert finished.cumulative and finished.cumulative.estimate == pytest.approx(1.4 * 1.25 * 1.25 * 1.05)
+    assert night.troubles == []
+
+
+def test_wins_are_commits_on_the_branch_with_the_knobs_as_defaults(root: Path) -> None:
+    Night(root).climb()
+    branch = "hillclimb/demo/toy/night"
+    assert len(git(root, "rev-list", f"main..{branch}").split()) == 3
+    assert git(root, "rev-parse", f"{branch}~3") == git(root, "rev-parse", "main")
+    knobs = git(root, "show", f"{branch}:cases/demo/toy/workspace/knobs.yaml")
+    assert "default: 32" in knobs and "choices: [1, 2, 4], default: 2" in knobs and "# what the toy" in knobs
+    assert git(root, "show", f"{branch}:cases/demo/toy/workspace/kernel.py") == kernel(1.5625)
+    assert git(root, "diff", "--name-only", "main", branch).split() == [
+        "cases/demo/toy/workspace/docs/more.md",
+        "cases/demo/toy/workspace/kernel.py",
+        "cases/demo/toy/workspace/knobs.yaml",
+    ]
+
+
+def test_rejected_candidates_are_kept_as_refs(root: Path) -> None:
+    Night(root).climb()
+    refs = git(root, "for-each-ref", "--format=%(refname)", "refs/hillclimb").split()
+    numbers = sorted(int(ref.removeprefix("refs/hillclimb/demo/toy/night/rejected/")) for ref in refs)
+    assert numbers == [2, 4, 6, 7, 8, 10]
+    message = git(root, "log", "-1", "--format=%B", "refs/hillclimb/demo/toy/night/rejected/8")
+    assert "Hillclimb-Verdict: rejected\nHillclimb-Reason: guardrail\n" in message
+
+
+def test_alpha_is_spent_over_confirmations(root: Path) -> None:
+    night = Night(root)
+    night.climb()
+    shares = [c.confirming for c in night.ledger.candidates if c.confirming]
+    assert [share.k for share in shares] == [1, 2, 3, 4, 5, 6]
+    assert [share.alpha for share in shares] == [share_of_alpha(0.01, k) for k in range(1, 7)]
+    assert sum(share_of_alpha(0.01, k) for k in range(1, 100_000)) == pytest.approx(0.01, rel=1e-4)
+
+
+def test_samples_hold_what_the_judge_said(root: Path) -> None:
+    night = Night(root)
+    night.climb()
+    samples = Samples.model_validate_json((night.folder / "samples/1.json").read_bytes())
+    assert samples.screening and samples.confirmation and len(samples.confirmation.pairs) == 3
+    assert {"noise.json", "remeasured.json"} <= {path.name for path in (night.folder / "samples").iterdir()}
+
+
+def test_events_tell_the_story(root: Path) -> None:
+    night = Night(root)
+    finished = night.climb()
+    kinds = [event.event for event in night.events if event.event != "progress"]
+    assert kinds == ["opened", "baselined", *["proposed", "judged"] * 11, "finished"]
+    assert night.events[-1] == finished
+    for event in night.events:
+        assert EVENT.validate_json(event.model_dump_json()) == event
+    last = [event for event in night.events if isinstance(event, JudgedEvent)][-1]
+    assert (last.candidates, last.wins, last.left.candidates, last.left.patience) == (11, 3, 39, 50)
+
+
+def test_only_the_trees_still_needed_stay(root: Path) -> None:
+    night = Night(root)
+    night.climb()
+    assert len(list((night.folder / "trees").iterdir())) == 3
+
+
+def test_a_finished_run_goes_on_with_a_larger_budget(root: Path) -> None:
+    night = Night(root, budgets=Budgets(candidates=4))
+    assert night.climb().reason == "the budget of 4 candidates is used up"
+    longer = Night(root)
+    finished = longer.climb()
+    assert finished.candidates == 11
+    opened = next(event for event in longer.events if isinstance(event, OpenedEvent))
+    assert (opened.resumed, opened.candidates, opened.best) == (True, 4, (1.4,))
+    assert not [event for event in longer.events if isinstance(event, BaselinedEvent)]
+    whole = make_repository(root.parent / "whole")
+    Night(whole).climb()
+    assert verdicts(longer.ledger) == verdicts(Night(whole).ledger)
+
+
+def test_climbing_a_finished_run_again_changes_nothing(root: Path) -> None:
+    night = Night(root)
+    night.climb()
+    before = [
+        line for line in (night.folder / "ledger.jsonl").read_bytes().splitlines() if b"session" not in line
+    ]
+    night.climb()
+    after = [
+        line for line in (night.folder / "ledger.jsonl").read_bytes().splitlines() if b"session" not in line
+    ]
+    assert after == before
+
+
+def test_patience_ends_the_climb(root: Path) -> None:
+    night = Night(root, plan=("tune", "slower", "crash", "crash", "crash"), budgets=Budgets(patience=2))
+    assert night.climb().reason == "2 candidates in a row without a win"
+
+
+class Mortal(SimulatedJudge):
+    """Dies at its first screening."""
+
+    def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:
+        raise JudgeError("the judge was killed")
+
+
+def test_a_judge_that_dies_is_replaced_and_nothing_is_held_against_the_candidate(root: Path) -> None:
+    judges = iter([Mortal(), Mortal(), Mortal(), SimulatedJudge()])
+    night = Night(root, judge=lambda: next(judges))
+    assert night.climb().wins == 3
+    assert len(night.troubles) == 3 and "the judge was killed" in night.troubles[0]
+
+
+def test_judges_that_keep_dying_end_the_climb_with_no_verdict(root: Path) -> None:
+    night = Night(root, judge=Mortal)
+    with pytest.raises(JudgeError, match=r"4 times in a row.*the judge was killed"):
+        night.climb()
+    assert night.ledger.pending and night.ledger.pending.judged is None
+    night.judge = SimulatedJudge
+    assert night.climb().candidates == 11
+
+
+def test_a_sandbox_that_fails_is_not_tried_again(root: Path) -> None:
+    def refuse() -> SimulatedJudge:
+        raise SandboxError("nothing holds")
+
+    night = Night(root, judge=refuse)
+    with pytest.raises(SandboxError, match="nothing holds"):
+        night.climb()
+    assert night.troubles == []
+
+
+@pytest.mark.parametrize("name", ["contract", "benchmarks", "harness"])
+def test_other_rules_are_refused_on_resume(root: Path, name: str) -> None:
+    Night(root, budgets=Budgets(candidates=2)).climb()
+    other = PROVENANCE.model_copy(update={name: "d" * 64})
+    with pytest.raises(UsageError, match=rf"the {name} changed since run night began.*--tag"):
+        Night(root, judge=lambda: SimulatedJudge(other)).climb()
+
+
+def test_a_fixed_file_that_the_user_changed_is_named_on_resume(root: Path) -> None:
+    night = Night(root, budgets=Budgets(candidates=2))
+    night.climb()
+    (night.case / "contract.py").write_text("# laxer\n")
+    with pytest.raises(UsageError, match=r"contract\.py is not what it was.*--tag"):
+        night.climb()
+
+
+def test_the_users_workspace_may_change_meanwhile(root: Path) -> None:
+    night = Night(root, budgets=Budgets(candidates=2))
+    night.climb()
+    (night.case / "workspace/kernel.py").write_text(kernel(0.1))
+    night.budgets = Budgets()
+    assert night.climb().wins == 3
+    assert (night.case / "workspace/kernel.py").read_text() == kernel(0.1)
+
+
+def test_another_seed_is_refused_on_resume(root: Path) -> None:
+    Night(root, seed=1, budgets=Budgets(candidates=1)).climb()
+    with pytest.raises(UsageError, match="has seed 1, not 2"):
+        Night(root, seed=2).climb()
+
+
+def test_a_baseline_that_fails_the_gate_is_said_and_leaves_the_tag_free(root: Path) -> None:
+    night = Night(root)
+    (night.case / "workspace/kernel.py").write_text(kernel(1.0, "wrong_result"))
+    with pytest.raises(UsageError, match=r"baseline of demo/toy does not pass the gate \(wrong_result"):
+        night.climb()
+    (night.case / "workspace/kernel.py").write_text(kernel(1.0))
+    assert night.climb().wins == 3
+
+
+def test_a_branch_that_something_else_moved_is_an_error(root: Path) -> None:
+    night = Night(root, budgets=Budgets(candidates=1))
+    night.climb()
+    git(root, "update-ref", "refs/heads/hillclimb/demo/toy/night", "main")
+    night.budgets = Budgets()
+    with pytest.raises(UsageError, match="something else moved it; put it back with 'git update-ref"):
+        night.climb()
+
+
+def test_a_branch_without_its_ledger_is_not_taken_over(root: Path) -> None:
+    git(root, "branch", "hillclimb/demo/toy/night")
+    with pytest.raises(UsageError, match="has no ledger of it; choose another --tag"):
+        Night(root).climb()
+
+
+def test_a_branch_that_is_checked_out_is_not_moved_under_the_user(root: Path) -> None:
+    night = Night(root, budgets=Budgets(candidates=1))
+    night.climb()
+    git(root, "checkout", "--quiet", "hillclimb/demo/toy/night")
+    night.budgets = Budgets()
+    with pytest.raises(UsageError, match=r"is checked out at .*checkout --detach"):
+        night.climb()
+    git(root, "checkout", "--quiet", "--detach")
+    assert night.climb().wins == 3
+
+
+def test_a_second_process_is_told_the_owner(root: Path) -> None:
+    class Nested(SimulatedJudge):
+        def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:
+            with pytest.raises(
+                UsageError, match=rf"is being climbed by process {os.getpid()} on .* since 20"
+            ):
+                Night(root).climb()
+            return super().screen(candidate, incumbent, watch)
+
+    assert Night(root, judge=Nested, plan=("tune",)).climb().wins == 1
+
+
+class Slow(SimulatedJudge):
+    """Hangs in its first screening until a signal ends it."""
+
+    def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:
+        time.sleep(30)
+        raise AssertionError("no signal came")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_cleanly_and_the_run_goes_on_later(root: Path, number: signal.Signals) -> None:
+    slow, before = Slow(), signal.getsignal(number)
+    night = Night(root, judge=lambda: slow)
+    threading.Timer(0.7, lambda: os.kill(os.getpid(), number)).start()
+    finished = night.climb()
+    assert finished.interrupted and number.name in finished.reason and slow.closed
+    ended = night.ledger.finished
+    assert ended and ended.interrupted
+    assert signal.getsignal(number) == before
+    night.judge = SimulatedJudge
+    assert night.climb().wins == 3
+
+
+class Stubborn:
+    """Proposes the same thing for ever."""
+
+    def propose(self, ledger: Ledger) -> Proposal:
+        edit = Edit(path="kernel.py", content=kernel(0.5))
+        return Proposal(author="llm", idea="again", edits=(edit,))
+
+
+def test_the_same_again_is_judged_once_and_ends_with_the_patience(root: Path) -> None:
+    night = Night(root, proposer=Stubborn(), budgets=Budgets(patience=4))
+    assert night.climb().reason == "4 candidates in a row without a win"
+    reasons = verdicts(night.ledger)
+    assert reasons == [Reason.SLOWER, *[Reason.DOES_NOT_APPLY] * 3]
+
+
+def test_the_controller_stays_light(root: Path) -> None:
+    """Neither torch nor anything else heavy, in the process that runs all night."""
+    program = (
+        "import sys, agent.controller\n"
+        "print([name for name in ('torch', 'numba', 'triton', 'matplotlib', 'optuna') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,72 @@
+"""history and runs: wins from trailers alone, on the repository of the climb and on a clone of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agent.history import pick_branch, show_json, show_table, wins_of
+from agent.ledger import Ledger
+from agent.listing import list_states, show_states
+from agent.repository import Repository
+from harness.errors import UsageError
+from tests.agent.climbed import CASE, climb_toy, git
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("climb")
+    climb_toy(folder)
+    return folder
+
+
+def table(folder: Path, tag: str | None = None) -> str:
+    repository = Repository.open(folder)
+    branch = pick_branch(repository, CASE, tag)
+    return show_table(branch, wins_of(repository, branch))
+
+
+def test_the_table_has_a_row_for_every_win_of_the_ledger(root: Path) -> None:
+    ledger = Ledger.read(root / "runs" / CASE / "first" / "ledger.jsonl")
+    heading, _, *rows = table(root).splitlines()
+    assert ledger.wins
+    assert heading == f"demo/toy/first: {len(ledger.wins)} wins (refs/heads/hillclimb/demo/toy/first)"
+    assert [row.split()[0] for row in rows] == [str(win.n) for win in ledger.wins]
+    for row, win in zip(rows, ledger.wins, strict=True):
+        assert win.judged and win.judged.commit and win.judged.commit[:10] in row
+        assert win.proposal.idea in row
+
+
+def test_a_clone_reads_the_same_wins_without_a_run_folder(root: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", str(root), "clone")
+    rows = table(tmp_path / "clone").splitlines()[1:]
+    assert rows == table(root).splitlines()[1:]
+    assert not (tmp_path / "clone" / "runs").exists()
+
+
+def test_json_carries_every_trailer(root: Path) -> None:
+    repository = Repository.open(root)
+    branch = pick_branch(repository, CASE, "first")
+    document = json.loads(show_json(branch, wins_of(repository, branch)))
+    assert document["run"] == "demo/toy/first"
+    assert document["wins"][0]["speedup"]["estimate"] > 1
+    assert {"Run", "Verdict", "Speedup", "Contract", "Harness"} <= document["wins"][0]["trailers"].keys()
+
+
+def test_an_unknown_tag_names_those_there_are(root: Path) -> None:
+    with pytest.raises(UsageError, match="there are: first"):
+        table(root, "second")
+    with pytest.raises(UsageError, match="no run of demo/other"):
+        pick_branch(Repository.open(root), "demo/other", None)
+
+
+def test_runs_are_listed_with_their_state(root: Path) -> None:
+    (state,) = list_states(root, CASE)
+    assert state.run == "demo/toy/first"
+    assert state.state.startswith("finished: ")
+    assert state.wins > 0 and state.speedup > 1
+    assert "demo/toy/first" in show_states([state])
+    assert list_states(root, "demo/other") == []
+    assert "no runs" in show_states([])

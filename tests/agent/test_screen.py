@@ -1,0 +1,136 @@
+"""Every screen over a real climb's events; what they say, and that a reader who leaves does not end the climb."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from agent.events import EVENT, Event, JudgedEvent, ProgressEvent, TroubleEvent
+from agent.scoreboard import Scoreboard, describe_counts, describe_seconds, describe_span, sparkline
+from agent.screen import JsonScreen, LineScreen, LiveScreen, QuietScreen, Screen, choose_screen
+from tests.agent.climbed import climb_toy
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> list[Event]:
+    trouble = TroubleEvent(time=0.0, message="the disk is full [red]")
+    progress = ProgressEvent(time=0.0, n=3, stage="decide", done=3, of=20, speedup=1.0234)
+    return [*climb_toy(tmp_path_factory.mktemp("climb"))[:-1], progress, trouble]
+
+
+def shown(screen: Screen, events: list[Event], stream: io.StringIO) -> str:
+    with screen:
+        for event in events:
+            screen.show(event)
+    return stream.getvalue()
+
+
+def test_json_is_one_event_a_line(events: list[Event]) -> None:
+    stream = io.StringIO()
+    lines = shown(JsonScreen(stream), events, stream).splitlines()
+    assert [EVENT.validate_json(line) for line in lines] == events
+    assert json.loads(lines[0])["event"] == "opened"
+
+
+def test_lines_name_every_candidate_and_leave_progress_out(events: list[Event]) -> None:
+    stream = io.StringIO()
+    text = shown(LineScreen(stream), events, stream)
+    assert text.startswith("demo/toy: run first, branch hillclimb/demo/toy/first; judged on")
+    for event in events:
+        if isinstance(event, JudgedEvent):
+            assert f"#{event.n} " in text
+    assert "trouble: the disk is full [red]" in text
+    assert "decide 3/20" not in text
+
+
+def test_quiet_shows_wins_and_trouble_only(events: list[Event]) -> None:
+    stream = io.StringIO()
+    lines = shown(QuietScreen(stream), events, stream).splitlines()
+    wins = [event for event in events if isinstance(event, JudgedEvent) and event.kept]
+    assert wins
+    assert len(lines) == len(wins) + 1
+    assert all(" kept " in line for line in lines[:-1])
+
+
+def test_the_live_panel_shows_what_matters(events: list[Event]) -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=100, color_system=None)
+    screen = LiveScreen(console)
+    shown(screen, events, stream)
+    plain = Console(file=io.StringIO(), width=100, color_system=None)
+    with plain.capture() as capture:
+        plain.print(screen.render())
+    panel = capture.get()
+    for part in (
+        "demo/toy · first",
+        "over the baseline",
+        "budget left",
+        "candidates",
+        "kept ",
+        "decide 3/20  1.023x",
+    ):
+        assert part in panel
+    assert "█" in panel
+    assert "the disk is full [red]" in panel
+    assert max(len(line) for line in panel.splitlines()) <= 100
+
+
+def test_the_live_panel_stands_before_anything_happened() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=60, color_system=None)
+    with LiveScreen(console) as screen:
+        assert isinstance(screen, LiveScreen)
+        console.print(screen.render())
+
+
+def test_a_reader_that_leaves_does_not_end_the_climb(events: list[Event]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as stream, LineScreen(stream) as screen:
+        for event in events:
+            screen.show(event)
+
+
+def test_choice_follows_the_wish_and_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert isinstance(choose_screen(json=True, quiet=True), JsonScreen)
+    assert isinstance(choose_screen(json=False, quiet=True), QuietScreen)
+    assert type(choose_screen(json=False, quiet=False)) is LineScreen
+
+
+def test_the_board_counts_what_happened(events: list[Event]) -> None:
+    board = Scoreboard()
+    for event in events:
+        board.update(event)
+    verdicts = [event for event in events if isinstance(event, JudgedEvent)]
+    assert board.candidates == len(verdicts)
+    assert board.wins == board.counts["kept"] == sum(event.kept for event in verdicts)
+    assert board.best[-1] == max(board.best) > 1
+
+
+@pytest.mark.parametrize(
+    ("values", "width", "bars"),
+    [([], 5, ""), ([1.0], 5, "▁"), ([1.0, 1.0], 5, "▁▁"), ([1, 2], 5, "▁█"), ([1, 2, 3, 4, 5], 3, "▁▅█")],
+)
+def test_sparkline(values: list[float], width: int, bars: str) -> None:
+    assert sparkline(values, width) == bars
+
+
+def test_sparkline_never_exceeds_its_width() -> None:
+    assert len(sparkline([float(i) for i in range(1000)], 40)) == 40
+
+
+def test_words_for_figures() -> None:
+    assert [describe_span(s) for s in (5, 65, 3665)] == ["5 s", "1 min 05 s", "1 h 01 min"]
+    assert [describe_seconds(s) for s in (2, 0.0183, 18e-6, 5e-9)] == ["2 s", "18.3 ms", "18 us", "5 ns"]
+    assert describe_counts(Counter({"slower": 3, "kept": 1})) == "kept 1 · slower 3"
+
+
+def test_trouble_stays_until_the_next_candidate(tmp_path: Path) -> None:
+    board = Scoreboard()
+    board.update(TroubleEvent(time=0.0, message="no space"))
+    assert board.trouble == "no space"

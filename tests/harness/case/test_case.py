@@ -1,0 +1,253 @@
+"""case.yaml, benchmarks/*.yaml and the digests: every documented key, and every way to get one wrong."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from harness.case.case import Case, Settings, Suite, find_case
+from harness.case.complaints import LARGEST, parse_yaml
+from harness.case.digest import benchmarks_digest, contract_digest, harness_digest
+from harness.errors import CaseError, UsageError
+
+FULL: dict[str, Any] = {
+    "schema": 1,
+    "summary": "a thing",
+    "model": "m",
+    "model_path": "/models/m",
+    "hardware": "any",
+    "device": "cpu",
+    "surface": "kernel",
+    "entry": "kernel.py:run",
+    "mutable": ["*.py", "docs/**"],
+    "objective": {"metric": "flops", "direction": "higher", "minimum_effect": 0.02, "suite": "main"},
+    "guardrails": [{"suite": "ragged", "max_slowdown": 0.1}],
+    "budgets": {
+        "seconds": 60,
+        "candidates": 5,
+        "patience": 3,
+        "prepare_seconds": 1.5,
+        "call_seconds": 1,
+        "memory_mib": 100,
+    },
+    "policy": {
+        "library_calls": True,
+        "weight_caches": True,
+        "graphs": True,
+        "reduced_precision": True,
+        "imports": ["numpy"],
+    },
+    "gate": {"seeds": 3, "error_budget": 2.5},
+    "duel": {
+        "alpha": 0.05,
+        "segment_ms": 5,
+        "screen_blocks": 4,
+        "pair_blocks": 1,
+        "max_pairs": 5,
+        "report_pairs": 3,
+    },
+}
+SUITE = {"problems": ["p"], "distribution": "normal", "doc": "why"}
+
+
+def write_case(root: Path, document: dict[str, Any] | str = "schema: 1\nsummary: s\n") -> Path:
+    folder = root / "cases" / "family" / "case"
+    (folder / "benchmarks").mkdir(parents=True, exist_ok=True)
+    (folder / "workspace").mkdir(exist_ok=True)
+    text = document if isinstance(document, str) else yaml.safe_dump(document)
+    (folder / "case.yaml").write_text(text)
+    for suite in ("main", "ragged"):
+        (folder / "benchmarks" / f"{suite}.yaml").write_text(yaml.safe_dump(SUITE))
+    (folder / "workspace" / "kernel.py").write_text("def run(): ...\n")
+    (folder / "contract.py").write_text("")
+    return folder
+
+
+def complaint(root: Path, document: dict[str, Any] | str) -> CaseError:
+    with pytest.raises(CaseError) as caught:
+        Case(write_case(root, document))
+    return caught.value
+
+
+def test_every_documented_key_is_read(tmp_path: Path) -> None:
+    case = Case(write_case(tmp_path, FULL))
+    assert case.name == "family/case"
+    assert case.settings.model_dump(by_alias=True, mode="json") == FULL
+    assert set(case.suites) == {"main", "ragged"}
+    assert case.suites["main"].problems == ("p",)
+
+
+def test_the_test_above_names_every_key() -> None:
+    def keys(model: type[BaseModel]) -> set[str]:
+        return {field.alias or name for name, field in model.model_fields.items()}
+
+    assert keys(Settings) == FULL.keys()
+    assert keys(Suite) == SUITE.keys()
+    for name in ("objective", "budgets", "policy", "gate", "duel"):
+        section = Settings.model_fields[name].annotation
+        assert isinstance(section, type) and issubclass(section, BaseModel)
+        assert keys(section) == FULL[name].keys()
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "remedy"),
+    [
+        ({"budgets": {"candiates": 3}}, "budgets.candiates", "did you mean 'candidates'?"),
+        ({"budget": {}}, "budget", "did you mean 'budgets'?"),
+        ({"zzz": 1}, "zzz", "docs/case-format.md"),
+        ({"schema": 2}, "schema", "1"),
+        ({"budgets": {"candidates": 0}}, "budgets.candidates", "greater than 0"),
+        ({"budgets": {"candidates": "ten"}}, "budgets.candidates", "integer"),
+        ({"budgets": {"candidates": True}}, "budgets.candidates", "integer"),
+        ({"budgets": {"candidates": 1.5}}, "budgets.candidates", "integer"),
+        ({"budgets": {"seconds": float("inf")}}, "budgets.seconds", "finite"),
+        ({"budgets": {"seconds": float("nan")}}, "budgets.seconds", "finite"),
+        ({"policy": {"graphs": "yes"}}, "policy.graphs", "boolean"),
+        ({"policy": {"imports": "numpy"}}, "policy.imports", "tuple"),
+        ({"objective": {"direction": "higher"}}, "objective", "'lower'"),
+        ({"objective": {"minimum_effect": 1.0}}, "objective.minimum_effect", "less than 1"),
+        ({"objective": {"suite": "../main"}}, "objective.suite", "pattern"),
+        ({"objective": None}, "objective", "dictionary"),
+        ({"guardrails": [{"max_slowdown": 0.1}]}, "guardrails.0.suite", "add it"),
+        ({"guardrails": {"suite": "main"}}, "guardrails", "tuple"),
+        ({"entry": "kernel.py"}, "entry", "pattern"),
+        ({"entry": "../kernel.py:run"}, "entry", "below workspace/"),
+        ({"entry": "other.py:run"}, "entry", "name a file that is in workspace/"),
+        ({"mutable": ["../**"]}, "mutable.0", "below workspace/"),
+        ({"mutable": ["/etc/*"]}, "mutable.0", "below workspace/"),
+        ({"mutable": [".git/config"]}, "mutable.0", "below workspace/"),
+        ({"device": "abacus"}, "device", "cpu"),
+        ({"duel": {"alpha": 0}}, "duel.alpha", "greater than 0"),
+    ],
+)
+def test_a_wrong_key_or_value_is_named_with_its_remedy(
+    tmp_path: Path, change: dict[str, Any], key: str, remedy: str
+) -> None:
+    error = complaint(tmp_path, {"schema": 1, "summary": "s", **change})
+    assert error.file.endswith("case.yaml")
+    assert error.key == key
+    assert remedy in error.remedy
+    assert len(str(error)) < 600
+
+
+@pytest.mark.parametrize("key", ["schema", "summary"])
+def test_a_missing_key_is_named(tmp_path: Path, key: str) -> None:
+    document = {name: value for name, value in FULL.items() if name != key}
+    error = complaint(tmp_path, document)
+    assert (error.key, error.problem) == (key, "is missing")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("schema: 1\nschema: 1\n", "stands twice"),
+        ("budgets: {seconds: 1, seconds: 2}\n", "stands twice"),
+        ("schema: [1\n", "is not YAML"),
+        ("\tschema: 1\n", "is not YAML"),
+        ("- 1\n- 2\n", "not a mapping"),
+        ("just words\n", "not a mapping"),
+        ("1: 2\n", "not a mapping"),
+        ("schema: 2001-13-45\n", "cannot be read"),
+        ("schema: " + "9" * 5000 + "\n", "cannot be read"),
+        ("schema: !!python/object:os.system {}\n", "is not YAML"),
+        ("schema: *nowhere\n", "is not YAML"),
+        ("a: \x07\n", "is not YAML"),
+        ("a: " + "[" * 20_000 + "\n", ""),
+    ],
+)
+def test_a_file_that_is_not_the_right_yaml(tmp_path: Path, text: str, problem: str) -> None:
+    assert problem in complaint(tmp_path, text).problem
+
+
+def test_aliases_that_multiply_give_a_short_complaint(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 20)]
+    assert len(str(complaint(tmp_path, "\n".join(lines)))) < 1000
+
+
+def test_files_of_the_wrong_kind(tmp_path: Path) -> None:
+    folder = write_case(tmp_path)
+    path = folder / "case.yaml"
+    path.write_bytes("summary: größe".encode("latin-1"))
+    with pytest.raises(CaseError, match="UTF-8"):
+        Case(folder)
+    path.write_bytes(b"#" * (LARGEST + 1))
+    with pytest.raises(CaseError, match=f"has {LARGEST + 1} bytes"):
+        Case(folder)
+    path.unlink()
+    with pytest.raises(CaseError, match="does not exist"):
+        Case(folder)
+    os.mkfifo(path)
+    with pytest.raises(CaseError, match="not a regular file"):
+        Case(folder)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(CaseError, match="not a regular file"):
+        Case(folder)
+
+
+def test_a_missing_or_wrong_suite_is_named(tmp_path: Path) -> None:
+    folder = write_case(tmp_path, {"schema": 1, "summary": "s", "guardrails": [{"suite": "none"}]})
+    with pytest.raises(CaseError, match=r"none\.yaml: does not exist"):
+        Case(folder)
+    folder = write_case(tmp_path)
+    (folder / "benchmarks" / "main.yaml").write_text("problems: []\ndistribution: normal\n")
+    with pytest.raises(CaseError, match=r"main\.yaml: problems"):
+        Case(folder)
+
+
+@given(text=st.text(max_size=200))
+@settings(max_examples=200, deadline=None)
+def test_no_text_gets_past_the_parser_as_anything_but_a_mapping_or_a_complaint(text: str) -> None:
+    try:
+        assert isinstance(parse_yaml(text, Path("case.yaml")), dict)
+    except CaseError as error:
+        assert error.remedy
+
+
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(sorted(FULL)), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@given(key=st.sampled_from(sorted(FULL)), value=TREES)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_value_anywhere_is_taken_or_complained_about(tmp_path: Path, key: str, value: Any) -> None:
+    try:
+        Case(write_case(tmp_path, {**FULL, key: value}))
+    except CaseError as error:
+        assert error.remedy and error.file
+
+
+def test_find_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_case(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert find_case("family/case").resolve() == folder.resolve()
+    assert find_case(str(folder)).resolve() == folder.resolve()
+    with pytest.raises(UsageError, match="family/case"):
+        find_case("family/other")
+
+
+def test_digests_follow_the_fixed_files_alone(tmp_path: Path) -> None:
+    folder = write_case(tmp_path)
+    case = Case(folder)
+    before = contract_digest(case), benchmarks_digest(case)
+    (folder / "workspace" / "kernel.py").write_text("other")
+    assert (contract_digest(case), benchmarks_digest(case)) == before
+    (folder / "contract.py").write_text("other")
+    assert contract_digest(case) != before[0]
+    assert benchmarks_digest(case) == before[1]
+    (folder / "benchmarks" / "new.yaml").write_text("")
+    assert benchmarks_digest(case) != before[1]
+    assert len(harness_digest()) == 64

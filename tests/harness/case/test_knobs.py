@@ -1,0 +1,169 @@
+"""knobs.yaml: domains, parsing, promotion of defaults."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.case.knobs import (
+    Knobs,
+    Value,
+    contains,
+    defaults,
+    draw,
+    load_knobs,
+    parse,
+    parse_knobs,
+    to_environment,
+    with_defaults,
+)
+from harness.errors import CaseError
+
+TEXT = """\
+# tiles first
+TILE: {type: log-int, low: 8, high: 256, default: 32, doc: rows}   # kept
+ORDER:
+  type: choice
+  choices: [ijk, ikj, "yes", 3]
+  default: ijk  # the naive one
+UNROLL: {type: int, low: 1, high: 9, step: 2, default: 1}
+SHARE: {type: float, low: 0.001, high: 1, log: true, default: 0.5}
+FAST: {type: bool, default: false}
+"""
+
+
+def knobs(text: str = TEXT) -> Knobs:
+    return parse_knobs(text, Path("knobs.yaml"))
+
+
+def test_domains() -> None:
+    found = knobs()
+    assert found["TILE"].values() == [8, 16, 32, 64, 128, 256]
+    assert found["UNROLL"].values() == [1, 3, 5, 7, 9]
+    assert found["ORDER"].values() == ["ijk", "ikj", "yes", 3]
+    assert found["FAST"].values() == [False, True]
+    assert found["SHARE"].values() is None
+    assert defaults(found) == {"TILE": 32, "ORDER": "ijk", "UNROLL": 1, "SHARE": 0.5, "FAST": False}
+
+
+def test_log_int_with_another_base_stops_below_high() -> None:
+    text = "A: {type: log-int, low: 3, high: 100, base: 3, default: 9}"
+    assert knobs(text)["A"].values() == [3, 9, 27, 81]
+
+
+def test_no_file_no_knobs(tmp_path: Path) -> None:
+    assert load_knobs(tmp_path / "knobs.yaml") == {}
+
+
+def test_types_are_not_confused() -> None:
+    found = knobs()
+    assert not contains(found["FAST"], 1)
+    assert not contains(found["UNROLL"], True)
+    assert not contains(found["UNROLL"], 3.0)
+    assert not contains(found["SHARE"], True)
+    assert not contains(found["SHARE"], float("nan"))
+    assert contains(found["SHARE"], 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("tile: {type: int, low: 1, high: 2, default: 1}", "tile"),
+        ("A B: {type: int, low: 1, high: 2, default: 1}", "A B"),
+        ("A: {type: int, low: 1, high: 2, default: 3}", "A"),
+        ("A: {type: int, low: 2, high: 1, default: 1}", "A"),
+        ("A: {type: int, low: 1, high: 2, default: '1'}", "A.int.default"),
+        ("A: {type: int, low: 1, high: 2, default: true}", "A.int.default"),
+        ("A: {type: int, low: 1, high: 2, step: 0, default: 1}", "A.int.step"),
+        ("A: {type: int, low: 0, high: 1000000000000, default: 1}", "A.int"),
+        ("A: {type: log-int, low: 0, high: 8, default: 1}", "A.log-int.low"),
+        ("A: {type: log-int, low: 1, high: 8, base: 1, default: 1}", "A.log-int.base"),
+        ("A: {type: float, low: .nan, high: 1, default: 1}", "A.float.low"),
+        ("A: {type: float, low: 0, high: .inf, default: 1}", "A.float.high"),
+        ("A: {type: float, low: 0, high: 1, log: true, default: 1}", "A.float"),
+        ("A: {type: float, low: 2, high: 1, default: 1}", "A.float"),
+        ("A: {type: choice, choices: [], default: 1}", "A.choice.choices"),
+        ("A: {type: choice, choices: [1, true], default: 1}", "A.choice"),
+        ("A: {type: choice, choices: [1, 1.0], default: 1}", "A.choice"),
+        ('A: {type: choice, choices: [1, "1"], default: 1}', "A.choice"),
+        ('A: {type: choice, choices: ["a\\nb"], default: "a\\nb"}', "A.choice"),
+        ("A: {type: choice, choices: [a], default: b}", "A"),
+        ("A: {type: spin, default: b}", "A"),
+        ("A: {default: b}", "A"),
+        ("A: {type: bool}", "A.bool.default"),
+        ("A: {type: bool, default: true, low: 1}", "A.bool.low"),
+        ("A: 3", "A"),
+    ],
+)
+def test_a_wrong_knob_is_named(text: str, key: str) -> None:
+    with pytest.raises(CaseError) as caught:
+        knobs(text)
+    assert caught.value.key == key
+    assert caught.value.remedy
+
+
+def test_defaults_are_replaced_and_all_else_kept() -> None:
+    text = with_defaults(TEXT, {"ORDER": "yes", "TILE": 64, "FAST": True, "SHARE": 0.25})
+    expected = (
+        TEXT.replace("default: ijk", "default: 'yes'")
+        .replace("default: 32", "default: 64")
+        .replace("default: false", "default: true")
+        .replace("default: 0.5", "default: 0.25")
+    )
+    assert text == expected
+
+
+def test_an_unknown_default_is_a_key_error() -> None:
+    with pytest.raises(KeyError):
+        with_defaults(TEXT, {"NO": 1})
+
+
+WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=8)
+
+
+@given(choices=st.lists(WORDS | st.integers(-99, 99), min_size=2, max_size=4, unique_by=str), data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_any_promoted_default_reads_back(choices: list[Value], data: st.DataObject) -> None:
+    text = yaml.safe_dump(
+        {"A": {"type": "choice", "choices": choices, "default": choices[0]}}, allow_unicode=True
+    )
+    if not all(str(choice).isprintable() for choice in choices):
+        return
+    wanted = data.draw(st.sampled_from(choices))
+    assert defaults(knobs(with_defaults(text, {"A": wanted}))) == {"A": wanted}
+
+
+@given(data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_any_value_typed_as_the_environment_shows_it_is_parsed_back(data: st.DataObject) -> None:
+    name, knob = data.draw(st.sampled_from(sorted(knobs().items())))
+    value = draw(knob, random.Random(data.draw(st.integers(0, 1000))))
+    assert contains(knob, value)
+    assert parse(knobs(), name, to_environment({name: value})[name]) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("FAST", "true", True),
+        ("FAST", "1", True),
+        ("FAST", "False", False),
+        ("ORDER", "yes", "yes"),
+        ("SHARE", "1", 1.0),
+    ],
+)
+def test_people_may_type_values_their_way(name: str, text: str, value: Value) -> None:
+    assert parse(knobs(), name, text) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("NO", "1"), ("TILE", "7"), ("SHARE", "2"), ("SHARE", "x"), ("FAST", "on")]
+)
+def test_values_outside_the_domain_are_refused_with_the_domain(name: str, text: str) -> None:
+    with pytest.raises(CaseError, match=r"choose one of|give a number"):
+        parse(knobs(), name, text)

@@ -1,0 +1,98 @@
+"""progress.png: drawn from any ledger, whole or not at all, and telling the run's story."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib
+import pytest
+from matplotlib.figure import Figure
+
+from agent.proposal import Proposal
+from harness.errors import UsageError
+from harness.report.plots import draw, paint
+from harness.report.story import read_story
+from tests.agent.synthetic import judge_next, open_ledger
+
+matplotlib.use("Agg")
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def proposal(idea: str) -> Proposal:
+    return Proposal(author="llm", idea=idea)
+
+
+def make_run(folder: Path, speedups: list[float | None], idea: str = "unroll") -> Path:
+    ledger = open_ledger(folder)
+    for n, speedup in enumerate(speedups, start=1):
+        judge_next(ledger, proposal(f"{idea} {n}"), speedup)
+    return folder
+
+
+def texts(figure: Figure) -> str:
+    found = [text.get_text() for axes in figure.axes for text in axes.texts]
+    return "\n".join([*found, *(text.get_text() for text in figure.texts)])
+
+
+def test_the_story_of_a_run(tmp_path: Path) -> None:
+    story = read_story(make_run(tmp_path, [0.5, 2.0, None, 1.0, 4.0]))
+    assert (story.case, story.tag, story.device, story.judged) == ("demo/case", "t", "a CPU", 5)
+    assert [(win.n, win.estimate) for win in story.wins] == [(2, 2.0), (5, 4.0)]
+    assert story.refused == (3,)
+    assert dict(story.screened) == pytest.approx({1: 0.5, 2: 2.0, 4: 1.0, 5: 4.0})
+    assert story.best == 4.0
+
+
+def test_the_picture_names_case_best_and_wins(tmp_path: Path) -> None:
+    said = texts(paint(read_story(make_run(tmp_path, [2.0, None, 3.0]))))
+    for part in ("3.00×  demo/case", "3 candidates", "2 wins", "#1", "#3", "unroll 3"):
+        assert part in said
+
+
+@pytest.mark.parametrize(
+    "speedups",
+    [[], [None], [0.01], [1.001], [2.0], [1e-9, 1e6], [None] * 50, [1.02**i for i in range(60)]],
+    ids=["empty", "refused", "slow", "level", "win", "extreme", "all refused", "many wins"],
+)
+def test_every_run_can_be_drawn(tmp_path: Path, speedups: list[float | None]) -> None:
+    folder = make_run(tmp_path, speedups)
+    assert draw(folder).read_bytes().startswith(PNG)
+    assert sorted(path.name for path in folder.iterdir()) == ["ledger.jsonl", "progress.png"]
+
+
+def test_wide_ranges_get_a_logarithmic_axis(tmp_path: Path) -> None:
+    assert paint(read_story(make_run(tmp_path / "wide", [2.0, 50.0]))).axes[0].get_yscale() == "log"
+    assert paint(read_story(make_run(tmp_path / "narrow", [1.2, 1.5]))).axes[0].get_yscale() == "linear"
+
+
+def test_ideas_are_text_not_markup(tmp_path: Path) -> None:
+    draw(make_run(tmp_path, [2.0], idea="use $x_{ \x07 and \\frac{"))
+
+
+def test_a_torn_tail_is_left_aside(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, [2.0])
+    with (folder / "ledger.jsonl").open("a") as file:
+        file.write('{"kind": "judg')
+    assert read_story(folder).judged == 1
+
+
+def test_no_ledger_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no ledger"):
+        draw(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.report.plots", str(tmp_path)], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_command_prints_where_the_picture_is(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, [2.0])
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "harness.report.plots", str(folder)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.strip() == str(folder / "progress.png"), done.stderr
