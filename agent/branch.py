@@ -116,7 +116,7 @@ def find_branches(repository: Repository, case: str) -> list[RunBranch]:
 def read_wins(repository: Repository, branch: RunBranch) -> list[Win]:
     """The wins of a run, oldest first, from the trailers of its branch alone."""
     tip = read_trailers(repository.run("cat-file", "commit", branch.commit).decode(errors="replace"))
-    base = repository.resolve(f"{tip.get('Base')}^{{commit}}")
+    base = repository.resolve(f"{tip.get('Base', '')}^{{commit}}")
     if tip.get("Run") != branch.run or base is None:
         return []
     wins = (read_win(*message) for message in _messages(repository, f"{base}..{branch.commit}"))

@@ -65,7 +65,7 @@ class Opening:
         opened = opened or self._open(base, case, provenance)
         mended = self._mend(opened)
         self.run.ledger.append(Session(time=started, pid=os.getpid(), host=socket.gethostname()))
-        court = Court(builder, self.judge, baseline, opened.alpha)
+        court = Court(builder, self.judge, provenance.sandbox, baseline, opened.alpha)
         if gate:
             self._measure_baseline(court, gate)
         return Scene(self.run, case, opened, limits, court, mended)

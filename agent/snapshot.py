@@ -64,7 +64,7 @@ def find_base(
     if head and before == files:
         return Base(head, is_snapshot=False)
     gone: dict[str, Blob | None] = {path: None for path in before if path not in files}
-    tree = repository.graft(repository.resolve(f"{head}^{{tree}}"), gone | files, index)
+    tree = repository.graft(repository.inside(head, "") if head else None, gone | files, index)
     message = f"Snapshot of {case.name} as a climb began\n\nIts files were not committed as they stood.\n"
     return Base(repository.commit(tree, [head] if head else [], message, when, when), is_snapshot=True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from agent.entries import Confirming, Judged, Samples
 from agent.ledger import Candidate, Ledger
 from agent.supervision import Supervised
 from harness.errors import CandidateFault
+from harness.judge.evidence import spend
 from harness.judge.protocol import Progress
 from harness.records import Confirmation, Reason, Screening, Side
 
@@ -35,13 +35,10 @@ class Court:
 
     builder: Builder
     judge: Supervised
+    sandbox: str
+    """The rung in force; on `none`, code that a proposal wrote is not run."""
     baseline: Side
     alpha: float
-
-
-def share_of_alpha(alpha: float, k: int) -> float:
-    """The k-th confirmation's part of a run's error budget: the parts of all confirmations sum to `alpha`."""
-    return 6 * alpha / (math.pi**2 * k**2)
 
 
 def try_candidate(court: Court, ledger: Ledger, candidate: Candidate, watch: Watch) -> Outcome:
@@ -49,6 +46,11 @@ def try_candidate(court: Court, ledger: Ledger, candidate: Candidate, watch: Wat
 
     Raises MachineError where the machine fails; that is never a verdict.
     """
+    if candidate.proposal.edits and court.sandbox == "none":
+        return Outcome(
+            Reason.POLICY,
+            "without a sandbox (--trust-workspace) only knob values are tried, never edited code",
+        )
     try:
         built = court.builder.build(candidate.proposal, ledger.incumbent)
     except CandidateFault as fault:
@@ -108,7 +110,7 @@ def _confirm(
     share = candidate.confirming
     if share is None:
         k = ledger.confirmations + 1
-        share = Confirming(n=candidate.n, k=k, alpha=share_of_alpha(court.alpha, k))
+        share = Confirming(n=candidate.n, k=k, alpha=spend(court.alpha, k))
         ledger.append(share)
     alpha = share.alpha
     return court.judge.ask(

@@ -94,12 +94,12 @@ class Duel(_Section):
 
     alpha: float = Field(default=0.01, gt=0, lt=1)
     """Chance of even one false win in the whole run."""
-    segment_ms: float = Field(default=20.0, gt=0)
+    segment_ms: float = Field(default=10.0, gt=0)
     """Milliseconds a timed segment should last at the incumbent's speed."""
     screen_blocks: int = Field(default=12, ge=3)
     """Most blocks spent on the screening pair."""
-    pair_blocks: int = Field(default=3, ge=1)
-    """Blocks in each fresh pair; their mean is the pair's one value."""
+    pair_blocks: int = Field(default=5, ge=1)
+    """Blocks in each fresh pair; their median is the pair's one value."""
     max_pairs: int = Field(default=20, ge=3)
     """Most fresh pairs before an undecided candidate is rejected."""
     report_pairs: int = Field(default=5, ge=3)

@@ -97,8 +97,8 @@ def pair_of(stage: Stage, suite: str, taken: list[tuple[Block, int]]) -> Pair:
 
 
 def values_of(pairs: list[Pair]) -> list[float]:
-    """Each pair's one value: the mean log ratio of its blocks."""
-    return [statistics.fmean(log_ratio(block) for block in pair.blocks) for pair in pairs]
+    """Each pair's one value: the median log ratio of its blocks, which a burst of somebody else's work spoils less."""
+    return [statistics.median(log_ratio(block) for block in pair.blocks) for pair in pairs]
 
 
 def speedup_of(values: list[float]) -> float:

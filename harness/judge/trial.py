@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -20,7 +21,10 @@ HOPELESS = 2.0
 """A candidate this many times slower than the incumbent in its first calls is not duelled."""
 
 GUARDRAIL_BLOCKS = 1
-"""Blocks of each guardrail suite in every deciding pair; their mean over the pairs is what counts."""
+"""Blocks of each guardrail suite in every deciding pair; it is the pairs that count."""
+
+REPORT_ROUNDS = 3
+"""Rounds of report pairs until the reported interval excludes 1; a win that three rounds cannot show is none."""
 
 
 @dataclass
@@ -33,7 +37,7 @@ class Screening:
     pairs: tuple[Pair, ...] = ()
 
     def run(self, sides: Processes) -> None:
-        """Blocks until the gain is likely, hopeless or undecided at the cap."""
+        """Blocks until the gain is likely or hopeless; at the cap, the best guess decides."""
         settings = self.bench.case.settings
         suite, minimum, most = (
             settings.objective.suite,
@@ -55,8 +59,9 @@ class Screening:
                 if evidence.proves_gain(values, minimum, SCREEN_ALPHA):
                     return
                 if evidence.is_futile(values, minimum):
-                    break
-        reject(values, minimum)
+                    reject(values, minimum)
+        if statistics.median(values) <= math.log1p(minimum):
+            reject(values, minimum)
 
 
 @dataclass
@@ -118,15 +123,34 @@ class Confirmation:
                 raise CandidateFault(Reason.GUARDRAIL, detail)
 
     def _measure(self, candidate: Side, incumbent: Side, baseline: Side) -> None:
-        """The speedups to report, from pairs that decided nothing."""
-        pairs = self.bench.fresh_pairs(candidate, incumbent, "report", self.watch)
+        """The speedups to report, from pairs that decided nothing; one that they do not bear out is no win."""
+        pairs: list[Pair] = []
+        for _ in range(REPORT_ROUNDS):
+            pairs += self.bench.fresh_pairs(candidate, incumbent, "report", self.watch)
+            speedup = evidence.interval(values_of(pairs))
+            if speedup.low > 1:
+                break
         self.pairs += pairs
-        self.speedup = self.cumulative = evidence.interval(values_of(pairs))
+        self._expect_gain_in_the_mean()
+        if speedup.low <= 1:
+            detail = (
+                f"decided for it at an e-value of {self.e_value:.3g}, but measured afresh it is {speedup}"
+            )
+            raise CandidateFault(Reason.NO_PROVEN_GAIN, detail)
+        self.speedup = self.cumulative = speedup
         self.seconds_per_call = seconds_per_call(pairs, "A")
         if baseline != incumbent:
             pairs = self.bench.fresh_pairs(candidate, baseline, "cumulative", self.watch)
             self.pairs += pairs
             self.cumulative = evidence.interval(values_of(pairs))
+
+    def _expect_gain_in_the_mean(self) -> None:
+        """What the medians forgive, now and then a slow block, must not be what the gain was bought with."""
+        pairs = self._of("decide") + self._of("report")
+        mean = statistics.fmean(log_ratio(block) for pair in pairs for block in pair.blocks)
+        if mean <= 0:
+            detail = f"its typical block is faster, but all blocks together run at {math.exp(mean):.3f}x"
+            raise CandidateFault(Reason.NO_PROVEN_GAIN, detail)
 
     def _of(self, stage: str) -> list[Pair]:
         return [pair for pair in self.pairs if pair.stage == stage]

@@ -15,10 +15,10 @@ from agent.entries import Samples
 from agent.events import EVENT, BaselinedEvent, JudgedEvent, OpenedEvent
 from agent.ledger import Ledger
 from agent.proposal import Edit, Proposal
-from agent.trial import share_of_alpha
 from harness.errors import JudgeError, SandboxError, UsageError
+from harness.judge.evidence import spend
 from harness.judge.protocol import Watch
-from harness.records import Reason, Screening, Side
+from harness.records import Provenance, Reason, Screening, Side
 from tests.fakes.judge import PROVENANCE, SimulatedJudge
 from tests.fakes.night import Night, git, make_repository
 from tests.fakes.toy import kernel
@@ -85,8 +85,8 @@ def test_alpha_is_spent_over_confirmations(root: Path) -> None:
     night.climb()
     shares = [c.confirming for c in night.ledger.candidates if c.confirming]
     assert [share.k for share in shares] == [1, 2, 3, 4, 5, 6]
-    assert [share.alpha for share in shares] == [share_of_alpha(0.01, k) for k in range(1, 7)]
-    assert sum(share_of_alpha(0.01, k) for k in range(1, 100_000)) == pytest.approx(0.01, rel=1e-4)
+    assert [share.alpha for share in shares] == [spend(0.01, k) for k in range(1, 7)]
+    assert sum(spend(0.01, k) for k in range(1, 100_000)) == pytest.approx(0.01, rel=1e-4)
 
 
 def test_samples_hold_what_the_judge_said(root: Path) -> None:
@@ -303,3 +303,15 @@ def test_the_controller_stays_light(root: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_without_a_sandbox_only_knobs_are_tried(root: Path) -> None:
+    class Unfenced(SimulatedJudge):
+        def describe(self) -> Provenance:
+            return PROVENANCE.model_copy(update={"sandbox": "none"})
+
+    night = Night(root, judge=Unfenced)
+    night.climb()
+    for candidate in night.ledger.candidates:
+        assert candidate.judged
+        assert (candidate.judged.reason is Reason.POLICY) == bool(candidate.proposal.edits)

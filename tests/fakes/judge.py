@@ -33,7 +33,7 @@ PROVENANCE = Provenance(
     harness="a" * 64,
     device="simulated",
     device_id="none",
-    sandbox="none",
+    sandbox="bubblewrap",
     software={"python": "3"},
     seed_commitment="0" * 64,
 )
