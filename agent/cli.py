@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 REJECTED, USAGE, MACHINE, INTERRUPTED = 1, 2, 3, 130
 
+STUDY_CANDIDATES = 1000
+"""Up to this many, a climb ends with study.db up to date, in seconds; beyond, `rebuild` writes it when asked."""
+
 app = typer.Typer(
     name="hillclimb",
     no_args_is_help=True,
@@ -126,6 +129,8 @@ def climb(
     from agent.controller import Request, Tools
     from agent.controller import climb as climb_case
     from agent.proposers.sweep import Sweep
+    from agent.rebuilding import rebuild_study
+    from agent.repository import Repository
     from agent.screen import choose_screen
     from harness.case.case import find_case
     from harness.judge.pool import LocalJudge
@@ -141,6 +146,8 @@ def climb(
         )
     if finished.interrupted:
         raise typer.Exit(INTERRUPTED)
+    if finished.candidates <= STUDY_CANDIDATES:
+        list(rebuild_study(Repository.open(request.case), Path(finished.folder)))
 
 
 @app.command()

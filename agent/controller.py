@@ -89,19 +89,19 @@ class Climb:
         try:
             scene = Opening(self._request, self._tools, self._run, self._judge, self._watch(None)).begin()
             self._take_stock(scene)
+            proposer = self._make_proposer(scene.case, scene.opened.seed)
             try:
-                self._climb(scene)
+                self._climb(scene, proposer)
             except (BudgetSpent, Plateau) as stop:
                 self._remeasure(scene)
-                return self._close(stop)
+                return self._close(stop, proposer.importances(self._run.ledger))
         except Interrupted as stop:
             with suppress(StorageError):
-                self._close(stop)
+                self._close(stop, {})
             return stop
 
-    def _climb(self, scene: Scene) -> NoReturn:
+    def _climb(self, scene: Scene, proposer: Proposer) -> NoReturn:
         """The loop. Raises the Stop that ends it."""
-        proposer = self._make_proposer(scene.case, scene.opened.seed)
         while True:
             candidate = self._run.ledger.pending or self._propose(proposer, scene)
             outcome = try_candidate(scene.court, self._run.ledger, candidate, self._watch(candidate.n))
@@ -217,12 +217,13 @@ class Climb:
             )
         )
 
-    def _close(self, stop: Stop) -> Stop:
+    def _close(self, stop: Stop, importances: dict[str, float]) -> Stop:
         """Write down why the climb ended, once."""
         ledger, reason = self._run.ledger, str(stop)
         if ledger.opened and not (ledger.finished and ledger.finished.reason == reason):
             interrupted = isinstance(stop, Interrupted)
-            ledger.append(Finished(time=self._tools.clock.now(), reason=reason, interrupted=interrupted))
+            now = self._tools.clock.now()
+            ledger.append(Finished(time=now, reason=reason, interrupted=interrupted, importances=importances))
         self._views.rebuild_table(ledger)
         self._views.draw()
         return stop
@@ -283,6 +284,7 @@ def _state(stop: Stop, folder: Path, now: float) -> FinishedEvent:
         candidates=ledger.judged,
         wins=len(ledger.wins),
         cumulative=_best_known(ledger),
+        importances=ledger.finished.importances if ledger.finished else {},
         branch=f"hillclimb/{'/'.join(folder.parts[-3:])}",
         folder=str(folder),
     )

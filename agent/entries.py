@@ -129,6 +129,8 @@ class Finished(Record):
     reason: str
     interrupted: bool = False
     """The user ended it; the next climb takes the run up again without being asked to."""
+    importances: dict[str, float] = Field(default_factory=dict)
+    """Each knob's share in what made candidates fast, as the proposer reckons it."""
 
 
 class Samples(Record):

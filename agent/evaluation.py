@@ -14,6 +14,7 @@ from agent.repository import Repository
 from agent.snapshot import case_path
 from agent.trees import Trees
 from harness.case.case import Case
+from harness.case.digest import digest_files
 from harness.case.knobs import load_knobs, parse, to_environment
 from harness.errors import UsageError
 from harness.judge.pool import LocalJudge
@@ -77,6 +78,8 @@ def evaluate(question: Question, watch: Watch) -> Evaluated:
         candidate = _find(case, question.candidate or str(case.workspace), scratch / "candidate")
         against = _find(case, question.against or HEAD, scratch / "against")
         side = Side(tree=str(candidate), knobs=_parse_knobs(candidate, question.knobs))
+        if question.trust_workspace:
+            _expect_same_code(candidate, against)
         log = scratch / "judge.log"
         with closing(LocalJudge(case.folder, log, trust_workspace=question.trust_workspace)) as judge:
             return _judge(case, judge, question, side, Side(tree=str(against)), watch)
@@ -117,6 +120,19 @@ def _find(case: Case, what: str, scratch: Path) -> Path:
     if tree is None:
         raise UsageError(f"{what} has no {place}; commit the case, or name another version with --against")
     return Trees(repository, Disk(), scratch).workspace(tree)
+
+
+def _expect_same_code(candidate: Path, against: Path) -> None:
+    """Raises UsageError unless the two differ in nothing but the knobs that are set."""
+    if digest_files(candidate, _files(candidate)) != digest_files(against, _files(against)):
+        raise UsageError(
+            "--trust-workspace judges knob values only, and the code of the two versions differs; "
+            "give --knob and versions with the same files, or install bubblewrap"
+        )
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 def _copy(workspace: Path, target: Path) -> Path:

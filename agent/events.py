@@ -115,6 +115,8 @@ class FinishedEvent(Record):
     wins: int
     cumulative: Interval | None
     """First commit against last, measured afresh at the end where it could be."""
+    importances: dict[str, float]
+    """Each knob's share in what made candidates fast, largest first."""
     branch: str
     folder: str
 

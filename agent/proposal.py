@@ -39,3 +39,6 @@ class Proposer(Protocol):
 
     def propose(self, ledger: Ledger) -> Proposal | None:
         """The next proposal, a function of the proposer's seed and the ledger alone; None when out of ideas."""
+
+    def importances(self, ledger: Ledger) -> dict[str, float]:
+        """Each knob's share in what made candidates fast, largest first; empty where that is not known."""

@@ -29,6 +29,12 @@ def rebuild_views(repository: Repository, case: str, tag: str | None) -> Iterato
     if trouble:
         raise MachineError(f"{folder / 'progress.png'} could not be drawn: {trouble}")
     yield f"{folder / 'progress.png'}"
+    yield from rebuild_study(repository, folder)
+
+
+def rebuild_study(repository: Repository, folder: Path) -> Iterator[str]:
+    """Write study.db of the run in `folder` from its ledger, where the case has knobs; yields a line about it."""
+    ledger = Ledger.read(folder / LEDGER)
     landscape = survey(_baseline_knobs(repository, ledger), ledger)
     if landscape.knobs:
         write_study(landscape, folder / "study.db")

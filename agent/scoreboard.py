@@ -119,9 +119,11 @@ def describe_finish(event: FinishedEvent) -> list[str]:
     reached = (
         f"{event.cumulative} over the baseline" if event.cumulative else "nothing faster than the baseline"
     )
+    mattered = ", ".join(f"{name} {share:.0%}" for name, share in list(event.importances.items())[:5])
     lines = [
         f"ended: {event.reason}",
         f"reached: {reached}, {event.wins} wins of {event.candidates} candidates",
+        *([f"knobs that mattered: {mattered}"] if mattered else []),
         f"branch: {event.branch}",
         f"record: {event.folder}",
     ]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from agent.proposal import Proposal
 from agent.proposers.landscape import Configuration, Landscape, survey
-from agent.proposers.study import ask, build_study
+from agent.proposers.study import ask, build_study, importances
 from harness.case.knobs import Knobs, defaults, draw, to_environment
 
 if TYPE_CHECKING:
@@ -51,6 +51,10 @@ class Sweep:
             return None
         changes = landscape.changes(chosen)
         return Proposal(author="sweep", idea=describe(changes), knobs=changes)
+
+    def importances(self, ledger: Ledger) -> dict[str, float]:
+        """By PED-ANOVA over every configuration judged on the current source."""
+        return importances(survey(self._knobs, ledger))
 
 
 def describe(changes: Configuration) -> str:

@@ -54,6 +54,9 @@ def test_every_kind_of_proposal_gets_its_verdict(root: Path) -> None:
     assert (finished.candidates, finished.wins, finished.reason) == (11, 3, "the proposer has no ideas left")
     assert finished.cumulative and finished.cumulative.estimate == pytest.approx(1.4 * 1.25 * 1.25 * 1.05)
     assert night.troubles == []
+    assert finished.importances == {"TILE": 0.75, "UNROLL": 0.25}
+    assert night.ledger.finished
+    assert night.ledger.finished.importances == finished.importances
 
 
 def test_wins_are_commits_on_the_branch_with_the_knobs_as_defaults(root: Path) -> None:
@@ -286,6 +289,9 @@ class Stubborn:
     def propose(self, ledger: Ledger) -> Proposal:
         edit = Edit(path="kernel.py", content=kernel(0.5))
         return Proposal(author="llm", idea="again", edits=(edit,))
+
+    def importances(self, ledger: Ledger) -> dict[str, float]:
+        return {}
 
 
 def test_the_same_again_is_judged_once_and_ends_with_the_patience(root: Path) -> None:
