@@ -24,7 +24,7 @@ from harness.case.case import Suite
 from harness.case.contract import Contract, Tensors
 from harness.device import cpu
 from harness.errors import CandidateFault, MachineError
-from harness.judge.gate import check_outputs, pool
+from harness.judge.gate import check_outputs, open_arena
 from harness.records import Block
 
 POOL_BYTES = 256 << 20
@@ -74,13 +74,13 @@ class Duel:
         """Size the segments from a few calls of both sides; A's speed relative to B's, roughly."""
         ratios = []
         for problem in self.suite.problems:
-            with pool(self.contract, problem, PROBE_SLOTS) as arena:
+            with open_arena(self.contract, problem, PROBE_SLOTS) as arena:
                 self._compile_both(arena, problem)
                 seconds = [self._probe_side(side, arena) for side in (0, 1)]
                 size = arena.layout.stride
             ratios.append(math.log(seconds[1] / seconds[0]))
             calls = self._calls(seconds, size)
-            arena = self._stack.enter_context(pool(self.contract, problem, max(calls)))
+            arena = self._stack.enter_context(open_arena(self.contract, problem, max(calls)))
             self.workloads.append(Workload(problem, self.suite.distribution, arena, calls))
             self._touch(self.workloads[-1])
         return math.exp(statistics.fmean(ratios))

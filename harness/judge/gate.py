@@ -52,7 +52,7 @@ class Gate:
             for done, name in enumerate(names):
                 watch(Progress(stage="gate", done=done, of=len(names)))
                 self._check_problem(candidate, name)
-            with pool(self.contract, names[0], SLOTS) as arena:
+            with open_arena(self.contract, names[0], SLOTS) as arena:
                 check_leak(candidate, arena)
         except CandidateFault as fault:
             return self._report(fault.reason, fault.detail)
@@ -72,7 +72,7 @@ class Gate:
         draws = list(self.contract.distributions) * self.seeds
         draws += self.secret.choices(self.contract.distributions, k=max(0, FEWEST_CALLS - len(draws)))
         self.secret.shuffle(draws)
-        with pool(self.contract, name, SLOTS) as arena:
+        with open_arena(self.contract, name, SLOTS) as arena:
             for turn, distribution in enumerate(draws):
                 self._check_call(candidate, arena, turn, name, distribution)
 
@@ -144,7 +144,7 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def pool(contract: Contract, name: str, slots: int) -> Iterator[Arena]:
+def open_arena(contract: Contract, name: str, slots: int) -> Iterator[Arena]:
     """An arena for one problem, closed at the end of the block."""
     problem = contract.problems[name]
     sample = contract.inputs(problem, contract.distributions[0], torch.Generator().manual_seed(0))

@@ -15,10 +15,11 @@ from harness.case.contract import load_contract
 from harness.case.digest import benchmarks_digest, contract_digest, harness_digest
 from harness.device import cpu
 from harness.errors import CandidateFault, MachineError
-from harness.judge import evidence, trial
+from harness.judge import evidence
 from harness.judge.bench import Bench, seconds_per_call, values_of
 from harness.judge.gate import Gate
 from harness.judge.protocol import Progress, Watch
+from harness.judge.trial import ConfirmationTrial, ScreeningTrial
 from harness.records import Comparison, Confirmation, GateReport, Provenance, Reason, Screening, Side
 from harness.sandbox.rungs import Rung
 
@@ -54,7 +55,7 @@ class CpuJudge:
 
     def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:
         started = time.perf_counter()
-        screening, gate = trial.Screening(self._bench, watch), None
+        screening, gate = ScreeningTrial(self._bench, watch), None
         reason: Reason | None = None
         detail = ""
         try:
@@ -78,7 +79,7 @@ class CpuJudge:
         self, candidate: Side, incumbent: Side, baseline: Side, alpha: float, watch: Watch
     ) -> Confirmation:
         started = time.perf_counter()
-        found = trial.Confirmation(self._bench, alpha, watch)
+        found = ConfirmationTrial(self._bench, alpha, watch)
         reason: Reason | None = None
         detail = ""
         gate = self.gate(candidate, watch)

@@ -28,7 +28,7 @@ REPORT_ROUNDS = 3
 
 
 @dataclass
-class Screening:
+class ScreeningTrial:
     """One pair. `run` returns when the candidate is worth confirming and raises CandidateFault when not."""
 
     bench: Bench
@@ -65,7 +65,7 @@ class Screening:
 
 
 @dataclass
-class Confirmation:
+class ConfirmationTrial:
     """Fresh pairs. `run` returns when the win is proven and measured, and raises CandidateFault when it is not."""
 
     bench: Bench

@@ -79,11 +79,11 @@ def ready(tmp_path: Path) -> ScriptsRepo:
     return made
 
 
-def test_quickstart_climbs_for_150_seconds_under_a_tag_of_its_own(ready: ScriptsRepo) -> None:
+def test_quickstart_climbs_for_105_seconds_under_a_tag_of_its_own(ready: ScriptsRepo) -> None:
     done = ready.run("scripts/quickstart")
     assert done.returncode == 0, done.stderr
     assert "climb|cases/demo/cpu_matmul|--tag|quickstart-" in done.stdout
-    assert "|--budget-seconds|150|" in done.stdout
+    assert "|--budget-seconds|105|" in done.stdout
 
 
 def test_quickstart_passes_arguments_on_and_keeps_the_status(ready: ScriptsRepo) -> None:
