@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agent.ledger import Candidate
 from agent.repository import GitFailed, Repository, Signature
-from agent.trailers import Win, read_trailers, read_win
+from agent.trailers import Win, read_win
 from harness.errors import UsageError
 
 COMMITTER = "hillclimb"
@@ -53,6 +53,18 @@ class Branch:
             self.refuse_checked_out()
         if self._repository.resolve(judged.ref) != judged.commit:
             self._move(judged.ref, judged.commit, judged.parent if judged.kept else None)
+
+    def refuse_obstacle(self) -> None:
+        """Raises UsageError where a branch has a name above or below this one: git cannot hold both."""
+        parts = self.ref.split("/")
+        above = ["/".join(parts[:count]) for count in range(3, len(parts))]
+        below = self._repository.refs(f"{self.ref}/")
+        for ref in (*(ref for ref in above if self._repository.resolve(ref)), *below):
+            name = ref.removeprefix("refs/heads/")
+            raise UsageError(
+                f"branch {name} is in the way of branch {self.name}: git cannot hold both; "
+                f"rename it with 'git branch -m {name} NEW-NAME'"
+            )
 
     def expect_at(self, commit: str) -> None:
         """Raises UsageError unless the branch stands where the ledger says."""
@@ -114,13 +126,13 @@ def find_branches(repository: Repository, case: str) -> list[RunBranch]:
 
 
 def read_wins(repository: Repository, branch: RunBranch) -> list[Win]:
-    """The wins of a run, oldest first, from the trailers of its branch alone."""
-    tip = read_trailers(repository.run("cat-file", "commit", branch.commit).decode(errors="replace"))
-    base = repository.resolve(f"{tip.get('Base', '')}^{{commit}}")
-    if tip.get("Run") != branch.run or base is None:
-        return []
-    wins = (read_win(*message) for message in _messages(repository, f"{base}..{branch.commit}"))
-    return [win for win in wins if win]
+    """The wins of a run, oldest first, from the trailers of its branch alone.
+
+    Whatever else lies on the branch is passed over: what the run started from, another run's wins, a person's
+    commits on top. A shallow clone tells of the wins that it holds.
+    """
+    wins = (read_win(*message) for message in _messages(repository, branch))
+    return [win for win in wins if win and win.trailers.get("Run") == branch.run]
 
 
 def _branches(repository: Repository, case: str, prefix: str) -> Iterator[RunBranch]:
@@ -132,10 +144,11 @@ def _branches(repository: Repository, case: str, prefix: str) -> Iterator[RunBra
         yield RunBranch(f"{case}/{tag}", tag, ref, commit, int(time))
 
 
-def _messages(repository: Repository, revisions: str) -> Iterator[tuple[str, int, str]]:
-    """(commit, time, message) along first parents, oldest first."""
-    form = "--format=%H%n%ct%n%B%x00"
-    output = repository.run("rev-list", "--first-parent", "--reverse", "--no-commit-header", form, revisions)
+def _messages(repository: Repository, branch: RunBranch) -> Iterator[tuple[str, int, str]]:
+    """(commit, time, message) of first parents that name the run, oldest first."""
+    named = ("--fixed-strings", f"--grep=Hillclimb-Run: {branch.run}")
+    form = "--format=%ct%n%B%x00"
+    output = repository.run("rev-list", "--first-parent", "--reverse", *named, form, branch.commit)
     for entry in output.decode(errors="replace").split("\0\n")[:-1]:
-        commit, time, message = entry.split("\n", 2)
-        yield commit, int(time), message
+        heading, time, message = entry.split("\n", 2)
+        yield heading.removeprefix("commit "), int(time), message

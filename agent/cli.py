@@ -5,13 +5,15 @@ Imports stand inside the commands, so that `--help` and `history` start at once.
 
 from __future__ import annotations
 
+import math
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.errors import HillclimbError, MachineError
+from harness.errors import HillclimbError, MachineError, UsageError
 
 if TYPE_CHECKING:
     from agent.evaluation import Evaluated
@@ -19,9 +21,6 @@ if TYPE_CHECKING:
     from harness.judge.protocol import Progress
 
 REJECTED, USAGE, MACHINE, INTERRUPTED = 1, 2, 3, 130
-
-STUDY_CANDIDATES = 1000
-"""Up to this many, a climb ends with study.db up to date, in seconds; beyond, `rebuild` writes it when asked."""
 
 app = typer.Typer(
     name="hillclimb",
@@ -45,7 +44,7 @@ app = typer.Typer(
     Exit status: 0 done or kept, 1 rejected, 2 wrong usage or a wrong file, 3 the machine failed, 130 interrupted.""",
 )
 
-CaseArgument = Annotated[str, typer.Argument(metavar="CASE", help="A case's folder, or <family>/<case>.")]
+CaseArgument = Annotated[str, typer.Argument(metavar="CASE", help="A case's folder, or `<family>/<case>`.")]
 TagOption = Annotated[str | None, typer.Option(help="The run; without it, the newest one.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 TrustOption = Annotated[
@@ -60,16 +59,31 @@ TrustOption = Annotated[
 def main() -> None:
     """Entry point: runs a command; an error of ours is one line on stderr and an exit status, never a traceback."""
     try:
+        _expect_git()
         app()
     except MachineError as error:
-        _fail(error, MACHINE)
+        _fail(str(error), MACHINE)
     except HillclimbError as error:
-        _fail(error, USAGE)
+        _fail(str(error), USAGE)
+    except OSError as error:
+        _fail(f"{error}; the machine refused it, so mend that and run the command again", MACHINE)
 
 
-def _fail(error: HillclimbError, status: int) -> None:
-    print(f"hillclimb: {error}", file=sys.stderr)
+def _fail(message: str, status: int) -> None:
+    print(f"hillclimb: {message}", file=sys.stderr)
     sys.exit(status)
+
+
+def _expect_git() -> None:
+    if shutil.which("git") is None:
+        raise MachineError("git is not on PATH; install it")
+
+
+def _finite(option: typer.CallbackParam, value: float | None) -> float | None:
+    """Raises UsageError for `inf`, which a smallest value alone lets pass."""
+    if value is not None and not math.isfinite(value):
+        raise UsageError(f"{option.opts[0]} {value}: give a finite number, such as 3600")
+    return value
 
 
 def _print_version(wanted: bool) -> None:
@@ -99,7 +113,8 @@ def climb(
         ),
     ] = None,
     budget_seconds: Annotated[
-        float | None, typer.Option(min=0.001, help="Wall time over all sessions. Default: case.yaml.")
+        float | None,
+        typer.Option(min=0.001, callback=_finite, help="Wall time over all sessions. Default: case.yaml."),
     ] = None,
     budget_candidates: Annotated[
         int | None, typer.Option(min=1, help="Candidates to judge. Default: case.yaml.")
@@ -126,15 +141,16 @@ def climb(
     Example: `hillclimb climb demo/cpu_matmul --tag first --budget-seconds 150`
     """
     from agent.budget import Budgets
-    from agent.controller import Request, Tools
     from agent.controller import climb as climb_case
     from agent.proposers.sweep import Sweep
-    from agent.rebuilding import rebuild_study
-    from agent.repository import Repository
+    from agent.rebuilding import mirror_study
+    from agent.request import Request, Tools
     from agent.screen import choose_screen
     from harness.case.case import find_case
     from harness.judge.pool import LocalJudge
 
+    if json and quiet:
+        raise UsageError("--json and --quiet: they exclude each other; drop one")
     budgets = Budgets(seconds=budget_seconds, candidates=budget_candidates, patience=patience)
     request = Request(case=find_case(case), tag=tag, seed=seed, alpha=alpha, budgets=budgets)
     with choose_screen(json=json, quiet=quiet) as screen:
@@ -142,12 +158,10 @@ def climb(
             request,
             lambda folder, log: LocalJudge(folder, log, trust_workspace=trust_workspace),
             lambda snapshot, chosen: Sweep(snapshot.knobs, chosen),
-            Tools(emit=screen.show),
+            Tools(emit=screen.show, mirror=mirror_study),
         )
     if finished.interrupted:
         raise typer.Exit(INTERRUPTED)
-    if finished.candidates <= STUDY_CANDIDATES:
-        list(rebuild_study(Repository.open(request.case), Path(finished.folder)))
 
 
 @app.command()
@@ -231,11 +245,12 @@ def history(case: CaseArgument, tag: TagOption = None, json: JsonOption = False)
 
     Example: `hillclimb history demo/cpu_matmul --tag first`
     """
-    from agent.history import pick_branch, show_json, show_table, wins_of
+    from agent.branch import read_wins
+    from agent.history import pick_branch, show_json, show_table
 
     repository, name = _locate(case)
     branch = pick_branch(repository, name, tag)
-    wins = wins_of(repository, branch)
+    wins = read_wins(repository, branch)
     print(show_json(branch, wins) if json else show_table(branch, wins))
 
 
@@ -264,8 +279,8 @@ def runs(
     from agent.listing import list_states, show_states
     from agent.repository import Repository
 
-    root, name = (Repository.open(Path.cwd()).root, None) if case is None else _rooted(*_locate(case))
-    states = list_states(root, name)
+    repository, name = (Repository.open(Path.cwd()), None) if case is None else _locate(case)
+    states = list_states(repository.root, name)
     if json:
         for state in states:
             print(state.model_dump_json())
@@ -273,16 +288,12 @@ def runs(
         print(show_states(states))
 
 
-def _rooted(repository: Repository, name: str) -> tuple[Path, str]:
-    return repository.root, name
-
-
 def _locate(given: str) -> tuple[Repository, str]:
     """The repository and `<family>/<case>`; the case's files need not be checked out for its history."""
     from agent.branch import find_branches
     from agent.repository import Repository
+    from agent.snapshot import case_name
     from harness.case.case import find_case
-    from harness.errors import UsageError
 
     try:
         folder = find_case(given).resolve()
@@ -292,7 +303,8 @@ def _locate(given: str) -> tuple[Repository, str]:
         if name.count("/") == 1 and find_branches(repository, name):
             return repository, name
         raise
-    return Repository.open(folder), "/".join(folder.parts[-2:])
+    repository = Repository.open(folder)
+    return repository, case_name(repository, folder)
 
 
 def _show_progress(json: bool) -> Watcher:

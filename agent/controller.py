@@ -22,16 +22,15 @@ from agent.opening import Opening, Scene, refuse_other_rules
 from agent.proposal import Proposer
 from agent.request import MakeJudge, MakeProposer, Request, Tools
 from agent.run import LEDGER, Run, choose_tag, open_run, run_folder
-from agent.snapshot import case_path
+from agent.snapshot import case_name
 from agent.supervision import Supervised
 from agent.trailers import Dossier, write_message
-from agent.trial import Outcome, Watch, to_samples, to_verdict, try_candidate
+from agent.trial import Outcome, to_samples, to_verdict, try_candidate
 from agent.views import Views
+from harness.case.case import Case
 from harness.errors import BudgetSpent, Interrupted, Plateau, Stop, StorageError
-from harness.judge.protocol import Progress
+from harness.judge.protocol import Progress, Watch
 from harness.records import Interval, Provenance
-
-__all__ = ["MakeJudge", "MakeProposer", "Request", "Tools", "climb"]
 
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
 _DRAWING_PAUSE = 60.0
@@ -47,9 +46,10 @@ def climb(
     refuses writes is waited for.
     """
     repository = tools.open_repository(request.case)
-    case_path(repository, request.case)
-    case = "/".join(request.case.resolve().parts[-2:])
+    case = case_name(repository, request.case)
     tag = choose_tag(repository, case, request.tag, tools.clock)
+    if not (run_folder(repository, case, tag) / LEDGER).exists():
+        Case(request.case)  # a case that is wrong leaves no run behind
 
     def session() -> Stop:
         with open_run(repository, case, tag, tools.disk, tools.clock) as run:
@@ -79,7 +79,7 @@ class Climb:
     ) -> None:
         self._request, self._make_proposer = request, make_proposer
         self._tools, self._run, self._judge, self._interrupts = tools, run, judge, interrupts
-        self._views = Views(run.folder, run.disk, tools.draw, tools.notice)
+        self._views = Views(run.folder, run.disk, tools.notice, tools.draw, tools.mirror)
         self._began = tools.clock.now()
         self._drawn = -_DRAWING_PAUSE
         self._judged = 0
@@ -94,7 +94,9 @@ class Climb:
                 self._climb(scene, proposer)
             except (BudgetSpent, Plateau) as stop:
                 self._remeasure(scene)
-                return self._close(stop, proposer.importances(self._run.ledger))
+                self._close(stop, proposer.importances(self._run.ledger))
+                self._views.mirror()
+                return stop
         except Interrupted as stop:
             with suppress(StorageError):
                 self._close(stop, {})
@@ -217,7 +219,7 @@ class Climb:
             )
         )
 
-    def _close(self, stop: Stop, importances: dict[str, float]) -> Stop:
+    def _close(self, stop: Stop, importances: dict[str, float]) -> None:
         """Write down why the climb ended, once."""
         ledger, reason = self._run.ledger, str(stop)
         if ledger.opened and not (ledger.finished and ledger.finished.reason == reason):
@@ -226,7 +228,6 @@ class Climb:
             ledger.append(Finished(time=now, reason=reason, interrupted=interrupted, importances=importances))
         self._views.rebuild_table(ledger)
         self._views.draw()
-        return stop
 
     def _watch(self, n: int | None) -> Watch:
         def watch(progress: Progress) -> None:

@@ -32,7 +32,8 @@ from harness.records import (
 
 class Opened(Record):
     kind: Literal["opened"] = "opened"
-    schema_version: int
+    schema_version: Literal[1]
+    """A ledger of another version is refused."""
     time: float
     """Seconds since the epoch, as everywhere."""
     case: str

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.disk import Disk
 from agent.repository import Repository
 from agent.snapshot import case_path
-from agent.trees import Trees
+from agent.version import Version, read_folder, read_tree, why_not_allowed, write_version
 from harness.case.case import Case
-from harness.case.digest import digest_files
-from harness.case.knobs import load_knobs, parse, to_environment
+from harness.case.knobs import parse, parse_knobs, to_environment
 from harness.errors import UsageError
 from harness.judge.pool import LocalJudge
 from harness.judge.protocol import Watch
@@ -43,7 +40,8 @@ class Evaluated(Record):
     reason: Reason | None
     detail: str
     provenance: Provenance
-    screening: Screening
+    screening: Screening | None
+    """None where the candidate changes what it may not: nothing was run then."""
     confirmation: Confirmation | None
 
 
@@ -66,7 +64,7 @@ def check(folder: Path, watch: Watch, *, trust_workspace: bool) -> Checked:
         _scratch() as scratch,
         closing(LocalJudge(case.folder, scratch / "judge.log", trust_workspace=trust_workspace)) as judge,
     ):
-        tree = _copy(case.workspace, scratch / "workspace")
+        tree = write_version(read_folder(case.workspace), scratch / "workspace")
         provenance = judge.describe()
         return Checked(case=case.name, gate=judge.gate(Side(tree=str(tree)), watch), provenance=provenance)
 
@@ -74,43 +72,59 @@ def check(folder: Path, watch: Watch, *, trust_workspace: bool) -> Checked:
 def evaluate(question: Question, watch: Watch) -> Evaluated:
     """Gate, screen and confirm. The case's working contract and benchmarks decide, whatever the versions hold."""
     case = Case(question.case)
-    with _scratch() as scratch:
-        candidate = _find(case, question.candidate or str(case.workspace), scratch / "candidate")
-        against = _find(case, question.against or HEAD, scratch / "against")
-        side = Side(tree=str(candidate), knobs=_parse_knobs(candidate, question.knobs))
-        if question.trust_workspace:
-            _expect_same_code(candidate, against)
-        log = scratch / "judge.log"
-        with closing(LocalJudge(case.folder, log, trust_workspace=question.trust_workspace)) as judge:
-            return _judge(case, judge, question, side, Side(tree=str(against)), watch)
+    candidate = _read(case, question.candidate or str(case.workspace))
+    against = _read(case, question.against or HEAD)
+    knobs = _parse_knobs(candidate, question.knobs)
+    if question.trust_workspace:
+        _expect_same_code(candidate, against)
+    forbidden = why_not_allowed(candidate, against, case.settings.mutable)
+    with (
+        _scratch() as scratch,
+        closing(
+            LocalJudge(case.folder, scratch / "judge.log", trust_workspace=question.trust_workspace)
+        ) as judge,
+    ):
+        if forbidden:
+            verdict = _Verdict(Reason.OUTSIDE_WORKSPACE, forbidden)
+        else:
+            side = Side(tree=str(write_version(candidate, scratch / "candidate")), knobs=knobs)
+            other = Side(tree=str(write_version(against, scratch / "against")))
+            verdict = _judge(judge, side, other, case.settings.duel.alpha, watch)
+        return Evaluated(
+            case=case.name,
+            candidate=question.candidate or "the working files",
+            against=question.against or HEAD,
+            knobs=knobs,
+            kept=verdict.reason is None,
+            reason=verdict.reason,
+            detail=verdict.detail,
+            provenance=judge.describe(),
+            screening=verdict.screening,
+            confirmation=verdict.confirmation,
+        )
 
 
-def _judge(
-    case: Case, judge: LocalJudge, question: Question, side: Side, against: Side, watch: Watch
-) -> Evaluated:
-    screening, confirmation = judge.screen(side, against, watch), None
-    if screening.reason is None:
-        confirmation = judge.confirm(side, against, against, case.settings.duel.alpha, watch)
-    verdict = confirmation or screening
-    return Evaluated(
-        case=case.name,
-        candidate=question.candidate or "the working files",
-        against=question.against or HEAD,
-        knobs=side.knobs,
-        kept=verdict.reason is None,
-        reason=verdict.reason,
-        detail=verdict.detail,
-        provenance=judge.describe(),
-        screening=screening,
-        confirmation=confirmation,
-    )
+@dataclass(frozen=True)
+class _Verdict:
+    reason: Reason | None
+    detail: str
+    screening: Screening | None = None
+    confirmation: Confirmation | None = None
 
 
-def _find(case: Case, what: str, scratch: Path) -> Path:
-    """A workspace by folder or by revision, as files nobody changes meanwhile."""
+def _judge(judge: LocalJudge, side: Side, against: Side, alpha: float, watch: Watch) -> _Verdict:
+    screening = judge.screen(side, against, watch)
+    if screening.reason:
+        return _Verdict(screening.reason, screening.detail, screening)
+    confirmation = judge.confirm(side, against, against, alpha, watch)
+    return _Verdict(confirmation.reason, confirmation.detail, screening, confirmation)
+
+
+def _read(case: Case, what: str) -> Version:
+    """A workspace by folder or by revision, as it is now."""
     folder = Path(what)
     if folder.is_dir():
-        return _copy(folder / "workspace" if (folder / "case.yaml").is_file() else folder, scratch)
+        return read_folder(folder / "workspace" if (folder / "case.yaml").is_file() else folder)
     repository = Repository.open(case.folder)
     commit = repository.resolve(f"{what}^{{commit}}")
     if commit is None:
@@ -119,32 +133,21 @@ def _find(case: Case, what: str, scratch: Path) -> Path:
     tree = repository.resolve(f"{commit}:{place}")
     if tree is None:
         raise UsageError(f"{what} has no {place}; commit the case, or name another version with --against")
-    return Trees(repository, Disk(), scratch).workspace(tree)
+    return read_tree(repository, tree)
 
 
-def _expect_same_code(candidate: Path, against: Path) -> None:
+def _expect_same_code(candidate: Version, against: Version) -> None:
     """Raises UsageError unless the two differ in nothing but the knobs that are set."""
-    if digest_files(candidate, _files(candidate)) != digest_files(against, _files(against)):
+    if candidate != against:
         raise UsageError(
             "--trust-workspace judges knob values only, and the code of the two versions differs; "
             "give --knob and versions with the same files, or install bubblewrap"
         )
 
 
-def _files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file()]
-
-
-def _copy(workspace: Path, target: Path) -> Path:
-    link = next((path for path in workspace.rglob("*") if path.is_symlink()), None)
-    if link:
-        raise UsageError(f"{link}: is a symbolic link, which a workspace may not hold; put a file there")
-    shutil.copytree(workspace, target, ignore=shutil.ignore_patterns("__pycache__"))
-    return target
-
-
-def _parse_knobs(workspace: Path, given: Sequence[str]) -> dict[str, str]:
-    knobs = load_knobs(workspace / "knobs.yaml")
+def _parse_knobs(version: Version, given: Sequence[str]) -> dict[str, str]:
+    file = version.get("knobs.yaml")
+    knobs = parse_knobs(file.content.decode(errors="replace"), Path("knobs.yaml")) if file else {}
     pairs = [text.partition("=") for text in given]
     wrong = next((name for name, equals, _ in pairs if not equals), None)
     if wrong is not None:

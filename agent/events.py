@@ -67,7 +67,7 @@ class ProgressEvent(Record):
     n: int | None
     """The candidate; None while the baseline or the noise floor is measured."""
     stage: str
-    """prepare, gate, noise, screen, decide, report, cumulative, guardrail."""
+    """prepare, gate, noise, screen, decide, alone, report, cumulative, guardrail."""
     done: int
     of: int
     speedup: float | None

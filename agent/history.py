@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from agent.branch import RunBranch, find_branches, read_wins
+from agent.branch import RunBranch, find_branches
 from agent.repository import Repository
 from agent.trailers import Win
 from harness.errors import UsageError
@@ -27,11 +27,6 @@ def pick_branch(repository: Repository, case: str, tag: str | None) -> RunBranch
         )
     tags = ", ".join(branch.tag for branch in branches)
     raise UsageError(f"no run {tag!r} of {case} has a branch here; there are: {tags}")
-
-
-def wins_of(repository: Repository, branch: RunBranch) -> list[Win]:
-    """Oldest first."""
-    return read_wins(repository, branch)
 
 
 def show_table(branch: RunBranch, wins: Sequence[Win]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from agent.ledger import Ledger
 from agent.run import LEDGER
+from harness.errors import HillclimbError
 from harness.records import Record
 
 COLUMNS = ("run", "state", "candidates", "wins", "speedup", "last line")
@@ -19,7 +20,7 @@ class RunState(Record):
     run: str
     """`<family>/<case>/<tag>`."""
     state: str
-    """climbing, interrupted, unfinished, or what ended it."""
+    """climbing, interrupted, unfinished, what ended it, or how its ledger is damaged."""
     candidates: int
     wins: int
     speedup: float
@@ -49,10 +50,14 @@ def show_states(states: list[RunState]) -> str:
 
 
 def _state(path: Path, held: set[int]) -> RunState:
-    ledger = Ledger.read(path)
+    try:
+        ledger = Ledger.read(path)
+        word = _word(ledger, path.with_name("lock"), held)
+    except HillclimbError as error:
+        ledger, word = Ledger(path), f"damaged: {error}"
     return RunState(
         run="/".join(path.parts[-4:-1]),
-        state=_word(ledger, path.with_name("lock"), held),
+        state=word,
         candidates=ledger.judged,
         wins=len(ledger.wins),
         speedup=ledger.cumulative,

@@ -16,10 +16,11 @@ from agent.request import Request, Tools
 from agent.run import Run
 from agent.snapshot import Base, case_path, changed_fixed_file, find_base, store_case
 from agent.supervision import Supervised
-from agent.trial import Court, Watch
+from agent.trial import Court
 from harness.case.case import Case
 from harness.errors import UsageError
-from harness.records import SCHEMA, GateReport, Provenance, Side
+from harness.judge.protocol import Watch
+from harness.records import GateReport, Provenance, Side
 
 _ORPHANS_LOOKS, _ORPHANS_SECONDS = 10, 0.2
 
@@ -88,6 +89,7 @@ class Opening:
             raise UsageError(
                 f"branch {self.run.branch.name} exists and {self.run.folder} has no ledger of it; choose another --tag"
             )
+        self.run.branch.refuse_obstacle()
         case, repository = Case(self.request.case), self.run.repository
         when = signature(COMMITTER, self.tools.clock.now())
         return find_base(repository, case, store_case(repository, case), self.run.index, when)
@@ -145,7 +147,7 @@ class Opening:
         ):
             if asked is not None and asked != was:
                 raise UsageError(
-                    f"run {self.run.tag} has {name} {was:g}, not {asked:g}; drop --{name}, or {remedy}"
+                    f"run {self.run.tag} has {name} {was}, not {asked}; drop --{name}, or {remedy}"
                 )
         if provenance.device != opened.provenance.device:
             self.tools.notice(
@@ -155,7 +157,7 @@ class Opening:
     def _open(self, base: Base, case: Case, provenance: Provenance) -> Opened:
         asked = self.request
         opened = Opened(
-            schema_version=SCHEMA,
+            schema_version=1,
             time=self.tools.clock.now(),
             case=case.name,
             case_path=self._case_path,

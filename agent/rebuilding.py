@@ -13,7 +13,10 @@ from agent.repository import Repository
 from agent.run import LEDGER, list_runs, run_folder
 from agent.views import draw_progress, table
 from harness.case.knobs import Knobs, parse_knobs
-from harness.errors import MachineError, UsageError
+from harness.errors import HillclimbError, MachineError, UsageError
+
+STUDY_CANDIDATES = 1000
+"""Up to this many, a climb ends with study.db up to date, in seconds; beyond, `rebuild` writes it when asked."""
 
 
 def rebuild_views(repository: Repository, case: str, tag: str | None) -> Iterator[str]:
@@ -40,6 +43,16 @@ def rebuild_study(repository: Repository, folder: Path) -> Iterator[str]:
         write_study(landscape, folder / "study.db")
         shares = ", ".join(f"{name} {share:.0%}" for name, share in importances(landscape).items())
         yield f"{folder / 'study.db'}: {len(landscape.observations)} configurations; importances: {shares or 'too few'}"
+
+
+def mirror_study(folder: Path) -> str:
+    """Write study.db at the end of a climb, unless the run is long; returns what went wrong, empty if nothing did."""
+    try:
+        if Ledger.read(folder / LEDGER).judged <= STUDY_CANDIDATES:
+            list(rebuild_study(Repository.open(folder), folder))
+    except HillclimbError as error:
+        return str(error)
+    return ""
 
 
 def find_run(repository: Repository, case: str, tag: str | None) -> Path:

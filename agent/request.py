@@ -12,7 +12,7 @@ from agent.disk import Disk
 from agent.events import Emit, TroubleEvent
 from agent.proposal import Proposer
 from agent.repository import Repository
-from agent.views import Draw, draw_progress
+from agent.views import Draw, Mirror, draw_progress, mirror_nothing
 from harness.case.case import Case
 from harness.judge.protocol import Judge
 
@@ -42,6 +42,7 @@ class Tools:
     disk: Disk = field(default_factory=Disk)
     open_repository: Callable[[Path], Repository] = Repository.open
     draw: Draw = draw_progress
+    mirror: Mirror = mirror_nothing
 
     def notice(self, message: str) -> None:
         """Tell whoever watches about trouble that the climb copes with."""

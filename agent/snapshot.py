@@ -25,13 +25,24 @@ class Base:
 
 
 def case_path(repository: Repository, folder: Path) -> str:
-    """The case folder relative to the repository's root. Raises UsageError where it is not below it."""
+    """The case folder relative to the repository's root. Raises UsageError unless it is two folders below it."""
     folder = folder.resolve()
     if folder == repository.root or repository.root not in folder.parents:
         raise UsageError(
             f"{folder}: a case must be a folder below the repository's root {repository.root}; move it"
         )
-    return folder.relative_to(repository.root).as_posix()
+    path = folder.relative_to(repository.root)
+    if len(path.parts) < 2:
+        raise UsageError(
+            f"{folder}: a case has two folders below the repository's root {repository.root}, <family>/<case>, "
+            "and its records are named after both; move it to cases/<family>/<case>"
+        )
+    return path.as_posix()
+
+
+def case_name(repository: Repository, folder: Path) -> str:
+    """`<family>/<case>`. Raises UsageError as case_path does."""
+    return "/".join(case_path(repository, folder).split("/")[-2:])
 
 
 def store_case(repository: Repository, case: Case) -> dict[str, Blob]:
@@ -103,7 +114,6 @@ def _refuse_odd(paths: list[Path]) -> None:
 
 
 def _refuse_ignored(case: Case, present: set[Path]) -> None:
-    entry = case.workspace / case.settings.entry.split(":")[0]
-    for path in (*case.fixed_files(), entry):
+    for path in case.required_files():
         if path not in present:
             raise UsageError(f"{path}: git ignores this file, so no record could hold it; change .gitignore")

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from agent.entries import Confirming, Judged, Opened
@@ -64,9 +64,8 @@ class Dossier:
 def write_message(dossier: Dossier) -> str:
     """The commit message: a subject that reads well in `git log --oneline`, then the trailers."""
     judged = dossier.judged
-    idea = flatten(dossier.proposal.idea, _SUBJECT_WIDTH).lstrip(
-        "-# "
-    )  # which some tools take for a patch, a comment
+    # some tools take a leading '-' for a patch and a '#' for a comment
+    idea = flatten(dossier.proposal.idea, _SUBJECT_WIDTH).lstrip("-# ")
     outcome = f"{judged.speedup.estimate:.3f}x" if judged.speedup else str(judged.reason or "kept")
     trailers = "\n".join(f"Hillclimb-{name}: {flatten(value)}" for name, value in _trailers(dossier) if value)
     return f"{idea or 'no idea given'} ({outcome})\n\n{trailers}\n"
@@ -174,11 +173,7 @@ def _about_proposal(proposal: Proposal) -> Iterator[tuple[str, str]]:
     yield "Author", proposal.author
     yield "Idea", proposal.idea
     yield "Knobs", ", ".join(f"{name}={json.dumps(value)}" for name, value in sorted(proposal.knobs.items()))
-    yield "Files", _names([edit.path for edit in proposal.edits])
-
-
-def _names(paths: Sequence[str]) -> str:
-    return ", ".join(sorted(paths))
+    yield "Files", ", ".join(sorted(edit.path for edit in proposal.edits))
 
 
 def _about_judge(provenance: Provenance) -> Iterator[tuple[str, str]]:

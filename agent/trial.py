@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.candidate import Builder, Built
 from agent.entries import Confirming, Judged, Samples
 from agent.ledger import Candidate, Ledger
 from agent.supervision import Supervised
-from harness.errors import CandidateFault
+from harness.errors import CandidateFault, MachineError, StorageError
 from harness.judge.evidence import spend
-from harness.judge.protocol import Progress
+from harness.judge.protocol import Watch
 from harness.records import Confirmation, Reason, Screening, Side
-
-Watch = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class Court:
 def try_candidate(court: Court, ledger: Ledger, candidate: Candidate, watch: Watch) -> Outcome:
     """Build the candidate and bring it before the judge, as far as it gets.
 
-    Raises MachineError where the machine fails; that is never a verdict.
+    Raises MachineError where the machine fails over the incumbent as well; that is never a verdict.
     """
     if candidate.proposal.edits and court.sandbox == "none":
         return Outcome(
@@ -61,6 +58,21 @@ def try_candidate(court: Court, ledger: Ledger, candidate: Candidate, watch: Wat
             Reason.DOES_NOT_APPLY, f"the same tree as candidate {before.n}, judged already", built.tree
         )
     incumbent = court.builder.side(ledger.incumbent)
+    try:
+        return _judge(court, ledger, candidate, built, incumbent, watch)
+    except StorageError:
+        raise
+    except MachineError as error:
+        if not court.judge.ask(lambda judge: judge.gate(incumbent, watch)).passed:
+            raise
+        return Outcome(
+            Reason.BROKE_JUDGE, f"judges fail over it and not over the incumbent: {error}", built.tree
+        )
+
+
+def _judge(
+    court: Court, ledger: Ledger, candidate: Candidate, built: Built, incumbent: Side, watch: Watch
+) -> Outcome:
     screening = court.judge.ask(lambda judge: judge.screen(built.screened, incumbent, watch))
     if screening.reason:
         return Outcome(screening.reason, screening.detail, built.tree, screening)

@@ -1,4 +1,4 @@
-"""Views of the ledger for people: results.tsv and progress.png. Made again at any time, never read back."""
+"""Views of the ledger for people: results.tsv, progress.png and study.db. Made again at any time, never read back."""
 
 from __future__ import annotations
 
@@ -35,13 +35,15 @@ COLUMNS = (
 
 Draw = Callable[[Path], str]
 """Draws progress.png into a run folder; returns what went wrong, empty if nothing did."""
+Mirror = Callable[[Path], str]
+"""Writes study.db into a run folder, likewise."""
 
 _DRAWING_SECONDS = 120
 
 
 def draw_progress(folder: Path) -> str:
-    """Draw in a process of its own, which may import matplotlib."""
-    command = [sys.executable, "-m", "harness.report.plots", str(folder)]
+    """Draw in a process of its own, which may import matplotlib, and imports nothing from the current folder."""
+    command = [sys.executable, "-P", "-m", "harness.report.plots", str(folder)]
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_DRAWING_SECONDS, process_group=0
@@ -52,14 +54,27 @@ def draw_progress(folder: Path) -> str:
     return (complaint[-1] if complaint else f"exit status {done.returncode}") if done.returncode else ""
 
 
+def mirror_nothing(folder: Path) -> str:
+    """No study.db."""
+    return ""
+
+
 class Views:
     """The views of one run, kept up with its ledger. A failing view is noticed, and made whole the next time.
 
     Raises StorageError only where the disk takes nothing at all.
     """
 
-    def __init__(self, folder: Path, disk: Disk, draw: Draw, notice: Callable[[str], None]) -> None:
-        self._folder, self._disk, self._draw, self._notice = folder, disk, draw, notice
+    def __init__(
+        self,
+        folder: Path,
+        disk: Disk,
+        notice: Callable[[str], None],
+        draw: Draw,
+        mirror: Mirror = mirror_nothing,
+    ) -> None:
+        self._folder, self._disk, self._notice = folder, disk, notice
+        self._draw, self._mirror = draw, mirror
         self._whole = False
 
     def update(self, ledger: Ledger, candidate: Candidate) -> None:
@@ -78,6 +93,12 @@ class Views:
         trouble = self._draw(self._folder)
         if trouble:
             self._notice(f"progress.png could not be drawn ({trouble}); the run goes on without it")
+
+    def mirror(self) -> None:
+        """Write study.db from the ledger on disk."""
+        trouble = self._mirror(self._folder)
+        if trouble:
+            self._notice(f"study.db could not be written ({trouble}); 'hillclimb rebuild' makes it")
 
     def _try(self, write: Callable[[], None]) -> None:
         try:

@@ -60,6 +60,7 @@ class CandidateFault(HillclimbError):
     """A candidate's evaluation ends here: what it did, or what it did not prove."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
+        detail = detail.encode(errors="replace").decode()  # a lone surrogate could not be recorded
         super().__init__(f"{reason.value}: {detail}")
         self.reason, self.detail = reason, detail
 

@@ -47,9 +47,11 @@ class Reason(StrEnum):
     WROTE_TOO_MUCH = "wrote_too_much"
     STARTED_PROCESS = "started_process"
     BROKE_PROTOCOL = "broke_protocol"
+    BROKE_JUDGE = "broke_judge"
     # the duel
     SLOWER = "slower"
     NO_PROVEN_GAIN = "no_proven_gain"
+    NOT_PER_CALL = "not_per_call"
     GUARDRAIL = "guardrail"
     PROMOTION_FAILED = "promotion_failed"
 
@@ -111,7 +113,7 @@ class Block(Record):
 class Pair(Record):
     """One pair of fresh processes: A is the candidate, B the one it is compared with."""
 
-    stage: Literal["noise", "screen", "decide", "report", "cumulative", "guardrail"]
+    stage: Literal["noise", "screen", "decide", "alone", "report", "cumulative", "guardrail"]
     suite: str
     blocks: tuple[Block, ...]
     dropped: int = 0

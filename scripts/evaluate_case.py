@@ -9,6 +9,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 
+def locate(given: str) -> str:
+    """The case as named where this is called, else `<family>/<case>` of this checkout."""
+    here = (Path(given), Path("cases") / given)
+    ours = ROOT / "cases" / given
+    known_here = any((folder / "case.yaml").is_file() for folder in here)
+    return str(ours) if not known_here and (ours / "case.yaml").is_file() else given
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--case", required=True, help="a case folder, or <family>/<case> below cases/")
@@ -17,7 +25,7 @@ def main() -> None:
     if not hillclimb.exists():
         print("evaluate_case.py: there is no environment yet; run scripts/setup", file=sys.stderr)
         raise SystemExit(3)
-    os.execv(hillclimb, [str(hillclimb), "evaluate", given.case, *rest])
+    os.execv(hillclimb, [str(hillclimb), "evaluate", locate(given.case), *rest])
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from agent.proposers.landscape import Configuration, Landscape, Observation
 from harness.case.knobs import FloatKnob, Knob, Value
+from harness.errors import StorageError
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -66,6 +67,7 @@ def write_study(landscape: Landscape, path: Path) -> None:
     """Mirror everything observed into SQLite at `path`, replacing what was there in one step.
 
     Open it with `optuna.load_study(study_name="hillclimb", storage="sqlite:///study.db")`.
+    Raises StorageError where the disk refuses.
     """
     import optuna
     from sqlalchemy.pool import StaticPool
@@ -76,15 +78,24 @@ def write_study(landscape: Landscape, path: Path) -> None:
         study = _create(storage, optuna.samplers.RandomSampler(seed=0))
         for trial in _trials(landscape, landscape.observations):
             study.add_trial(trial)
-        fresh = path.with_name(path.name + ".new")
-        fresh.unlink(missing_ok=True)
-        with closing(sqlite3.connect(fresh)) as target:
-            connection = storage.engine.raw_connection().driver_connection
-            cast(sqlite3.Connection, connection).backup(target)
+        _copy(cast(sqlite3.Connection, storage.engine.raw_connection().driver_connection), path)
+    except (OSError, sqlite3.Error) as error:
+        raise StorageError(f"{path}: {error}; free that disk or make the path writable") from error
     finally:
         storage.remove_session()
         storage.engine.dispose()
-    fresh.replace(path)
+
+
+def _copy(database: sqlite3.Connection, path: Path) -> None:
+    """Write the database to `path`, whole or not at all."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.unlink(missing_ok=True)
+    try:
+        with closing(sqlite3.connect(fresh)) as target:
+            database.backup(target)
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def importances(landscape: Landscape) -> dict[str, float]:

@@ -79,7 +79,7 @@ def _sources(observed: int) -> tuple[Source, ...]:
 
 
 def _sampled(landscape: Landscape, rng: random.Random) -> Iterator[Configuration]:
-    """What TPE would try; it is told of its own repetitions, and turns elsewhere."""
+    """What TPE would try; it may repeat itself, and is asked again a few times."""
     from optuna.samplers import TPESampler
 
     sampler = TPESampler(n_startup_trials=STARTUP, seed=rng.getrandbits(32))

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from harness.candidate import wire
 from harness.candidate.arena import Arena
-from harness.errors import CandidateFault
+from harness.errors import CandidateFault, MachineError
 from harness.records import Reason, Side
 from harness.sandbox.rungs import Confinement, Exit, Rung
 
@@ -51,6 +51,7 @@ class CandidateProcess:
         self._limits = limits
         self._log = _make_log()
         self._end, theirs = wire.make_pair()
+        self._end.settimeout(limits.call_seconds)
         try:
             self._confined = rung.spawn(
                 [sys.executable, "-m", "harness.candidate.runner", str(theirs.fileno()), str(self._log)],
@@ -62,6 +63,10 @@ class CandidateProcess:
                     descriptors=(theirs.fileno(), self._log),
                 ),
             )
+        except BaseException:
+            self._end.close()
+            os.close(self._log)
+            raise
         finally:
             theirs.close()
         self._arenas: list[Arena] = []
@@ -85,30 +90,33 @@ class CandidateProcess:
     def await_loaded(self) -> None:
         """Wait for the workspace's import, begun at construction; then freeze."""
         self._answer(self._limits.prepare_seconds, "importing")
-        self._confined.freeze()
+        self._freeze()
 
     def run(self, arena: Arena, first: int, count: int) -> float:
-        """Call the kernel once on each of `count` slots; the judge's seconds from waking to freezing it.
+        """Call the kernel once on each of `count` slots; the judge's seconds from waking it to stopping it.
 
         Together the calls have the budget of three: a timed segment is far shorter than that.
         """
         self._map(arena)
+        self._expect_frozen()
         start = time.perf_counter()
         self._start(arena, first, count)
         deadline = self._limits.call_seconds * min(count, 3)
         self._answer(deadline, f"running {count} call{'s' if count != 1 else ''}")
-        self._confined.freeze()
-        return time.perf_counter() - start
+        self._confined.stop()
+        seconds = time.perf_counter() - start
+        self._freeze()
+        return seconds
 
-    def begin_compile(self, arena: Arena) -> None:
+    def begin_compile(self, arena: Arena, slot: int) -> None:
         """Start the first call on an arena, which may compile; `finish_compile` waits for it."""
         self._map(arena)
-        self._start(arena, 0, 1)
+        self._start(arena, slot, 1)
 
     def finish_compile(self) -> None:
         """Wait for the call begun, for as long as the preparation budget allows; then freeze."""
         self._answer(self._limits.prepare_seconds, "compiling in its first call")
-        self._confined.freeze()
+        self._freeze()
 
     def resident_bytes(self) -> int:
         return self._confined.resident_bytes()
@@ -135,9 +143,30 @@ class CandidateProcess:
         number = len(self._arenas) - 1
         self._send({"op": "map", "arena": number, "layout": arena.layout.to_json()}, arena.descriptor)
         self._answer(self._limits.call_seconds, "mapping buffers")
+        self._freeze()
+
+    def _freeze(self) -> None:
+        """Stop it for good until it is woken, and see what it holds."""
+        try:
+            self._confined.freeze()
+        except MachineError as error:
+            raise CandidateFault(Reason.HUNG, f"it cannot be stopped: {error}") from error
+        lent = sum(arena.layout.nbytes for arena in self._arenas)
+        if self._confined.resident_bytes() > self._limits.memory_bytes + lent:
+            most = self._limits.memory_bytes >> 20
+            raise CandidateFault(Reason.OUT_OF_MEMORY, f"holds more than {most} MiB besides its buffers")
+
+    def _expect_frozen(self) -> None:
+        """Raises CandidateFault where it ran when it was not its turn."""
+        if self._confined.poll() is None and self._confined.ran_while_frozen():
+            raise CandidateFault(Reason.BROKE_PROTOCOL, "ran while it was frozen")
 
     def _send(self, message: dict[str, Any], *descriptors: int) -> None:
+        """Ask something; nothing may have been said since the last answer."""
         try:
+            if _is_readable(self._end, 0):
+                said, _ = wire.receive(self._end)
+                raise CandidateFault(Reason.BROKE_PROTOCOL, f"said {str(said)[:200]} without being asked")
             wire.send(self._end, message, descriptors)
         except wire.WireError as error:
             self._name_end(str(error))
@@ -184,14 +213,13 @@ def name_exit(end: Exit) -> tuple[Reason, str]:
     """What the way a process ended says about it."""
     if end.signal is None:
         return Reason.EXITED, f"left with status {end.code} before it was asked to"
-    name = signal.Signals(end.signal).name
     if end.signal == signal.SIGSYS:
         return Reason.STARTED_PROCESS, "tried to start a process or replace itself (killed by seccomp)"
     if end.signal == signal.SIGXFSZ:
         return Reason.WROTE_TOO_MUCH, "wrote a file larger than its scratch space"
     if end.signal == signal.SIGKILL:
-        return Reason.OUT_OF_MEMORY, "killed from outside the lab, as the kernel does when memory runs out"
-    return Reason.CRASHED, f"died of {name}"
+        return Reason.OUT_OF_MEMORY, "killed by SIGKILL, as the kernel does when memory runs out"
+    return Reason.CRASHED, f"died of {end}"
 
 
 def _make_log() -> int:
@@ -210,4 +238,4 @@ def _environment(side: Side) -> dict[str, str]:
 def _is_readable(end: socket.socket, seconds: float) -> bool:
     poll = select.poll()
     poll.register(end, select.POLLIN | select.POLLHUP)
-    return bool(poll.poll(max(1.0, seconds * 1000)))
+    return bool(poll.poll(seconds * 1000))

@@ -13,7 +13,16 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from harness.case.complaints import complain, read_yaml
 from harness.case.knobs import Knobs, load_knobs
@@ -32,7 +41,8 @@ class Objective(_Section):
     """What fast means."""
 
     metric: Literal["time", "flops", "bandwidth"] = "time"
-    """time: seconds per call; flops: FLOP/s; bandwidth: bytes/s, with the contract's counts."""
+    """time: seconds per call; flops: FLOP/s; bandwidth: bytes/s. Informs proposers and stands in the record; what
+    decides is always time per call, since a problem's work is the same for every candidate."""
     direction: Literal["lower", "higher"] = "lower"
     """Which way is better: lower for time, higher for the other two."""
     minimum_effect: float = Field(default=0.01, ge=0, lt=1)
@@ -78,13 +88,17 @@ class Policy(_Section):
     """What a kernel may use to get fast. Everything is forbidden unless allowed."""
 
     library_calls: bool = False
-    """Calling a vendor's or framework's finished operator (BLAS, cuDNN, torch.matmul) from the kernel."""
+    """Calling a vendor's or framework's finished operator (BLAS, cuDNN, torch.matmul) from the kernel. Held by a
+    reading of the source."""
     weight_caches: bool = False
-    """Keeping values derived from an input between calls."""
+    """Keeping values derived from an input between calls. No code reads it, it informs proposers; held by fresh
+    inputs for every call, checked or timed."""
     graphs: bool = False
-    """Capturing and replaying launches inside the kernel."""
+    """Capturing and replaying launches inside the kernel. No code reads it, it informs proposers; on a CPU there
+    is nothing to hold."""
     reduced_precision: bool = False
-    """Arithmetic in fewer bits than the inputs' dtype."""
+    """Arithmetic in fewer bits than the inputs' dtype. No code reads it, it informs proposers; held by
+    gate.error_budget, as far as fewer bits cost accuracy."""
     imports: Names = ("math", "os", "typing", "functools", "numpy", "numba", "yaml")
     """Top-level modules workspace code may import, besides the workspace's own."""
 
@@ -135,9 +149,17 @@ def is_inside(relative: PurePosixPath) -> bool:
     )
 
 
+def is_free(relative: Path) -> bool:
+    """Whether a file of a case, named relative to its folder, may differ without another score."""
+    parts = relative.parts
+    if parts[0] in ("workspace", "program.md"):
+        return True
+    return any(part.startswith(".") or part == "__pycache__" for part in parts)
+
+
 def _below_workspace(path: str) -> str:
     if not is_inside(PurePosixPath(path.split(":")[0])):
-        raise ValueError("a path below workspace/: relative, without '..'")
+        raise ValueError("it must be a path below workspace/: relative, without '..'")
     return path
 
 
@@ -173,6 +195,22 @@ class Settings(_Section):
     gate: Gate = Gate()
     duel: Duel = Duel()
 
+    @field_validator("guardrails")
+    @classmethod
+    def _guardrails_differ(
+        cls, guardrails: tuple[Guardrail, ...], info: ValidationInfo
+    ) -> tuple[Guardrail, ...]:
+        suites = [guardrail.suite for guardrail in guardrails]
+        for suite in suites:
+            if suites.count(suite) > 1:
+                raise ValueError(f"suite {suite!r} has two guardrails; keep one of them")
+        objective = info.data.get("objective")
+        if objective is not None and objective.suite in suites:
+            raise ValueError(
+                f"suite {objective.suite!r} is the objective's own, which must get faster anyway; remove its guardrail"
+            )
+        return guardrails
+
 
 class Case:
     """One case on disk; `settings`, `suites` and `knobs` are validated at construction.
@@ -187,11 +225,11 @@ class Case:
         self.suites = {name: _load_suite(self.folder, name) for name in sorted(wanted)}
         self.knobs: Knobs = load_knobs(self.workspace / "knobs.yaml")
         entry = self.workspace / self.settings.entry.split(":")[0]
-        if not entry.is_file():
+        if not _is_file(entry):
             raise CaseError(
                 self.folder / "case.yaml",
                 "entry",
-                f"value {self.settings.entry!r}: no file {entry}",
+                f"value {self.settings.entry!r}: there is no such file",
                 "name a file that is in workspace/",
             )
 
@@ -209,19 +247,46 @@ class Case:
         return self.folder / "contract.py"
 
     def fixed_files(self) -> list[Path]:
-        """Everything outside workspace/ that decides a score, sorted: case.yaml, *.py, benchmarks/*.yaml."""
-        return sorted(
-            [self.folder / "case.yaml", *self.folder.glob("*.py"), *self.folder.glob("benchmarks/*.yaml")]
-        )
+        """Every file outside workspace/, sorted: whatever the contract may read decides a score.
+
+        Left out: program.md, which is the proposers', and names with a leading dot and `__pycache__`, which tools
+        leave behind.
+        """
+        files = (path for path in self.folder.rglob("*") if _is_file(path))
+        return sorted(path for path in files if not is_free(path.relative_to(self.folder)))
+
+    def required_files(self) -> list[Path]:
+        """The files that a judge cannot do without, sorted: settings, contract with its modules, suites, entry."""
+        entry = self.workspace / self.settings.entry.split(":")[0]
+        suites = self.folder.glob("benchmarks/*.yaml")
+        return sorted([self.folder / "case.yaml", *self.folder.glob("*.py"), *suites, entry])
 
 
 def find_case(given: str) -> Path:
-    """The folder a person named: a path, or `<family>/<case>` below ./cases. Raises UsageError."""
-    for folder in (Path(given), Path("cases") / given):
-        if (folder / "case.yaml").is_file():
-            return folder
-    known = sorted(str(p.parent) for p in Path("cases").glob("[!_]*/*/case.yaml"))
-    raise UsageError(f"no case at {given!r}: there is no case.yaml; cases here: {', '.join(known) or 'none'}")
+    """The folder a person named: a path, or `<family>/<case>` below `cases` here or in a folder above.
+
+    Raises UsageError.
+    """
+    if _is_file(Path(given) / "case.yaml"):
+        return Path(given)
+    here = Path.cwd()
+    folders = [folder / "cases" for folder in (here, *here.parents)]
+    for folder in folders:
+        if is_inside(PurePosixPath(given)) and _is_file(folder / given / "case.yaml"):
+            return folder / given
+    near = next((folder for folder in folders if folder.is_dir()), folders[0])
+    known = ", ".join(
+        sorted(f"{p.parent.parent.name}/{p.parent.name}" for p in near.glob("[!_]*/*/case.yaml"))
+    )
+    raise UsageError(f"no case at {given!r}: there is no case.yaml; cases in {near}: {known or 'none'}")
+
+
+def _is_file(path: Path) -> bool:
+    """Whether a file is there to be read; a name too long for one, or a folder that is closed, has none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _load_settings(path: Path) -> Settings:

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from harness.errors import CaseError
 
@@ -74,6 +75,26 @@ def _read_text(path: Path) -> str:
         raise CaseError(path, "", problem, "make it a readable UTF-8 text file") from None
 
 
+EXPECTED = {
+    "tuple_type": "a list, as [a, b]",
+    "list_type": "a list, as [a, b]",
+    "model_type": "a mapping of keys to values",
+    "model_attributes_type": "a mapping of keys to values",
+    "dict_type": "a mapping of keys to values",
+    "string_type": "text; quote it where it looks like something else",
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "literal_error": "{expected}",
+    "union_tag_invalid": "one of {expected_tags}",
+    "too_short": "a list of at least {min_length}",
+    "string_pattern_mismatch": "text of the pattern {pattern}",
+}
+"""What pydantic's types of error ask for, in words that a writer of YAML knows."""
+
+
 def complain(
     path: Path,
     error: ValidationError,
@@ -83,18 +104,37 @@ def complain(
     known: Iterable[str] = (),
 ) -> CaseError:
     """The first thing wrong, as a CaseError; `known` are the keys to suggest for an unknown one."""
-    first = error.errors(include_url=False)[0]
-    parts = [str(part) for part in first["loc"] if part not in set(drop)]
+    all_errors = error.errors(include_url=False)
+    first = all_errors[0]
+    parts = _keys(first, set(drop))
     key = ".".join([prefix, *parts] if prefix else parts)
-    value = _short(first.get("input"))
+    value = _short(first.get("ctx", {}).get("tag", first.get("input")))
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(parts[-1], list(known), n=1)
         remedy = f"did you mean {near[0]!r}?" if near else "remove it (docs/case-format.md lists every key)"
         return CaseError(path, key, f"unknown key (value {value})", remedy)
-    if first["type"] == "missing":
+    if first["type"] in ("missing", "union_tag_not_found"):
         return CaseError(path, key, "is missing", "add it (docs/case-format.md shows it)")
-    message = first["msg"].removeprefix("Value error, ")
-    return CaseError(path, key, f"value {value} is wrong", f"it must satisfy: {message}")
+    if first["type"] == "value_error":
+        return CaseError(path, key, f"value {value} is wrong", first["msg"].removeprefix("Value error, "))
+    same = [other for other in all_errors if _keys(other, set(drop)) == parts]
+    wanted = _expected(first) if len(same) == 1 else "true, false, a number or text"
+    return CaseError(path, key, f"value {value} is wrong", f"it must be {wanted}")
+
+
+def _keys(error: ErrorDetails, drop: set[str]) -> list[str]:
+    """The keys that lead to the value, without the names of the types that were tried on the way."""
+    *above, last = [str(part) for part in error["loc"]] or [""]
+    is_a_key = error["type"] in ("extra_forbidden", "missing")
+    keys = [part for part in above if part not in drop]
+    keys += [last] if last and (is_a_key or last not in drop) else []
+    return [*keys, "type"] if error["type"].startswith("union_tag") else keys
+
+
+def _expected(error: ErrorDetails) -> str:
+    if error["type"] in EXPECTED:
+        return EXPECTED[error["type"]].format(**error.get("ctx", {}))
+    return error["msg"].removeprefix("Input should be ")
 
 
 def _short(value: object) -> str:

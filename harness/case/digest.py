@@ -8,23 +8,33 @@ from pathlib import Path
 
 import harness
 from harness.case.case import Case
+from harness.errors import CaseError
 
 
 def digest_files(root: Path, files: Iterable[Path]) -> str:
-    """sha256 over names (relative to root) and contents, in sorted order."""
+    """sha256 over names (relative to root) and contents, in sorted order. CaseError where one cannot be read."""
     total = hashlib.sha256()
     for path in sorted(files):
-        content = path.read_bytes()
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            remedy = "make it a readable file, or move it out of the case"
+            raise CaseError(path, "", f"cannot be read ({error.strerror or error})", remedy) from None
         total.update(f"{path.relative_to(root).as_posix()}\0{len(content)}\0".encode() + content)
     return total.hexdigest()
 
 
 def contract_digest(case: Case) -> str:
-    return digest_files(case.folder, [p for p in case.fixed_files() if p.parent == case.folder])
+    """Over every fixed file but those below benchmarks/."""
+    return digest_files(case.folder, [path for path in case.fixed_files() if not _is_benchmark(case, path)])
 
 
 def benchmarks_digest(case: Case) -> str:
-    return digest_files(case.folder, [p for p in case.fixed_files() if p.parent != case.folder])
+    return digest_files(case.folder, [path for path in case.fixed_files() if _is_benchmark(case, path)])
+
+
+def _is_benchmark(case: Case, path: Path) -> bool:
+    return path.relative_to(case.folder).parts[0] == "benchmarks"
 
 
 def harness_digest() -> str:

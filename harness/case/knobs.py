@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,6 +16,12 @@ from harness.case.complaints import complain, parse_yaml, read_yaml
 from harness.errors import CaseError
 
 Value = bool | int | float | str
+
+RESERVED = re.compile(
+    r"LD_|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|OMP_TOOL|PYTHON"
+    r"|(HOME|LANG|PATH|TMPDIR|NUMBA_CACHE_DIR|NUMBA_NUM_THREADS|OMP_NUM_THREADS)$"
+)
+"""Variables that the lab itself sets for a candidate, or that steer loader and interpreter; no knob may be one."""
 
 MOST_VALUES = 1000
 """Values of the largest finite domain; a longer one is a float knob, or wants a larger step."""
@@ -38,6 +45,7 @@ class IntKnob(_Knob):
 
     @model_validator(mode="after")
     def _domain_is_sane(self) -> IntKnob:
+        _refuse_empty(self.low, self.high)
         _refuse_large((self.high - self.low) // self.step + 1)
         return self
 
@@ -56,6 +64,7 @@ class LogIntKnob(_Knob):
 
     @model_validator(mode="after")
     def _domain_is_sane(self) -> LogIntKnob:
+        _refuse_empty(self.low, self.high)
         _refuse_large(self.high.bit_length())
         return self
 
@@ -79,8 +88,7 @@ class FloatKnob(_Knob):
 
     @model_validator(mode="after")
     def _domain_is_sane(self) -> FloatKnob:
-        if self.low > self.high:
-            raise ValueError(f"low {self.low} must not exceed high {self.high}")
+        _refuse_empty(self.low, self.high)
         if self.log and self.low <= 0:
             raise ValueError("low must be above 0 where log is true")
         return self
@@ -123,20 +131,11 @@ class BoolKnob(_Knob):
 Knob = Annotated[IntKnob | LogIntKnob | FloatKnob | ChoiceKnob | BoolKnob, Field(discriminator="type")]
 
 
-class _Checked(BaseModel):
-    """One knob, its default inside its domain."""
-
-    knob: Knob
-
-    @model_validator(mode="after")
-    def _default_in_domain(self) -> _Checked:
-        if not contains(self.knob, self.knob.default):
-            raise ValueError(f"default {self.knob.default!r} is outside the domain")
-        return self
-
-
 Knobs = dict[str, Knob]
-_adapter: TypeAdapter[_Checked] = TypeAdapter(_Checked)
+_adapter: TypeAdapter[Knob] = TypeAdapter(Knob)
+
+TAGS = ("int", "log-int", "float", "choice", "bool", "str")
+"""Words that pydantic puts among the keys for the type it tried."""
 
 
 def contains(knob: Knob, value: Value) -> bool:
@@ -155,6 +154,11 @@ def draw(knob: Knob, rng: random.Random) -> Value:
     if not knob.log:
         return rng.uniform(knob.low, knob.high)
     return min(knob.high, max(knob.low, math.exp(rng.uniform(math.log(knob.low), math.log(knob.high)))))
+
+
+def _refuse_empty(low: float, high: float) -> None:
+    if low > high:
+        raise ValueError(f"low {low} must not exceed high {high}")
 
 
 def _refuse_large(count: int) -> None:
@@ -176,15 +180,30 @@ def parse_knobs(text: str, path: Path) -> Knobs:
 
 
 def _validate(document: dict[str, Any], path: Path) -> Knobs:
-    knobs: Knobs = {}
-    for name, body in document.items():
-        if not (name.isascii() and name.isidentifier() and name.isupper()):
-            raise CaseError(path, name, "is not an environment variable name", "use A-Z, 0-9 and _")
-        try:
-            knobs[name] = _adapter.validate_python({"knob": body}).knob
-        except ValidationError as error:
-            raise complain(path, error, prefix=name, drop=("knob",)) from None
-    return knobs
+    return {name: _validate_one(name, body, path) for name, body in document.items()}
+
+
+def _validate_one(name: str, body: Any, path: Path) -> Knob:
+    if not (name.isascii() and name.isidentifier() and name.isupper()):
+        raise CaseError(path, name, "is not an environment variable name", "use A-Z, 0-9 and _")
+    if RESERVED.match(name):
+        problem = "is a variable that the lab sets itself, or that steers loader and interpreter"
+        raise CaseError(path, name, problem, f"rename the knob, as MY_{name}")
+    try:
+        knob = _adapter.validate_python(body)
+    except ValidationError as error:
+        raise complain(path, error, prefix=name, drop=TAGS) from None
+    if not contains(knob, knob.default):
+        problem = f"value {knob.default!r} is outside the knob's domain"
+        raise CaseError(path, f"{name}.default", problem, f"choose {_spell(knob)}")
+    return knob
+
+
+def _spell(knob: Knob) -> str:
+    values = knob.values()
+    if values is None:
+        return f"a number from {knob.low} to {knob.high}" if isinstance(knob, FloatKnob) else "another"
+    return "one of " + ", ".join(map(str, values[:20])) + (", ..." if len(values) > 20 else "")
 
 
 def with_defaults(text: str, values: Mapping[str, Value]) -> str:

@@ -1,7 +1,7 @@
 """The judge's process: `python -m harness.judge FD CASE_FOLDER [--trust-workspace]`, spoken to by harness.judge.pool.
 
 Lines of JSON both ways. A request is {"op": method, "arguments": {...}}; the answer is any number of
-{"progress": {...}} and then one of {"answer": {...}} and {"error": {"kind": class name, "message": text}}.
+{"progress": {...}} and then one of {"answer": {...}} and {"error": {"kind": class name, "arguments": [...]}}.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from harness.device import cpu
 from harness.errors import CaseError, HillclimbError
 from harness.judge.judge import CpuJudge
 from harness.judge.protocol import Progress
+from harness.judge.refusal import refusals_told
 from harness.records import Record, Side
 from harness.sandbox.rungs import choose_rung
 
@@ -38,7 +39,8 @@ def serve(end: socket.socket, case_folder: Path, trust_workspace: bool) -> None:
         say("progress", progress.model_dump())
 
     try:
-        judge = CpuJudge(Case(case_folder), choose_rung(trust_workspace=trust_workspace))
+        with refusals_told("the judge could not take up the case"):
+            judge = CpuJudge(Case(case_folder), choose_rung(trust_workspace=trust_workspace))
     except HillclimbError as error:
         say("error", describe(error))
         return
@@ -46,10 +48,17 @@ def serve(end: socket.socket, case_folder: Path, trust_workspace: bool) -> None:
     while request := lines.readline():
         message = json.loads(request)
         try:
-            answer = dispatch(judge, message["op"], message["arguments"], watch)
-            say("answer", answer.model_dump(mode="json"))
+            answer = answer_one(judge, message["op"], message["arguments"], watch)
         except HillclimbError as error:
             say("error", describe(error))
+        else:
+            say("answer", answer.model_dump(mode="json"))
+
+
+def answer_one(judge: CpuJudge, op: str, arguments: dict[str, Any], watch: Any) -> Record:
+    """The judge's answer. What the disk refuses is told as such, so that the climb can wait for it."""
+    with refusals_told(f"the judge could not {op}"):
+        return dispatch(judge, op, arguments, watch)
 
 
 def dispatch(judge: CpuJudge, op: str, arguments: dict[str, Any], watch: Any) -> Record:
@@ -74,10 +83,10 @@ def die_with_parent() -> None:
 
 def main() -> None:
     die_with_parent()
+    sys.dont_write_bytecode = True  # the contract lies in the user's checkout, where nothing is written
     cpu.take_precedence()
-    torch.set_num_threads(
-        1
-    )  # its workers spin between operations: on shared CPUs the gate took 20 times as long
+    # torch's workers spin between operations: on shared CPUs the gate took 20 times as long with them
+    torch.set_num_threads(1)
     serve(socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2]), "--trust-workspace" in sys.argv[3:])
 
 

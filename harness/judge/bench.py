@@ -13,6 +13,7 @@ from typing import Literal
 
 from harness.candidate.process import CandidateProcess, Limits
 from harness.case.case import Case
+from harness.case.checked import check_contract
 from harness.case.contract import Contract
 from harness.errors import CaseError
 from harness.judge.duel import Duel, blame, clean_blocks, log_ratio, seconds_of
@@ -21,9 +22,12 @@ from harness.judge.protocol import Progress, Watch
 from harness.records import Block, Pair, Side
 from harness.sandbox.rungs import Rung
 
-Stage = Literal["noise", "screen", "decide", "report", "cumulative", "guardrail"]
+Stage = Literal["noise", "screen", "decide", "alone", "report", "cumulative", "guardrail"]
 Processes = tuple[CandidateProcess, CandidateProcess]
 """A, the candidate, and B, its opponent."""
+
+SOLO_BLOCKS = 8
+"""Blocks of single calls in every deciding pair: a few milliseconds each."""
 
 TRUSTED_IMPORTS = frozenset({"numpy", "numba", "yaml"})
 """Imported by the runner before it gives up starting processes, which their own imports may need."""
@@ -70,6 +74,15 @@ class Bench:
             taken = list(clean_blocks(duel.block, blocks))
         return pair_of(stage, suite, taken)
 
+    def deciding_pair(self, sides: Processes, blocks: int) -> tuple[Pair, Pair]:
+        """The objective's suite in segments, and again call by call."""
+        suite = self.case.settings.objective.suite
+        with self.duel(sides, suite) as duel:
+            duel.probe()
+            taken = list(clean_blocks(duel.block, blocks))
+            alone = [(duel.solo_block(), 0) for _ in range(SOLO_BLOCKS)]
+        return pair_of("decide", suite, taken), pair_of("alone", suite, alone)
+
     def fresh_pairs(self, candidate: Side, opponent: Side, stage: Stage, watch: Watch) -> list[Pair]:
         """The pairs from which a speedup is reported; they decide nothing."""
         pairs: list[Pair] = []
@@ -80,6 +93,11 @@ class Bench:
                 pairs.append(self.measure(sides, stage, self.case.settings.objective.suite, blocks))
             watch(Progress(stage=stage, done=len(pairs), of=wanted, speedup=speedup_of(values_of(pairs))))
         return pairs
+
+    def check_contract(self) -> None:
+        """Raises CaseError where the contract breaks a promise, or a suite names what it does not have."""
+        check_contract(self.contract, self.case.contract_file)
+        self.check_suites()
 
     def check_suites(self) -> None:
         """Raises CaseError where a suite names what the contract does not have."""

@@ -1,8 +1,9 @@
 """A duel: two processes over the same buffers, timed in ABBA or BAAB blocks by the judge's clock.
 
 Before every segment the judge draws new inputs and poisons all outputs, so a call can neither reuse an earlier
-result nor skip its work; every timed call has a slot of its own. After every segment of the candidate's, one
-slot chosen at random is compared with the reference. The side whose turn it is not is frozen.
+result nor skip its work; every timed call has a slot of its own. After every segment of the candidate's all outputs
+must be written, and some slots chosen at random are compared with the reference. The side whose turn it is not is
+frozen. All slots of a segment are in memory when it starts, so single calls are timed as well (`solo_block`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -25,12 +26,17 @@ from harness.case.contract import Contract, Tensors
 from harness.device import cpu
 from harness.errors import CandidateFault, MachineError
 from harness.judge.gate import check_outputs, open_arena
-from harness.records import Block
+from harness.records import Block, Reason
 
 POOL_BYTES = 256 << 20
 """Most memory for one problem's call slots."""
 
-PROBE_SLOTS = 2
+GROWTH = 16
+"""Most by which the number of calls grows from one sizing run to the next."""
+
+CHECKED_SLOTS = 2
+"""Slots compared with the reference after each of the candidate's segments. A kernel that computes only a share
+1 - f of its calls passes n segments with probability (1 - f)^2n: under 1 % for f = 2 % over a deciding ten pairs."""
 
 
 @dataclass(frozen=True)
@@ -71,53 +77,64 @@ class Duel:
         self._stack.close()
 
     def probe(self) -> float:
-        """Size the segments from a few calls of both sides; A's speed relative to B's, roughly."""
+        """Compile, and size the segments; A's speed relative to B's, roughly."""
         ratios = []
         for problem in self.suite.problems:
-            with open_arena(self.contract, problem, PROBE_SLOTS) as arena:
-                self._compile_both(arena, problem)
-                seconds = [self._probe_side(side, arena) for side in (0, 1)]
-                size = arena.layout.stride
-            ratios.append(math.log(seconds[1] / seconds[0]))
-            calls = self._calls(seconds, size)
-            arena = self._stack.enter_context(open_arena(self.contract, problem, max(calls)))
-            self.workloads.append(Workload(problem, self.suite.distribution, arena, calls))
-            self._touch(self.workloads[-1])
+            self._compile_both(problem)
+            a, b = self._fit(problem)
+            ratios.append(math.log(b / a))
         return math.exp(statistics.fmean(ratios))
 
     def block(self) -> Block:
-        """One block in a coin's order; repeated nowhere, judged by nobody here."""
+        """One block of whole segments."""
+        return self._block(self.workloads)
+
+    def solo_block(self) -> Block:
+        """One block of single calls, in which nothing can be done for the next call beforehand."""
+        return self._block([replace(workload, calls=(1, 1)) for workload in self.workloads])
+
+    def _block(self, workloads: Sequence[Workload]) -> Block:
         order: Literal["ABBA", "BAAB"] = self.secret.choice(("ABBA", "BAAB"))
         start, own = cpu.read_counters(), self._own_cpu_seconds()
         logs = [0.0] * 4
-        for workload in self.workloads:
+        for workload in workloads:
             for turn, letter in enumerate(order):
                 logs[turn] += math.log(self._segment(workload, "AB".index(letter)))
         environment = cpu.environment_since(start, self._own_cpu_seconds() - own)
-        a, b, c, d = (math.exp(log / len(self.workloads)) for log in logs)
+        a, b, c, d = (math.exp(log / len(workloads)) for log in logs)
         return Block(order=order, seconds=(a, b, c, d), environment=environment)
 
-    def _touch(self, workload: Workload) -> None:
-        """An untimed segment of each side: the first walk over new memory pays for its page faults."""
-        for side in (0, 1):
-            self._segment(workload, side)
+    def _compile_both(self, problem: str) -> None:
+        """The first call of each side, at the same time, on slots of their own: nothing is timed yet."""
+        with open_arena(self.contract, problem, 2) as arena:
+            self._refresh(arena, problem, 2)
+            for side in (0, 1):
+                with blame(side):
+                    self.sides[side].begin_compile(arena, side)
+            for side in (0, 1):
+                with blame(side):
+                    self.sides[side].finish_compile()
 
-    def _compile_both(self, arena: Arena, problem: str) -> None:
-        """The first call of each side, at the same time: it may compile, and nothing is timed yet."""
-        self._refresh(arena, problem, PROBE_SLOTS)
-        for side in (0, 1):
-            with blame(side):
-                self.sides[side].begin_compile(arena)
-        for side in (0, 1):
-            with blame(side):
-                self.sides[side].finish_compile()
+    def _fit(self, problem: str) -> list[float]:
+        """Grow the number of calls until each side's segment is long enough; seconds per call of both.
 
-    def _probe_side(self, side: int, arena: Arena) -> float:
-        """Seconds of the fastest of a few single calls."""
-        with blame(side):
-            return min(self.sides[side].run(arena, slot % PROBE_SLOTS, 1) for slot in range(3))
+        Sizing runs are checked like timed ones, and have walked the memory once before anything is timed.
+        """
+        calls = (1, 1)
+        while True:
+            with ExitStack() as stack:
+                arena = stack.enter_context(open_arena(self.contract, problem, max(calls)))
+                workload = Workload(problem, self.suite.distribution, arena, calls)
+                seconds = [self._segment(workload, side) for side in (0, 1)]
+                wanted = self._calls(seconds, arena.layout.stride)
+                if all(w < 1.5 * c for w, c in zip(wanted, calls, strict=True)):
+                    self._stack.push(stack.pop_all())
+                    self.workloads.append(workload)
+                    return seconds
+            calls = (min(wanted[0], GROWTH * calls[0]), min(wanted[1], GROWTH * calls[1]))
 
     def _calls(self, seconds: Sequence[float], slot_bytes: int) -> tuple[int, int]:
+        """How many calls fill a segment; the same for both sides unless one is over twice as fast."""
         most = max(1, POOL_BYTES // slot_bytes)
         a, b = (min(most, max(1, round(self.segment_seconds / s))) for s in seconds)
         return (a, b) if max(a, b) > 2 * min(a, b) else (max(a, b), max(a, b))
@@ -129,7 +146,7 @@ class Duel:
         with blame(side):
             seconds = self.sides[side].run(arena, 0, calls)
             if side == 0:
-                self._check_one(workload, seeds)
+                self._check(workload, seeds)
         return seconds / calls
 
     def _refresh(self, arena: Arena, problem: str, slots: int) -> list[int]:
@@ -144,11 +161,16 @@ class Duel:
         generator = torch.Generator().manual_seed(seed)
         return self.contract.inputs(self.contract.problems[problem], self.suite.distribution, generator)
 
-    def _check_one(self, workload: Workload, seeds: list[int]) -> None:
-        slot = self.secret.randrange(len(seeds))
-        inputs = self._draw(workload.problem, seeds[slot])
-        where = f"{workload.distribution} (while timed)"
-        check_outputs(self.contract, workload.problem, workload.arena, slot, inputs, self.error_budget, where)
+    def _check(self, workload: Workload, seeds: list[int]) -> None:
+        """Every slot must be written, and a few chosen at random must be right."""
+        arena, where = workload.arena, f"{workload.distribution} (while timed)"
+        for slot in range(len(seeds)):
+            if any(arena.is_unwritten(slot, output.name) for output in arena.layout.outputs):
+                detail = f"problem {workload.problem}: call {slot + 1} of {len(seeds)} timed ones wrote no whole output"
+                raise CandidateFault(Reason.OUTPUT_NOT_WRITTEN, detail)
+        for slot in self.secret.sample(range(len(seeds)), min(CHECKED_SLOTS, len(seeds))):
+            inputs = self._draw(workload.problem, seeds[slot])
+            check_outputs(self.contract, workload.problem, arena, slot, inputs, self.error_budget, where)
 
     def _own_cpu_seconds(self) -> float:
         return time.process_time() + sum(side.cpu_seconds() for side in self.sides)

@@ -85,7 +85,7 @@ class Gate:
         )
         arena.fill(slot, inputs)
         if turn == 0:
-            candidate.begin_compile(arena)
+            candidate.begin_compile(arena, slot)
             candidate.finish_compile()
         arena.poison(range(SLOTS))
         candidate.run(arena, slot, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import random
 import secrets
 import statistics
 import time
@@ -19,6 +18,7 @@ from harness.judge import evidence
 from harness.judge.bench import Bench, seconds_per_call, values_of
 from harness.judge.gate import Gate
 from harness.judge.protocol import Progress, Watch
+from harness.judge.secret import SecretRandom
 from harness.judge.trial import ConfirmationTrial, ScreeningTrial
 from harness.records import Comparison, Confirmation, GateReport, Provenance, Reason, Screening, Side
 from harness.sandbox.rungs import Rung
@@ -29,8 +29,8 @@ class CpuJudge:
 
     def __init__(self, case: Case, rung: Rung) -> None:
         self._seed = secrets.token_bytes(32)
-        self._bench = Bench(case, load_contract(case.contract_file), rung, random.Random(self._seed))
-        self._bench.check_suites()
+        self._bench = Bench(case, load_contract(case.contract_file), rung, SecretRandom(self._seed))
+        self._bench.check_contract()
         gate = case.settings.gate
         self._gate = Gate(self._bench.contract, gate.seeds, gate.error_budget, self._bench.secret)
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 from harness import errors
 from harness.errors import CaseError, HillclimbError, JudgeError
 from harness.judge.protocol import Progress, Watch
+from harness.judge.refusal import refusals_told
 from harness.records import Comparison, Confirmation, GateReport, Provenance, Record, Screening, Side
 
 CLOSE_SECONDS = 15
@@ -24,24 +25,19 @@ Answer = TypeVar("Answer", bound=Record)
 class LocalJudge:
     """A judge in a process of its own on this machine; ends with this object, or with this process.
 
-    Raises CaseError, SandboxError and the like from the constructor when the judge cannot serve the case.
+    Raises from the constructor: CaseError, SandboxError and the like when the judge cannot serve the case,
+    StorageError when the log's disk refuses, JudgeError when no process can be started.
     """
 
     def __init__(self, case_folder: Path, log_file: Path, *, trust_workspace: bool = False) -> None:
         self._log_file = log_file
-        self._end, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "harness.judge", str(theirs.fileno()), str(case_folder)]
-        if trust_workspace:
-            command.append("--trust-workspace")
-        with theirs, log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                command,
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        options = ["--trust-workspace"] if trust_workspace else []
+        with refusals_told("the judge could not be started"), contextlib.ExitStack() as on_failure:
+            self._end, theirs = socket.socketpair()
+            on_failure.callback(self._end.close)
+            with theirs:
+                self._process = _start([str(theirs.fileno()), str(case_folder), *options], theirs, log_file)
+            on_failure.pop_all()
         self._lines = self._end.makefile("rwb", buffering=0)
         try:
             self._await_answer(_ignore)
@@ -110,10 +106,33 @@ class LocalJudge:
         return message
 
     def _death(self) -> JudgeError:
-        status = self._process.wait(CLOSE_SECONDS)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(CLOSE_SECONDS)
+        status = self._process.poll()
+        if status is None:
+            return JudgeError(f"the judge hung up and lives on as process {self._process.pid}; end it")
         how = signal.Signals(-status).name if status < 0 else f"status {status}"
-        tail = self._log_file.read_text(errors="replace")[-1500:].strip()
-        return JudgeError(f"the judge died ({how}); the end of {self._log_file}: {tail or '(empty)'}")
+        return JudgeError(f"the judge died ({how}); the end of {self._log_file}: {_tail(self._log_file)}")
+
+
+def _start(arguments: list[str], theirs: socket.socket, log_file: Path) -> subprocess.Popen[bytes]:
+    """The judge's process; -P, so that no file in the folder a user calls from is taken for a module."""
+    with log_file.open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "harness.judge", *arguments],
+            pass_fds=(theirs.fileno(),),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def _tail(log_file: Path) -> str:
+    try:
+        return log_file.read_text(errors="replace")[-1500:].strip() or "(empty)"
+    except OSError as error:
+        return f"(unreadable: {error.strerror})"
 
 
 def _rebuild(error: dict[str, Any]) -> HillclimbError:

@@ -1,4 +1,4 @@
-"""The judge as the controller sees it: four questions, answered with records.
+"""The judge as the controller sees it: five questions, answered with records.
 
 The same interface is served by a local process (`harness.judge.pool.LocalJudge`) and, in tests, by a
 simulated landscape. Everything that crosses is a Record; progress arrives through a callback.

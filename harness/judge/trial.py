@@ -23,6 +23,10 @@ HOPELESS = 2.0
 GUARDRAIL_BLOCKS = 1
 """Blocks of each guardrail suite in every deciding pair; it is the pairs that count."""
 
+SHOWS_ALONE = 0.02
+"""Log ratio that single calls must be able to show before anything is demanded of them. A quarter of what is expected
+is demanded: threads that sleep between calls cost an honest kernel more when it is called alone."""
+
 REPORT_ROUNDS = 3
 """Rounds of report pairs until the reported interval excludes 1; a win that three rounds cannot show is none."""
 
@@ -80,6 +84,7 @@ class ConfirmationTrial:
 
     def run(self, candidate: Side, incumbent: Side, baseline: Side) -> None:
         self._decide(candidate, incumbent)
+        self._expect_gain_call_by_call()
         self._guard()
         self._measure(candidate, incumbent, baseline)
 
@@ -102,8 +107,7 @@ class ConfirmationTrial:
         settings = self.bench.case.settings
         with self.bench.pair(candidate, incumbent) as sides:
             sides[0].await_loaded()
-            suite, blocks = settings.objective.suite, settings.duel.pair_blocks
-            self.pairs.append(self.bench.measure(sides, "decide", suite, blocks))
+            self.pairs += self.bench.deciding_pair(sides, settings.duel.pair_blocks)
             for guardrail in settings.guardrails:
                 self.pairs.append(self.bench.measure(sides, "guardrail", guardrail.suite, GUARDRAIL_BLOCKS))
 
@@ -143,6 +147,24 @@ class ConfirmationTrial:
             pairs = self.bench.fresh_pairs(candidate, baseline, "cumulative", self.watch)
             self.pairs += pairs
             self.cumulative = evidence.interval(values_of(pairs))
+
+    def _expect_gain_call_by_call(self) -> None:
+        """A gain that segments show must show in single calls too, or it comes from working ahead between calls.
+
+        A single call carries the cost of waking and stopping a process, reckoned from the incumbent's; where that
+        hides the gain, nothing can be said.
+        """
+        segments, alone = self._of("decide"), self._of("alone")
+        ours, theirs = seconds_per_call(segments, "A"), seconds_per_call(segments, "B")
+        overhead = max(0.0, seconds_per_call(alone, "B") - theirs)
+        expected = math.log((theirs + overhead) / (ours + overhead))
+        seen = statistics.median(log_ratio(block) for pair in alone for block in pair.blocks)
+        if expected >= SHOWS_ALONE and seen < expected / 4:
+            detail = (
+                f"{speedup_of(values_of(segments)):.3f}x in segments of many calls, but {math.exp(seen):.3f}x "
+                f"where each call is timed alone and {math.exp(expected):.3f}x was to be expected"
+            )
+            raise CandidateFault(Reason.NOT_PER_CALL, detail)
 
     def _expect_gain_in_the_mean(self) -> None:
         """What the medians forgive, now and then a slow block, must not be what the gain was bought with."""

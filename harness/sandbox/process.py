@@ -52,6 +52,7 @@ class Confined(ABC):
         self._failure: MachineError | None = None
         self._handle = handle(pid)
         self._outer = os.pidfd_open(process.pid)
+        self._ran_when_stopped = 0
 
     @property
     def workspace_inside(self) -> str:
@@ -59,8 +60,16 @@ class Confined(ABC):
         return self.layout.workspace
 
     def freeze(self) -> None:
-        """Stop every thread; MachineError when it will not stop. An ended process is left alone."""
+        """Stop every thread, and see that it did; as `stop` and `await_stopped`."""
+        self.stop()
+        self.await_stopped()
+
+    def stop(self) -> None:
+        """Tell every thread to stop, without waiting for it."""
         self._signal(signal.SIGSTOP)
+
+    def await_stopped(self) -> None:
+        """See that every thread has stopped; MachineError when one does not. An ended process is left alone."""
         deadline = time.monotonic() + FREEZE_SECONDS
         while not self._stopped():
             if self.poll() is not None:
@@ -70,6 +79,11 @@ class Confined(ABC):
                     f"process {self.pid} runs on {FREEZE_SECONDS:g} s after SIGSTOP; restart the run"
                 )
             time.sleep(0.00005)
+        self._ran_when_stopped = self._run_time()
+
+    def ran_while_frozen(self) -> bool:
+        """Whether it got any CPU time, or woke up, since it was seen to have stopped."""
+        return not self._stopped() or self._run_time() != self._ran_when_stopped
 
     def thaw(self) -> None:
         """Let a frozen process run on."""
@@ -144,6 +158,14 @@ class Confined(ABC):
         if self._handle is not None:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, number)
+
+    def _run_time(self) -> int:
+        """Nanoseconds on a CPU, all threads together; 0 where the kernel does not count them."""
+        total = 0
+        with suppress(OSError, IndexError):
+            for task in Path(f"/proc/{self.pid}/task").iterdir():
+                total += int((task / "schedstat").read_text().split()[0])
+        return total
 
     def _stopped(self) -> bool:
         with suppress(OSError):

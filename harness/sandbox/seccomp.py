@@ -78,6 +78,7 @@ REFUSED = {
         "semget semop semtimedop semctl"
     ),
     "memory that outlives or evades the limits": "shmget shmat shmctl memfd_create memfd_secret",
+    "waking up by oneself, and buffers shared with the opponent": "timer_create fallocate",
 }
 """Calls no compute kernel needs."""
 
@@ -89,12 +90,23 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
 TERMINAL_REQUESTS = (0x5412, 0x541C, 0x5423)
 """TIOCSTI types into a terminal, TIOCLINUX pastes into it, TIOCSETD changes its line discipline."""
 
+F_SETSIG, F_NOTIFY = 10, 1026
+"""Let the kernel send a signal of one's choice; SIGCONT would wake a process that the judge has frozen."""
+
+MADV_REMOVE, MADV_PAGEOUT, MADV_COLLAPSE = 9, 21, 25
+"""Change the pages of shared memory under whoever else has mapped it."""
+
 BORDER = (
     Rule("clone3", Action.UNKNOWN),
     Rule("clone", Action.REFUSE, When(0, "has", NEW_NAMESPACE)),
     Rule("prctl", Action.REFUSE, When(0, "is", PR_SET_PDEATHSIG)),
     Rule("prctl", Action.REFUSE, When(0, "is", PR_SET_DUMPABLE)),
     *(Rule("ioctl", Action.REFUSE, When(1, "is", request)) for request in TERMINAL_REQUESTS),
+    *(Rule("fcntl", Action.REFUSE, When(1, "is", request)) for request in (F_SETSIG, F_NOTIFY)),
+    *(
+        Rule("madvise", Action.REFUSE, When(2, "is", advice))
+        for advice in (MADV_REMOVE, MADV_PAGEOUT, MADV_COLLAPSE)
+    ),
     # of another process; 0 is the caller itself
     *(
         Rule(call, Action.REFUSE, When(0, "is not", 0))

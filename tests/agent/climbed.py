@@ -6,9 +6,10 @@ import subprocess
 from pathlib import Path
 
 from agent.budget import Budgets
-from agent.controller import Request, Tools, climb
+from agent.controller import climb
 from agent.events import Event
 from agent.proposers.sweep import Sweep
+from agent.request import Request, Tools
 from tests.fakes.judge import SimulatedJudge
 from tests.fakes.toy import write_toy
 

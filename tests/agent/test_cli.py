@@ -94,6 +94,8 @@ def test_version(tmp_path: Path) -> None:
         (("rebuild", "no/case"), "no case at 'no/case'"),
         (("history", CASE, "--tag", "none"), "there are: first"),
         (("rebuild", CASE, "--tag", "none"), "there are: first"),
+        (("climb", CASE, "--budget-seconds", "inf"), "--budget-seconds inf: give a finite number"),
+        (("climb", CASE, "--json", "--quiet"), "--json and --quiet: they exclude each other"),
         (("climb", CASE, "--tag", "../x"), "cannot be part of a branch's name"),
         (("evaluate", CASE, "--from", "no-such-branch"), "neither a folder nor a revision"),
         (("evaluate", CASE, "--knob", "TILE"), "NAME=VALUE"),
@@ -111,6 +113,41 @@ def test_wrong_usage_is_one_clear_line_and_status_2(
     assert complaint in done.stderr
     assert done.stderr.startswith("hillclimb: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["climb", "check", "evaluate", "history", "rebuild"])
+def test_the_help_spells_out_how_a_case_is_named(tmp_path: Path, command: str) -> None:
+    assert "<family>/<case>." in hillclimb(command, "--help", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize("option", ["--budget-seconds", "--alpha"])
+def test_nan_is_no_number(climbed: Path, option: str) -> None:
+    done = hillclimb("climb", CASE, option, "nan", cwd=climbed)
+    assert done.returncode == 2
+    assert option in done.stderr
+
+
+def test_a_machine_without_git_is_told_so(tmp_path: Path) -> None:
+    done = hillclimb("runs", cwd=tmp_path, environment={"PATH": "/nonexistent"})
+    assert done.returncode == 3
+    assert done.stderr == "hillclimb: git is not on PATH; install it\n"
+
+
+def test_what_the_machine_refuses_is_one_line_and_status_3(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    program = (
+        f"import os; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); from agent.cli import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program, "runs"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 3
+    assert done.stderr.startswith("hillclimb: ") and len(done.stderr.splitlines()) == 1
 
 
 def test_no_repository_is_said(tmp_path: Path) -> None:
@@ -182,6 +219,23 @@ def test_evaluate_keeps_what_is_faster_and_rejects_what_is_not(affine: Path) -> 
     assert slower.stdout.startswith("rejected: slower")
 
 
+def test_evaluate_does_not_run_what_changes_more_than_it_may(affine: Path) -> None:
+    workspace = affine / "cases" / "test" / "affine" / "workspace"
+    (workspace / "data.bin").write_bytes(b"\0")
+    done = hillclimb("evaluate", "test/affine", "--json", cwd=affine)
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["reason"], found["screening"]) == ("outside_workspace", None)
+    assert "'data.bin' matches none of the mutable globs" in found["detail"]
+
+
+def test_evaluate_names_what_is_no_file(affine: Path) -> None:
+    os.mkfifo(affine / "cases" / "test" / "affine" / "workspace" / "pipe")
+    done = hillclimb("evaluate", "test/affine", cwd=affine)
+    assert done.returncode == 2
+    assert "pipe: is not a plain file" in done.stderr
+
+
 def test_a_climb_through_real_processes_ends_with_a_win_on_its_branch(affine: Path) -> None:
     done = hillclimb("climb", "test/affine", "--tag", "t", "--json", cwd=affine)
     assert done.returncode == 0, done.stderr
@@ -194,3 +248,4 @@ def test_a_climb_through_real_processes_ends_with_a_win_on_its_branch(affine: Pa
         affine, "show", "hillclimb/test/affine/t:cases/test/affine/workspace/knobs.yaml"
     )
     assert git(affine, "status", "--porcelain", "--untracked-files=no") == ""
+    assert (affine / "runs" / "test" / "affine" / "t" / "study.db").is_file()

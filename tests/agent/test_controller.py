@@ -6,21 +6,25 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
 
 from agent.budget import Budgets
+from agent.controller import climb
 from agent.entries import Samples
 from agent.events import EVENT, BaselinedEvent, JudgedEvent, OpenedEvent
 from agent.ledger import Ledger
 from agent.proposal import Edit, Proposal
+from agent.request import Request, Tools
 from harness.errors import JudgeError, SandboxError, UsageError
 from harness.judge.evidence import spend
 from harness.judge.protocol import Watch
-from harness.records import Provenance, Reason, Screening, Side
+from harness.records import GateReport, Provenance, Reason, Screening, Side
 from tests.fakes.judge import PROVENANCE, SimulatedJudge
 from tests.fakes.night import Night, git, make_repository
+from tests.fakes.proposer import PlannedProposer
 from tests.fakes.toy import kernel
 
 VERDICTS = {
@@ -164,8 +168,16 @@ def test_a_judge_that_dies_is_replaced_and_nothing_is_held_against_the_candidate
     assert len(night.troubles) == 3 and "the judge was killed" in night.troubles[0]
 
 
-def test_judges_that_keep_dying_end_the_climb_with_no_verdict(root: Path) -> None:
-    night = Night(root, judge=Mortal)
+class Doomed(Mortal):
+    """Dies whatever it is shown, as on a machine that is at fault."""
+
+    def gate(self, side: Side, watch: Watch) -> GateReport:
+        raise JudgeError("the judge was killed")
+
+
+def test_judges_that_die_over_the_incumbent_too_end_the_climb_with_no_verdict(root: Path) -> None:
+    judges = chain([Mortal()], repeat(Doomed()))
+    night = Night(root, judge=lambda: next(judges))
     with pytest.raises(JudgeError, match=r"4 times in a row.*the judge was killed"):
         night.climb()
     assert night.ledger.pending and night.ledger.pending.judged is None
@@ -321,3 +333,54 @@ def test_without_a_sandbox_only_knobs_are_tried(root: Path) -> None:
     for candidate in night.ledger.candidates:
         assert candidate.judged
         assert (candidate.judged.reason is Reason.POLICY) == bool(candidate.proposal.edits)
+
+
+@pytest.mark.parametrize("name", ["hillclimb", "hillclimb/demo", "hillclimb/demo/toy/night/mine"])
+def test_a_branch_in_the_way_is_named_before_anything_is_recorded(root: Path, name: str) -> None:
+    git(root, "branch", name)
+    with pytest.raises(UsageError, match=f"branch {name} is in the way .* 'git branch -m {name} "):
+        Night(root).climb()
+    git(root, "branch", "-D", name)
+    assert Night(root).climb().wins == 3
+
+
+def test_a_case_that_is_wrong_leaves_no_run_behind(root: Path) -> None:
+    (root / "cases/demo/toy/case.yaml").write_text("schema: 1\nsummary: s\nnonsense: 1\n")
+    with pytest.raises(UsageError, match="nonsense"):
+        Night(root).climb()
+    assert not (root / "runs").exists()
+
+
+def test_a_large_seed_is_shown_in_full(root: Path) -> None:
+    Night(root, seed=123456789).climb()
+    with pytest.raises(UsageError, match="has seed 123456789, not 123456780"):
+        Night(root, seed=123456780).climb()
+
+
+def test_a_case_without_a_family_is_refused(root: Path) -> None:
+    git(root, "mv", "cases/demo/toy", "toy")
+    night = Night(root)
+    with pytest.raises(UsageError, match="two folders below the repository's root"):
+        climb(
+            Request(root / "toy"),
+            lambda case, log: night.judge(),
+            lambda case, seed: PlannedProposer(seed, ()),
+            Tools(night.events.append),
+        )
+
+
+class Squeamish(SimulatedJudge):
+    """Dies whenever it is shown one particular candidate."""
+
+    def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:
+        if "TILE" in candidate.knobs:
+            raise JudgeError("the judge was killed")
+        return super().screen(candidate, incumbent, watch)
+
+
+def test_a_candidate_that_breaks_every_judge_is_rejected_and_the_run_goes_on(root: Path) -> None:
+    night = Night(root, judge=Squeamish)
+    night.climb()
+    assert verdicts(night.ledger)[0] is Reason.BROKE_JUDGE
+    assert len(night.ledger.wins) == 2
+    assert len(verdicts(night.ledger)) == len(VERDICTS)

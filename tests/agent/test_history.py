@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from agent.history import pick_branch, show_json, show_table, wins_of
+from agent.branch import read_wins
+from agent.history import pick_branch, show_json, show_table
 from agent.ledger import Ledger
 from agent.listing import list_states, show_states
 from agent.repository import Repository
@@ -25,7 +27,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def table(folder: Path, tag: str | None = None) -> str:
     repository = Repository.open(folder)
     branch = pick_branch(repository, CASE, tag)
-    return show_table(branch, wins_of(repository, branch))
+    return show_table(branch, read_wins(repository, branch))
 
 
 def test_the_table_has_a_row_for_every_win_of_the_ledger(root: Path) -> None:
@@ -46,10 +48,28 @@ def test_a_clone_reads_the_same_wins_without_a_run_folder(root: Path, tmp_path: 
     assert not (tmp_path / "clone" / "runs").exists()
 
 
+def test_a_persons_commits_on_top_hide_no_win(root: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", "--branch", "hillclimb/demo/toy/first", str(root), "clone")
+    clone = tmp_path / "clone"
+    (clone / "note").write_text("Hillclimb-Run: demo/toy/first\n")
+    git(clone, "add", "note")
+    git(clone, "commit", "-q", "-m", "Mine\n\nHillclimb-Run: demo/toy/first\nHillclimb-Verdict: none")
+    git(clone, "commit", "-q", "-m", "Mine too", "--allow-empty")
+    assert table(clone).splitlines()[1:] == table(root).splitlines()[1:]
+
+
+def test_a_shallow_clone_tells_of_the_wins_it_has(root: Path, tmp_path: Path) -> None:
+    branch = "hillclimb/demo/toy/first"
+    git(tmp_path, "clone", "-q", "--depth", "1", "--branch", branch, f"file://{root}", "clone")
+    heading, _, row = table(tmp_path / "clone").splitlines()
+    assert heading.startswith("demo/toy/first: 1 wins")
+    assert row.split() == table(root).splitlines()[-1].split()
+
+
 def test_json_carries_every_trailer(root: Path) -> None:
     repository = Repository.open(root)
     branch = pick_branch(repository, CASE, "first")
-    document = json.loads(show_json(branch, wins_of(repository, branch)))
+    document = json.loads(show_json(branch, read_wins(repository, branch)))
     assert document["run"] == "demo/toy/first"
     assert document["wins"][0]["speedup"]["estimate"] > 1
     assert {"Run", "Verdict", "Speedup", "Contract", "Harness"} <= document["wins"][0]["trailers"].keys()
@@ -70,3 +90,15 @@ def test_runs_are_listed_with_their_state(root: Path) -> None:
     assert "demo/toy/first" in show_states([state])
     assert list_states(root, "demo/other") == []
     assert "no runs" in show_states([])
+
+
+def test_a_damaged_ledger_is_listed_as_such_beside_the_others(root: Path, tmp_path: Path) -> None:
+    runs = tmp_path / "runs" / CASE
+    shutil.copytree(root / "runs" / CASE / "first", runs / "first")
+    shutil.copytree(root / "runs" / CASE / "first", runs / "broken")
+    ledger = runs / "broken" / "ledger.jsonl"
+    ledger.write_bytes(b"{}\n" + ledger.read_bytes())
+    found = {state.run: state.state for state in list_states(tmp_path, None)}
+    assert found["demo/toy/first"].startswith("finished: ")
+    assert found["demo/toy/broken"].startswith("damaged: ")
+    assert "line 1" in found["demo/toy/broken"]

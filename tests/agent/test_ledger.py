@@ -172,3 +172,11 @@ def test_lines_out_of_order_are_damage(tmp_path: Path, entries: list[Entry]) -> 
 def test_a_ledger_opened_for_reading_refuses_to_grow(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="opened for reading"):
         Ledger.read(tmp_path / "none").append(OPENED)
+
+
+def test_a_ledger_of_another_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    line = OPENED.model_dump_json().replace('"schema_version":1', '"schema_version":2')
+    path.write_text(f"{line}\n")
+    with pytest.raises(UsageError, match=r"line 1.*use the version that wrote it"):
+        Ledger.read(path)

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from agent.branch import find_branches, read_wins
-from agent.controller import Request, Tools, climb
+from agent.controller import climb
 from agent.repository import Blob, GitFailed, Repository, Signature, is_ref
+from agent.request import Request, Tools
 from agent.snapshot import store_case
 from harness.case.case import Case
 from harness.errors import UsageError

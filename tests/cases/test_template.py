@@ -13,10 +13,11 @@ import torch
 
 from agent.stamp import stamp
 from harness.case.case import Case
+from harness.case.checked import check_contract
 from harness.case.contract import Contract
-from harness.case.knobs import Value
+from harness.case.knobs import Value, load_knobs, to_environment
 from harness.judge.policy import check_policy
-from tests.cases.workspace import CASES, call, checks, kernel, load_case
+from tests.cases.workspace import CASES, call, checks, import_file, kernel, load_case
 
 VALUES: list[dict[str, Value]] = [
     {"RS_BLOCK": block, "RS_FASTMATH": fast}
@@ -77,6 +78,37 @@ def test_its_local_tests_pass(stamped: tuple[Case, Contract], tmp_path: Path) ->
         [*command, stamped[0].workspace / "tests"], capture_output=True, text=True, cwd=tmp_path
     )
     assert done.returncode == 0, done.stdout
+
+
+def test_its_contract_keeps_its_promises(stamped: tuple[Case, Contract]) -> None:
+    check_contract(stamped[1], stamped[0].contract_file)
+
+
+KNOBS = """
+C: {type: choice, choices: [true, false, a, 2, 0.5], default: a}
+B: {type: bool, default: true}
+F: {type: float, low: 0, high: 1, default: 0.25}
+I: {type: int, low: 0, high: 9, default: 3}
+"""
+
+
+def test_its_knobs_are_the_demos_and_read_whatever_the_judge_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (CASES / "_template" / "workspace" / "knobs.py").read_text()
+    assert (CASES / "demo" / "cpu_matmul" / "workspace" / "knobs.py").read_text() == source
+    (tmp_path / "knobs.yaml").write_text(KNOBS)
+    (tmp_path / "knobs.py").write_text(source)
+    module = import_file(tmp_path / "knobs.py")
+    knobs = load_knobs(tmp_path / "knobs.yaml")
+    for name, declared in knobs.items():
+        assert module.knob(name) == declared.default
+        for value in declared.values() or [0.0, 0.125]:
+            monkeypatch.setenv(name, to_environment({name: value})[name])
+            assert (module.knob(name), type(module.knob(name))) == (value, type(value))
+    monkeypatch.setenv("C", "True")
+    with pytest.raises(ValueError, match=r"C is 'True', which is none of \[True, False, 'a', 2, 0\.5\]"):
+        module.knob("C")
 
 
 def test_every_key_of_the_format_is_shown() -> None:

@@ -84,14 +84,14 @@ def kernel(case: Case, values: Mapping[str, Value]) -> Iterator[Callable[..., ob
             patch.setenv(name, value)
         patch.setattr(sys, "path", [str(case.workspace), *sys.path])
         try:
-            yield getattr(_import(case.workspace / file), function)
+            yield getattr(import_file(case.workspace / file), function)
         finally:
             os.sched_setaffinity(0, cpus)
             for name in own:
                 sys.modules.pop(name, None)
 
 
-def _import(path: Path) -> ModuleType:
+def import_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location("kernel", path)
     assert spec is not None
     assert spec.loader is not None

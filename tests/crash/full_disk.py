@@ -12,8 +12,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from agent.controller import Request, Tools, climb
+from agent.controller import climb
 from agent.events import Event, TroubleEvent
+from agent.request import Request, Tools
 from tests.crash.state import State, complaints, users_side
 from tests.crash.world import TAG
 from tests.fakes.clock import LedgerClock

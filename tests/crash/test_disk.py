@@ -14,9 +14,10 @@ from typing import TypeVar
 
 import pytest
 
-from agent.controller import Request, Tools, climb
+from agent.controller import climb
 from agent.disk import Disk
 from agent.events import Event, TroubleEvent
+from agent.request import Request, Tools
 from tests.crash.state import State, complaints, users_side
 from tests.crash.world import TAG
 from tests.fakes.clock import LedgerClock

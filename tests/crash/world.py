@@ -7,12 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
-from agent.controller import Request, Tools, climb
+from agent.controller import climb
 from agent.disk import Disk
 from agent.events import Event, FinishedEvent
 from agent.ledger import Ledger
 from agent.proposal import Proposal
 from agent.repository import Repository
+from agent.request import Request, Tools
 from harness.judge.protocol import Watch
 from harness.records import Comparison, Confirmation, GateReport, Screening, Side
 from tests.fakes.clock import LedgerClock

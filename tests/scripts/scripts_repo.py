@@ -33,10 +33,13 @@ class ScriptsRepo:
         """A stand-in for the installed command; by default it prints its arguments."""
         self.program(self.root / ".venv" / "bin" / "hillclimb", body)
 
-    def run(self, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, script: str, *arguments: str, cwd: Path | None = None, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         path = f"{self.programs}{os.pathsep}{os.environ['PATH']}"
         return subprocess.run(
             [str(self.root / script), *arguments],
+            cwd=cwd,
             env={**_plain_environment(), "PATH": path, **environment},
             capture_output=True,
             text=True,

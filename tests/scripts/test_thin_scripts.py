@@ -35,14 +35,29 @@ def test_evaluate_without_a_case_is_a_usage_error(repo: ScriptsRepo) -> None:
 
 def test_climb_hands_on_the_tag_of_the_environment(repo: ScriptsRepo) -> None:
     done = repo.run("scripts/run-kernel-hillclimb.sh", "demo/x", "--seed", "3", HILLCLIMB_RUN_TAG="night")
-    assert done.stdout.splitlines() == ["run tag: night", "climb|demo/x|--seed|3|tag=night"]
+    assert done.stdout == "climb|demo/x|--seed|3|tag=night\n"
 
 
-def test_climb_chooses_a_tag_where_none_is_set(repo: ScriptsRepo) -> None:
-    first, second = repo.run("scripts/run-kernel-hillclimb.sh", "demo/x").stdout.splitlines()
-    tag = first.removeprefix("run tag: ")
-    assert tag
-    assert second == f"climb|demo/x|tag={tag}"
+def test_climb_leaves_the_choice_of_a_tag_to_the_program_so_that_it_resumes(repo: ScriptsRepo) -> None:
+    done = repo.run("scripts/run-kernel-hillclimb.sh", "demo/x", "--tag", "mine")
+    assert done.stdout == "climb|demo/x|--tag|mine|tag=\n"
+
+
+def test_a_case_of_the_checkout_is_found_from_elsewhere(repo: ScriptsRepo, tmp_path: Path) -> None:
+    ours = repo.root / "cases" / "demo" / "x"
+    theirs = tmp_path / "elsewhere" / "cases" / "demo" / "y"
+    for folder in (ours, theirs):
+        folder.mkdir(parents=True)
+        (folder / "case.yaml").touch()
+    for name, seen in (
+        ("demo/x", str(ours)),
+        ("demo/y", "demo/y"),
+        ("cases/demo/y", "cases/demo/y"),
+        ("no", "no"),
+    ):
+        for script, *arguments in (("run-kernel-hillclimb.sh", name), ("evaluate_case.py", "--case", name)):
+            done = repo.run(f"scripts/{script}", *arguments, cwd=tmp_path / "elsewhere")
+            assert done.stdout.split("|")[1] == seen, (script, name, done.stderr)
 
 
 def test_the_programs_status_is_the_scripts(repo: ScriptsRepo) -> None:
@@ -84,6 +99,11 @@ def test_quickstart_climbs_for_105_seconds_under_a_tag_of_its_own(ready: Scripts
     assert done.returncode == 0, done.stderr
     assert "climb|cases/demo/cpu_matmul|--tag|quickstart-" in done.stdout
     assert "|--budget-seconds|105|" in done.stdout
+
+
+def test_quickstart_takes_the_tag_of_the_environment(ready: ScriptsRepo) -> None:
+    done = ready.run("scripts/quickstart", HILLCLIMB_RUN_TAG="mine")
+    assert "climb|cases/demo/cpu_matmul|--tag|mine|" in done.stdout, done.stderr
 
 
 def test_quickstart_passes_arguments_on_and_keeps_the_status(ready: ScriptsRepo) -> None:

@@ -104,19 +104,23 @@ def test_the_test_above_names_every_key() -> None:
         ({"zzz": 1}, "zzz", "docs/case-format.md"),
         ({"schema": 2}, "schema", "1"),
         ({"budgets": {"candidates": 0}}, "budgets.candidates", "greater than 0"),
-        ({"budgets": {"candidates": "ten"}}, "budgets.candidates", "integer"),
-        ({"budgets": {"candidates": True}}, "budgets.candidates", "integer"),
-        ({"budgets": {"candidates": 1.5}}, "budgets.candidates", "integer"),
+        ({"budgets": {"candidates": "ten"}}, "budgets.candidates", "a whole number"),
+        ({"budgets": {"candidates": True}}, "budgets.candidates", "a whole number"),
+        ({"budgets": {"candidates": 1.5}}, "budgets.candidates", "a whole number"),
         ({"budgets": {"seconds": float("inf")}}, "budgets.seconds", "finite"),
         ({"budgets": {"seconds": float("nan")}}, "budgets.seconds", "finite"),
-        ({"policy": {"graphs": "yes"}}, "policy.graphs", "boolean"),
-        ({"policy": {"imports": "numpy"}}, "policy.imports", "tuple"),
+        ({"policy": {"graphs": "yes"}}, "policy.graphs", "it must be true or false"),
+        ({"policy": {"imports": "numpy"}}, "policy.imports", "it must be a list"),
         ({"objective": {"direction": "higher"}}, "objective", "'lower'"),
         ({"objective": {"minimum_effect": 1.0}}, "objective.minimum_effect", "less than 1"),
         ({"objective": {"suite": "../main"}}, "objective.suite", "pattern"),
-        ({"objective": None}, "objective", "dictionary"),
+        ({"objective": None}, "objective", "a mapping of keys to values"),
         ({"guardrails": [{"max_slowdown": 0.1}]}, "guardrails.0.suite", "add it"),
-        ({"guardrails": {"suite": "main"}}, "guardrails", "tuple"),
+        ({"guardrails": {"suite": "main"}}, "guardrails", "it must be a list"),
+        ({"guardrails": [{"suite": "main"}]}, "guardrails", "objective's own"),
+        ({"guardrails": [{"suite": "ragged"}] * 2}, "guardrails", "'ragged' has two guardrails"),
+        ({"mutable": "*.py"}, "mutable", "it must be a list"),
+        ({"entry": f"{'x' * 300}.py:run"}, "entry", "name a file that is in workspace/"),
         ({"entry": "kernel.py"}, "entry", "pattern"),
         ({"entry": "../kernel.py:run"}, "entry", "below workspace/"),
         ({"entry": "other.py:run"}, "entry", "name a file that is in workspace/"),
@@ -230,13 +234,38 @@ def test_any_value_anywhere_is_taken_or_complained_about(tmp_path: Path, key: st
         assert error.remedy and error.file
 
 
+def test_complaints_never_speak_of_types_of_ours(tmp_path: Path) -> None:
+    for value in (None, 3, "x", [1], {"a": 1}, [[1]], 1.5, True):
+        for key in FULL:
+            try:
+                Case(write_case(tmp_path, {**FULL, key: value}))
+            except CaseError as error:
+                for word in ("tuple", "dictionary", "instance", "Input should", "Objective"):
+                    assert word not in str(error)
+
+
 def test_find_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_case(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    assert find_case("family/case").resolve() == folder.resolve()
-    assert find_case(str(folder)).resolve() == folder.resolve()
-    with pytest.raises(UsageError, match="family/case"):
-        find_case("family/other")
+    elsewhere = tmp_path / "elsewhere" / "deep"
+    elsewhere.mkdir(parents=True)
+    for here in (tmp_path, folder, elsewhere):
+        monkeypatch.chdir(here)
+        assert find_case("family/case").resolve() == folder.resolve()
+        assert find_case(str(folder)).resolve() == folder.resolve()
+        for wrong in ("family/other", "x" * 300, "y" * 5000, "a\0b", "../cases/family/other"):
+            with pytest.raises(UsageError, match=r"cases in .*/cases: family/case$"):
+                find_case(wrong)
+    monkeypatch.chdir(folder.parent)
+    assert find_case("case").resolve() == folder.resolve()
+
+
+def test_find_case_looks_upwards_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    write_case(tmp_path / "other")
+    monkeypatch.chdir(beside)
+    with pytest.raises(UsageError, match="no case at 'family/case'"):
+        find_case("family/case")
 
 
 def test_digests_follow_the_fixed_files_alone(tmp_path: Path) -> None:
@@ -251,3 +280,33 @@ def test_digests_follow_the_fixed_files_alone(tmp_path: Path) -> None:
     (folder / "benchmarks" / "new.yaml").write_text("")
     assert benchmarks_digest(case) != before[1]
     assert len(harness_digest()) == 64
+
+
+def test_every_file_that_a_contract_may_read_is_in_a_digest(tmp_path: Path) -> None:
+    folder = write_case(tmp_path)
+    case = Case(folder)
+    seen = {(contract_digest(case), benchmarks_digest(case))}
+    changes = [
+        "table.npy",
+        "data/weights.bin",
+        "lib/__init__.py",
+        "benchmarks/more/x.csv",
+        "sub/workspace/x",
+        "README.md",
+    ]
+    for count, name in enumerate(changes, 2):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("1")
+        seen.add((contract_digest(case), benchmarks_digest(case)))
+        assert len(seen) == count, name
+    for name in ("program.md", "__pycache__/contract.pyc", "lib/__pycache__/x.pyc", ".cache/x", ".notes"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("1")
+        assert (contract_digest(case), benchmarks_digest(case)) in seen, name
+
+
+def test_a_fixed_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    folder = write_case(tmp_path)
+    (folder / "table").symlink_to("/proc/self/mem")
+    with pytest.raises(CaseError, match=r"table: cannot be read"):
+        contract_digest(Case(folder))

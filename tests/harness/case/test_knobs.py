@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.case.knobs import (
+    RESERVED,
     Knobs,
     Value,
     contains,
@@ -23,6 +25,7 @@ from harness.case.knobs import (
     with_defaults,
 )
 from harness.errors import CaseError
+from harness.sandbox.confinement import LOADER_VARIABLE, Layout, variables
 
 TEXT = """\
 # tiles first
@@ -75,29 +78,33 @@ def test_types_are_not_confused() -> None:
     [
         ("tile: {type: int, low: 1, high: 2, default: 1}", "tile"),
         ("A B: {type: int, low: 1, high: 2, default: 1}", "A B"),
-        ("A: {type: int, low: 1, high: 2, default: 3}", "A"),
+        ("A: {type: int, low: 1, high: 2, default: 3}", "A.default"),
         ("A: {type: int, low: 2, high: 1, default: 1}", "A"),
-        ("A: {type: int, low: 1, high: 2, default: '1'}", "A.int.default"),
-        ("A: {type: int, low: 1, high: 2, default: true}", "A.int.default"),
-        ("A: {type: int, low: 1, high: 2, step: 0, default: 1}", "A.int.step"),
-        ("A: {type: int, low: 0, high: 1000000000000, default: 1}", "A.int"),
-        ("A: {type: log-int, low: 0, high: 8, default: 1}", "A.log-int.low"),
-        ("A: {type: log-int, low: 1, high: 8, base: 1, default: 1}", "A.log-int.base"),
-        ("A: {type: float, low: .nan, high: 1, default: 1}", "A.float.low"),
-        ("A: {type: float, low: 0, high: .inf, default: 1}", "A.float.high"),
-        ("A: {type: float, low: 0, high: 1, log: true, default: 1}", "A.float"),
-        ("A: {type: float, low: 2, high: 1, default: 1}", "A.float"),
-        ("A: {type: choice, choices: [], default: 1}", "A.choice.choices"),
-        ("A: {type: choice, choices: [1, true], default: 1}", "A.choice"),
-        ("A: {type: choice, choices: [1, 1.0], default: 1}", "A.choice"),
-        ('A: {type: choice, choices: [1, "1"], default: 1}', "A.choice"),
-        ('A: {type: choice, choices: ["a\\nb"], default: "a\\nb"}', "A.choice"),
-        ("A: {type: choice, choices: [a], default: b}", "A"),
-        ("A: {type: spin, default: b}", "A"),
-        ("A: {default: b}", "A"),
-        ("A: {type: bool}", "A.bool.default"),
-        ("A: {type: bool, default: true, low: 1}", "A.bool.low"),
+        ("A: {type: int, low: 1, high: 2, default: '1'}", "A.default"),
+        ("A: {type: int, low: 1, high: 2, default: true}", "A.default"),
+        ("A: {type: int, low: 1, high: 2, step: 0, default: 1}", "A.step"),
+        ("A: {type: int, low: 0, high: 1000000000000, default: 1}", "A"),
+        ("A: {type: log-int, low: 0, high: 8, default: 1}", "A.low"),
+        ("A: {type: log-int, low: 1, high: 8, base: 1, default: 1}", "A.base"),
+        ("A: {type: float, low: .nan, high: 1, default: 1}", "A.low"),
+        ("A: {type: float, low: 0, high: .inf, default: 1}", "A.high"),
+        ("A: {type: float, low: 0, high: 1, log: true, default: 1}", "A"),
+        ("A: {type: float, low: 2, high: 1, default: 1}", "A"),
+        ("A: {type: choice, choices: [], default: 1}", "A.choices"),
+        ("A: {type: choice, choices: [1, true], default: 1}", "A"),
+        ("A: {type: choice, choices: [1, 1.0], default: 1}", "A"),
+        ('A: {type: choice, choices: [1, "1"], default: 1}', "A"),
+        ('A: {type: choice, choices: ["a\\nb"], default: "a\\nb"}', "A"),
+        ("A: {type: choice, choices: [a], default: b}", "A.default"),
+        ("A: {type: spin, default: b}", "A.type"),
+        ("A: {default: b}", "A.type"),
+        ("A: {type: bool}", "A.default"),
+        ("A: {type: bool, default: true, low: 1}", "A.low"),
         ("A: 3", "A"),
+        ("A: {type: choice, choices: [1, [2]], default: 1}", "A.choices.1"),
+        ("A: {type: choice, choices: [1], default: {}}", "A.default"),
+        ("A: {type: bool, default: true, int: 1}", "A.int"),
+        ("LD_PRELOAD: {type: bool, default: true}", "LD_PRELOAD"),
     ],
 )
 def test_a_wrong_knob_is_named(text: str, key: str) -> None:
@@ -105,6 +112,60 @@ def test_a_wrong_knob_is_named(text: str, key: str) -> None:
         knobs(text)
     assert caught.value.key == key
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("A: {type: int, low: 2, high: 1, default: 1}", "low 2 must not exceed high 1"),
+        ("A: {type: log-int, low: 4, high: 1, default: 1}", "low 4 must not exceed high 1"),
+        ("A: {type: bool, default: 2}", "A.default: value 2 is wrong; it must be true or false"),
+        ("A: {type: spin, default: b}", "A.type: value 'spin' is wrong; it must be one of 'int', 'log-int'"),
+        (
+            "A: {type: choice, choices: [[2]], default: 1}",
+            "value [2] is wrong; it must be true, false, a number or",
+        ),
+        ("A: {type: choice, choices: [a, b], default: c}", "outside the knob's domain; choose one of a, b"),
+        ("A: {type: float, low: 0, high: 1, default: 2}", "choose a number from 0.0 to 1.0"),
+        ("A: 3", "A: value 3 is wrong; it must be a mapping of keys to values"),
+        ("A: {type: choice, choices: 3, default: 1}", "A.choices: value 3 is wrong; it must be a list"),
+    ],
+)
+def test_complaints_say_what_a_person_wrote(text: str, says: str) -> None:
+    with pytest.raises(CaseError) as caught:
+        knobs(text)
+    assert says in str(caught.value)
+    assert "'knob'" not in str(caught.value)
+
+
+LAYOUT = Layout(workspace="/w", scratch="/s", lab="/l")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *variables(LAYOUT),
+        "NUMBA_NUM_THREADS",
+        "OMP_NUM_THREADS",
+        "PYTHONHASHSEED",
+        "PYTHONWARNINGS",
+        "LD_AUDIT",
+    ],
+)
+def test_no_knob_may_be_a_variable_of_the_labs(name: str) -> None:
+    with pytest.raises(CaseError, match=f"{name}: is a variable that .*; rename the knob, as MY_{name}"):
+        knobs(f"{name}: {{type: bool, default: true}}")
+
+
+@given(name=st.from_regex(LOADER_VARIABLE).filter(lambda name: re.fullmatch("[A-Z][A-Z0-9_]*", name)))
+@settings(max_examples=100, deadline=None)
+def test_what_the_sandbox_refuses_no_knob_may_be(name: str) -> None:
+    assert not LOADER_VARIABLE.match(name) or RESERVED.match(name)
+
+
+@pytest.mark.parametrize("name", ["PATHS", "MM_PATH", "HOMER", "OMP_NUM_THREADS_MAX", "LDA", "NUMBA_OPT"])
+def test_names_that_only_resemble_them_are_free(name: str) -> None:
+    assert name in knobs(f"{name}: {{type: bool, default: true}}")
 
 
 def test_defaults_are_replaced_and_all_else_kept() -> None:

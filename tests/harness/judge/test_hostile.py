@@ -72,6 +72,33 @@ HOSTILE: dict[str, tuple[Reason, str]] = {
         Reason.BROKE_PROTOCOL,
         'import sys, os\ndef run(x, y):\n    os.write(int(sys.argv[1]), b\'{"fault": "kept"}\')\n',
     ),
+    "sets a timer to wake itself": (
+        Reason.RAISED,
+        "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+        "def run(x, y):\n    event, timer = (ctypes.c_int * 16)(), ctypes.c_int()\n"
+        "    event[2] = 18\n"
+        "    if libc.timer_create(1, event, ctypes.byref(timer)):\n"
+        "        raise OSError(ctypes.get_errno(), 'refused')\n    y[:] = 2 * x + 1\n",
+    ),
+    "dies of a signal without a name": (
+        Reason.CRASHED,
+        "import os\ndef run(x, y):\n    os.kill(os.getpid(), 40)\n",
+    ),
+    "raises what cannot be written down": (
+        Reason.RAISED,
+        "def run(x, y):\n    raise ValueError('\\ud800')\n",
+    ),
+    "holds shared memory beyond its limit": (
+        Reason.OUT_OF_MEMORY,
+        "import mmap\nheld = []\ndef run(x, y):\n    y[:] = 2 * x + 1\n    if not held:\n"
+        "        held.append(mmap.mmap(-1, 700 << 20))\n"
+        "        for i in range(0, 700 << 20, 4096): held[0][i] = 1\n",
+    ),
+    "speaks unasked": (
+        Reason.BROKE_PROTOCOL,
+        "import sys, os\ndef run(x, y):\n    y[:] = 2 * x + 1\n"
+        '    os.write(int(sys.argv[1]), b\'{"ok": true, "ns": 1}\')\n',
+    ),
     "closes the channel": (
         Reason.EXITED,
         "import sys, os\ndef run(x, y):\n    os.close(int(sys.argv[1]))\n",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from harness.case.case import Policy
 from harness.errors import CandidateFault
-from harness.judge.policy import check_policy
+from harness.judge.policy import LARGEST, check_policy
 from harness.records import Reason
 
 HONEST = """
@@ -48,6 +52,17 @@ def test_an_honest_kernel_passes(tmp_path: Path) -> None:
         ("eval('1')\n", "hides what the code does"),
         ("import numpy as np\nf = getattr(np, 'd' + 'ot')\n", "computed name"),
         ("from tests import secret\n", "imports 'tests'"),
+        ("import numpy as np\nf = getattr(np, 'dot')\n", "finished operator (dot)"),
+        ("import numpy as np\nf = getattr(np, '__dict__')['d' + 'ot']\n", "uses '__dict__'"),
+        ("import numpy as np\nf = np.__dict__['d' + 'ot']\n", "uses '__dict__'"),
+        ("import numpy as np\nf = vars(np)['d' + 'ot']\n", "uses 'vars'"),
+        ("from numpy import *\nf = globals()['d' + 'ot']\n", "imports * from 'numpy'"),
+        ("f = globals()['d' + 'ot']\n", "uses 'globals'"),
+        ("f = locals()['d' + 'ot']\n", "uses 'locals'"),
+        ("import numpy as np\ng = getattr\nf = g(np, 'd' + 'ot')\n", "without calling it"),
+        ("import numpy.linalg\n", "finished operator (linalg)"),
+        ("from numpy.linalg import norm\n", "finished operator (linalg)"),
+        ("import tiles, numpy.linalg\n", "finished operator (linalg)"),
     ],
 )
 def test_each_offence_is_named(tmp_path: Path, source: str, says: str) -> None:
@@ -56,6 +71,23 @@ def test_each_offence_is_named(tmp_path: Path, source: str, says: str) -> None:
     assert fault.value.reason is Reason.POLICY
     assert says in fault.value.detail
     assert "kernel.py:" in fault.value.detail
+
+
+OWN_WORDS = """
+from tiles import outer, dot
+from .tiles import matmul
+import tiles
+
+def run(a, b, c):
+    inner = b[0]
+    for outer in a:
+        inner = inner + outer
+    dot(inner, c)
+"""
+
+
+def test_own_names_may_be_words_that_libraries_use(tmp_path: Path) -> None:
+    check_policy(_write(tmp_path, OWN_WORDS), Policy())
 
 
 def test_allowed_library_calls_pass(tmp_path: Path) -> None:
@@ -67,6 +99,53 @@ def test_a_file_that_does_not_parse_does_not_load(tmp_path: Path) -> None:
     with pytest.raises(CandidateFault) as fault:
         check_policy(_write(tmp_path, "def run(:\n"), Policy())
     assert fault.value.reason is Reason.DOES_NOT_LOAD
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "-" * 100_000 + "1",
+        "lambda:" * 100_000 + "1",
+        "not " * 60_000 + "1",
+        "a" + ".b" * 100_000,
+        "1" + "+1" * 100_000,
+        "if 1: pass\n" + "elif 1: pass\n" * 50_000,
+        "(" * 1000,
+        "x = " + "9" * 5000,
+        "a\0b",
+        "# coding: no-such-encoding\n",
+        "#" * (LARGEST + 1),
+    ],
+    ids=lambda source: source[:8],
+)
+def test_source_that_no_parser_can_bear_does_not_load(tmp_path: Path, source: str) -> None:
+    with pytest.raises(CandidateFault) as fault:
+        check_policy(_write(tmp_path, source), Policy())
+    assert fault.value.reason is Reason.DOES_NOT_LOAD
+    assert fault.value.detail.startswith("kernel.py: ")
+    assert len(fault.value.detail) < 500
+
+
+def test_only_plain_files_are_source(tmp_path: Path) -> None:
+    (tmp_path / "folder.py").mkdir()
+    (tmp_path / "broken.py").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "pipe.py")
+    check_policy(_write(tmp_path, HONEST), Policy())
+
+
+def test_a_file_that_cannot_be_read_does_not_load(tmp_path: Path) -> None:
+    (tmp_path / "kernel.py").symlink_to("/proc/self/mem")
+    with pytest.raises(CandidateFault, match=r"kernel\.py: OSError") as fault:
+        check_policy(tmp_path, Policy())
+    assert fault.value.reason is Reason.DOES_NOT_LOAD
+
+
+@given(source=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_source_gets_anything_but_a_pass_or_a_fault(tmp_path: Path, source: bytes) -> None:
+    (tmp_path / "kernel.py").write_bytes(source)
+    with contextlib.suppress(CandidateFault):
+        check_policy(tmp_path, Policy())
 
 
 def test_workspace_tests_may_use_what_kernels_may_not(tmp_path: Path) -> None:

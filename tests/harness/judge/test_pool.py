@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from harness.errors import CaseError, JudgeError
+from harness.errors import CaseError, JudgeError, StorageError
+from harness.judge.__main__ import answer_one
+from harness.judge.judge import CpuJudge
 from harness.judge.pool import LocalJudge
 from harness.judge.protocol import Progress
+from harness.judge.refusal import DISK, refusal
 from harness.records import Reason, Side
 from tests.fakes.cases import HONEST, write_case, write_workspace
 
@@ -52,6 +60,75 @@ def test_a_dead_judge_is_a_judge_error(tmp_path: Path, side: Side) -> None:
     with pytest.raises(JudgeError, match="SIGKILL"):
         judge.gate(side, lambda progress: None)
     judge.close()
+
+
+def test_modules_in_the_callers_folder_are_not_taken_for_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("yaml", "numpy", "harness", "json"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('shadowed')\n")
+    monkeypatch.chdir(tmp_path)
+    judge = LocalJudge(write_case(tmp_path), tmp_path / "judge.log")
+    try:
+        assert judge.describe().software
+    finally:
+        judge.close()
+
+
+def test_no_bytecode_is_written_into_the_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    folder = write_case(tmp_path)
+    (folder / "sizes.py").write_text("SIZE = 1\n")
+    before = sorted(folder.rglob("*"))
+    LocalJudge(folder, tmp_path / "judge.log").close()
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_log_that_cannot_be_opened_is_a_judge_error(tmp_path: Path) -> None:
+    open_files = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(JudgeError, match=r"judge could not be started: .*nowhere/judge\.log: No such file"):
+        LocalJudge(write_case(tmp_path), tmp_path / "nowhere" / "judge.log")
+    assert len(list(Path("/proc/self/fd").iterdir())) == open_files
+
+
+def test_no_descriptors_left_is_a_judge_error(tmp_path: Path) -> None:
+    folder, limits = write_case(tmp_path), resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    with contextlib.ExitStack() as opened:
+        for number in range(3, used):
+            with contextlib.suppress(OSError):
+                opened.callback(os.close, fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, number))
+        opened.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + 1, limits[1]))
+        with pytest.raises(JudgeError, match=r"Too many open files; raise the open file limit"):
+            LocalJudge(folder, tmp_path / "judge.log")
+
+
+@pytest.mark.parametrize("number", sorted(DISK))
+def test_what_a_disk_refuses_is_a_storage_error(number: int) -> None:
+    error = refusal(
+        "the judge could not be started", OSError(number, os.strerror(number), "/there/judge.log")
+    )
+    assert type(error) is StorageError
+    assert str(error).startswith(f"the judge could not be started: /there/judge.log: {os.strerror(number)}; ")
+
+
+class FullDisk:
+    """A judge whose disk is full, or whose socket's other end is gone."""
+
+    def __init__(self, error: OSError) -> None:
+        self.error = error
+
+    def describe(self) -> None:
+        raise self.error
+
+
+def test_a_disk_that_is_full_while_judging_is_a_storage_error() -> None:
+    full = cast(CpuJudge, FullDisk(OSError(errno.ENOSPC, "No space left on device", "/tmp/x")))
+    with pytest.raises(StorageError, match=r"could not describe: /tmp/x: No space left on device; free some"):
+        answer_one(full, "describe", {}, print)
+    with pytest.raises(BrokenPipeError):
+        answer_one(cast(CpuJudge, FullDisk(BrokenPipeError())), "describe", {}, print)
 
 
 CONTROLLER = """

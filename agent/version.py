@@ -1,0 +1,111 @@
+"""A version of a workspace for a judgement outside a run: its files, out of a folder or a commit, held in memory."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.disk import Disk
+from agent.edits import why_changed_outside
+from agent.repository import EXECUTABLE, GITLINK, REGULAR, SYMLINK, Change, Repository
+from harness.case.knobs import defaults, parse_knobs, with_defaults
+from harness.errors import CaseError, UsageError
+
+_ABSENT = "000000"
+_WORKSPACE, _KNOBS_FILE = "workspace", "knobs.yaml"
+
+
+@dataclass(frozen=True)
+class File:
+    """One file: git's mode, and its bytes (a link's target)."""
+
+    mode: str
+    content: bytes
+
+
+Version = Mapping[str, File]
+"""Files by their paths relative to workspace/; `__pycache__` aside."""
+
+
+def read_folder(folder: Path) -> Version:
+    """The files below a folder as they stand. Raises UsageError for what cannot be read or is no file."""
+    paths = (path for path in sorted(folder.rglob("*")) if "__pycache__" not in path.parts)
+    try:
+        return {
+            path.relative_to(folder).as_posix(): _read_file(path)
+            for path in paths
+            if path.is_symlink() or not path.is_dir()
+        }
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be read ({error}); make its files readable") from None
+
+
+def read_tree(repository: Repository, tree: str) -> Version:
+    """The files of a git tree."""
+    listing = repository.listing(tree).items()
+    files = [(path, blob) for path, blob in listing if "__pycache__" not in path.split("/")]
+    stored = [blob.sha for _, blob in files if blob.mode != GITLINK]
+    contents = dict(zip(stored, repository.read(stored), strict=True))
+    return {path: File(blob.mode, contents.get(blob.sha, b"")) for path, blob in files}
+
+
+def write_version(version: Version, folder: Path) -> Path:
+    """Put the files into a new folder, read-only, and return it. Raises UsageError for links, StorageError."""
+    disk = Disk()
+    disk.make_folder(folder)
+    for path, file in version.items():
+        if file.mode not in (REGULAR, EXECUTABLE):
+            raise UsageError(
+                f"{path}: is a link or a submodule, which a workspace may not hold; put a file there"
+            )
+        target = folder / path
+        disk.make_folder(target.parent)
+        disk.create(target, file.content, 0o555 if file.mode == EXECUTABLE else 0o444)
+    return folder
+
+
+def why_not_allowed(candidate: Version, against: Version, mutable: tuple[str, ...]) -> str | None:
+    """What the candidate changes beyond the mutable globs, as a sentence; None if nothing.
+
+    The defaults of knobs.yaml may differ whatever the globs say: that is how a climb commits knob values.
+    """
+    allowed = (*mutable, _KNOBS_FILE) if _is_promotion(candidate, against) else mutable
+    return why_changed_outside(_changes(against, candidate), _WORKSPACE, allowed, against)
+
+
+def _changes(old: Version, new: Version) -> list[Change]:
+    return [
+        Change(f"{_WORKSPACE}/{path}", _mode(old.get(path)), _mode(new.get(path)))
+        for path in sorted({*old, *new})
+        if old.get(path) != new.get(path)
+    ]
+
+
+def _mode(file: File | None) -> str:
+    return file.mode if file else _ABSENT
+
+
+def _is_promotion(candidate: Version, against: Version) -> bool:
+    """Whether knobs.yaml is the same text but for the values of its defaults."""
+    new, old = candidate.get(_KNOBS_FILE), against.get(_KNOBS_FILE)
+    if new is None or old is None or new.mode != old.mode:
+        return False
+    try:
+        after, before = new.content.decode(), old.content.decode()
+        wanted, was = (defaults(parse_knobs(text, Path(_KNOBS_FILE))) for text in (after, before))
+    except (UnicodeDecodeError, CaseError):
+        return False
+    changed = {name: value for name, value in wanted.items() if was.get(name) != value}
+    return wanted.keys() == was.keys() and with_defaults(before, changed) == after
+
+
+def _read_file(path: Path) -> File:
+    facts = path.lstat()
+    if stat.S_ISLNK(facts.st_mode):
+        return File(SYMLINK, os.fsencode(path.readlink()))
+    if not stat.S_ISREG(facts.st_mode):
+        raise UsageError(f"{path}: is not a plain file; move it out of the workspace")
+    return File(EXECUTABLE if facts.st_mode & 0o100 else REGULAR, path.read_bytes())
