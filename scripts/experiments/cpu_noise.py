@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """How much do two processes running identical code differ, and what makes them differ less?  On cases/demo/cpu_matmul.
 
-A/A pairs on one and two threads, with and without precedence over other processes, while busy loops compete for the
-CPUs. Reports the standard deviation of a pair's value when that is the mean, and when it is the median, of its blocks.
+A/A pairs on one and two threads, with and without precedence over other processes, with and without busy loops that
+compete for the CPUs. Reports the standard deviation of a pair's value when that is the mean, and when it is the median,
+of its blocks.
 
-    scripts/experiments/cpu_noise.py --pairs 12 --load 1 --output docs/evidence/cpu_noise.json
+    scripts/experiments/cpu_noise.py --pairs 12 --loads 0 1 --output docs/evidence/cpu_noise.json
 """
 
 from __future__ import annotations
@@ -41,15 +42,17 @@ def main() -> None:
     secret = random.Random(1)
     bench = Bench(case, load_contract(case.contract_file), choose_rung(trust_workspace=False), secret)
     rows = []
-    with busy_loops(options.load):
-        for precedence in (False, True):
-            if precedence:
-                cpu.take_precedence()
-            for threads in ("1", "2"):
-                pairs = [take_pair(bench, threads) for _ in range(options.pairs)]
-                rows.append({"threads": int(threads), "precedence": precedence, **spread(pairs)})
-                print(rows[-1], flush=True)
-    found = {"machine": cpu.name(), "software": cpu.software(), "load": options.load, "rows": rows}
+    for precedence in (False, True):
+        if precedence:
+            cpu.take_precedence()
+        for load in options.loads:
+            with busy_loops(load):
+                for threads in ("1", "2"):
+                    pairs = [take_pair(bench, threads) for _ in range(options.pairs)]
+                    setting = {"precedence": precedence, "busy_loops": load, "threads": int(threads)}
+                    rows.append(setting | spread(pairs))
+                    print(rows[-1], flush=True)
+    found = {"machine": cpu.name(), "software": cpu.software(), "rows": rows}
     options.output.write_text(json.dumps(found, indent=1) + "\n")
 
 
@@ -91,7 +94,9 @@ def _parse() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--pairs", type=int, default=12, help="fresh pairs in each setting")
-    parser.add_argument("--load", type=int, default=1, help="busy loops competing for the CPUs")
+    parser.add_argument(
+        "--loads", type=int, nargs="+", default=[0, 1], help="busy loops competing for the CPUs"
+    )
     parser.add_argument("--output", type=Path, default=CASE.parents[2] / "docs/evidence/cpu_noise.json")
     return parser.parse_args()
 
