@@ -176,7 +176,7 @@ class Provenance(Record):
     contract: str
     """sha256 over case.yaml, contract.py and the case's other fixed files."""
     benchmarks: str
-    """sha256 over benchmarks/*.yaml."""
+    """sha256 over the files below benchmarks/."""
     harness: str
     """sha256 over the harness package."""
     device: str

@@ -52,7 +52,7 @@ def is_contaminated(environment: Environment) -> bool:
 def take_precedence() -> None:
     """Run this process, and the candidates it starts, ahead of everything else on the machine, where allowed.
 
-    On two busy shared cores it cut the spread of one pair's log ratio from 9 % to 1.3 %. It takes root or CAP_SYS_NICE.
+    It takes root or CAP_SYS_NICE. `scripts/experiments/cpu_noise.py` measures what it brings.
     """
     with suppress(PermissionError):
         os.nice(-20)
