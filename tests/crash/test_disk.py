@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -121,8 +122,8 @@ def test_bad_from_the_nth_operation(
 
 def test_a_file_system_that_is_really_full(template: Path, tmp_path: Path) -> None:
     """Git's own writes fail too; a small tmpfs in a mount namespace of its own."""
-    climbs = f"exec {sys.executable} -m tests.crash.full_disk {tmp_path} {template}"
-    script = f"mount -t tmpfs -o size=8m none {tmp_path} && {climbs}"
+    climbs = shlex.join([sys.executable, "-m", "tests.crash.full_disk", str(tmp_path), str(template)])
+    script = f"mount -t tmpfs -o size=8m none {tmp_path} && exec {climbs}"
     unshare = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
     if subprocess.run([*unshare, f"mount -t tmpfs none {tmp_path}"], capture_output=True).returncode:
         pytest.skip("this machine lets nobody mount a tmpfs in a user namespace")
