@@ -17,6 +17,8 @@ class Budgets:
     seconds: float | None = None
     candidates: int | None = None
     patience: int | None = None
+    tokens: int | None = None
+    cost: float | None = None
 
     def over(self, case: CaseBudgets) -> Limits:
         """These budgets, the gaps filled in from case.yaml."""
@@ -24,6 +26,8 @@ class Budgets:
             seconds=case.seconds if self.seconds is None else self.seconds,
             candidates=case.candidates if self.candidates is None else self.candidates,
             patience=case.patience if self.patience is None else self.patience,
+            tokens=case.tokens if self.tokens is None else self.tokens,
+            cost=case.cost if self.cost is None else self.cost,
         )
 
 
@@ -34,16 +38,27 @@ class Limits:
     seconds: float
     candidates: int
     patience: int
+    tokens: int | None = None
+    cost: float | None = None
 
     def left(self, ledger: Ledger, now: float) -> Left:
         """What remains, never below zero."""
         seconds = max(0.0, self.seconds - elapsed(ledger, now))
         candidates = max(0, self.candidates - ledger.judged)
+        tokens = None if self.tokens is None else max(0, self.tokens - ledger.tokens)
+        cost = None if self.cost is None else max(0.0, self.cost - ledger.cost)
+        shares = [seconds / self.seconds, candidates / self.candidates]
+        if self.tokens is not None and tokens is not None:
+            shares.append(tokens / self.tokens)
+        if self.cost is not None and cost is not None:
+            shares.append(cost / self.cost)
         return Left(
             seconds=seconds,
             candidates=candidates,
             patience=max(0, self.patience - ledger.since_win),
-            share=min(seconds / self.seconds, candidates / self.candidates),
+            share=min(shares),
+            tokens=tokens,
+            cost=cost,
         )
 
     def check(self, ledger: Ledger, now: float) -> None:
@@ -53,6 +68,10 @@ class Limits:
             raise BudgetSpent(f"the budget of {self.candidates} candidates is used up")
         if not left.seconds:
             raise BudgetSpent(f"the budget of {self.seconds:g} seconds is used up")
+        if left.tokens == 0:
+            raise BudgetSpent(f"the budget of {self.tokens} tokens is used up ({ledger.tokens} used)")
+        if left.cost == 0:
+            raise BudgetSpent(f"the budget of {self.cost:g} dollars is used up ({ledger.cost:.4f} spent)")
         if not left.patience:
             raise Plateau(f"{self.patience} candidates in a row without a win")
 

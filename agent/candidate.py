@@ -44,6 +44,13 @@ class Builder:
         """A commit of the run's branch, ready to be judged as it is."""
         return self._side(commit)
 
+    def texts(self, commit: str) -> Mapping[str, str]:
+        """The text files of a commit's workspace by their paths; what is not UTF-8 is left out."""
+        blobs = self.repository.listing(f"{commit}:{self._workspace}")
+        contents = self.repository.read([blob.sha for blob in blobs.values()])
+        found = zip(blobs, contents, strict=True)
+        return {path: text for path, content in found if (text := _decode(content)) is not None}
+
     def build(self, proposal: Proposal, incumbent: str) -> Built:
         """The incumbent plus the proposal. Raises CandidateFault where policy or good sense forbids it."""
         edited = self._edit(proposal.edits, incumbent)
@@ -130,3 +137,10 @@ class Builder:
                 f"commit {commit} is gone from the repository; fetch it again, or start a new --tag"
             )
         return tree
+
+
+def _decode(content: bytes) -> str | None:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None

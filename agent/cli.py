@@ -157,7 +157,7 @@ def climb(
         finished = climb_case(
             request,
             lambda folder, log: LocalJudge(folder, log, trust_workspace=trust_workspace),
-            lambda snapshot, chosen: Sweep(snapshot.knobs, chosen),
+            lambda background: Sweep(background.case.knobs, background.seed),
             Tools(emit=screen.show, mirror=mirror_study),
         )
     if finished.interrupted:

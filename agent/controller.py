@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import NoReturn
 
+from agent.background import Background
 from agent.branch import COMMITTER, signature
 from agent.budget import elapsed
 from agent.disk import Disk
@@ -89,7 +90,7 @@ class Climb:
         try:
             scene = Opening(self._request, self._tools, self._run, self._judge, self._watch(None)).begin()
             self._take_stock(scene)
-            proposer = self._make_proposer(scene.case, scene.opened.seed)
+            proposer = self._make_proposer(self._background(scene))
             try:
                 self._climb(scene, proposer)
             except (BudgetSpent, Plateau) as stop:
@@ -108,6 +109,18 @@ class Climb:
             candidate = self._run.ledger.pending or self._propose(proposer, scene)
             outcome = try_candidate(scene.court, self._run.ledger, candidate, self._watch(candidate.n))
             self._record(candidate, outcome, scene)
+
+    def _background(self, scene: Scene) -> Background:
+        return Background(
+            case=scene.case,
+            seed=scene.opened.seed,
+            folder=self._run.folder,
+            files=scene.court.builder.texts,
+            disk=self._run.disk,
+            clock=self._tools.clock,
+            emit=self._tools.emit,
+            waiting=self._interrupts.window,
+        )
 
     def _propose(self, proposer: Proposer, scene: Scene) -> Candidate:
         ledger, now = self._run.ledger, self._tools.clock.now()

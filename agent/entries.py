@@ -5,8 +5,12 @@ session     a controller took the run up (the only kind that depends on how ofte
 baselined   the baseline passed the gate; its time and the noise floor
 proposed    candidate n, before anything is done with it
 confirming  candidate n goes to fresh pairs with its share of the run's alpha
+profiled    a look inside the baseline or an incumbent
+turned      the rhythm moved on to another phase, and why
+called      one request to the model, what it cost and what came of it
 judged      candidate n's verdict, and the commit and ref about to be written (the intent)
 settled     that ref is written (done)
+notified    what became of the post about candidate n
 remeasured  first commit against last
 finished    a budget, the patience or the user ended the climb
 """
@@ -23,6 +27,7 @@ from harness.records import (
     GateReport,
     GuardrailReport,
     Interval,
+    Profile,
     Provenance,
     Reason,
     Record,
@@ -111,9 +116,120 @@ class Judged(Record):
     """The judge's time on it."""
 
 
+class Webhook(Record):
+    """Whether a post about an evaluation was due, and what became of it."""
+
+    webhook_enabled_by_config: bool = False
+    """A webhook is configured."""
+    webhook_disabled_by_flag: bool = False
+    """It was switched off for this call, with --no-webhook."""
+    webhook_expected: bool = False
+    """A post is due: configured, not switched off, and something that is posted about (a win)."""
+    webhook_attempted: bool = False
+    """At least one request was sent."""
+    webhook_sent: bool = False
+    """Discord took it."""
+    webhook_status: str = "not configured"
+    """In words: not configured, switched off, not due, queued, sent, or what went wrong."""
+
+
 class Settled(Record):
     kind: Literal["settled"] = "settled"
     n: int
+    webhook: Webhook = Webhook()
+    """As it stood when the ref was written; a post goes out afterwards, see `notified`."""
+
+
+class Notified(Record):
+    kind: Literal["notified"] = "notified"
+    n: int
+    time: float
+    webhook: Webhook
+
+
+Phase = Literal["sweep", "edit", "ablate"]
+
+
+class Profiled(Record):
+    kind: Literal["profiled"] = "profiled"
+    time: float
+    commit: str
+    profile: Profile
+
+
+class Turned(Record):
+    kind: Literal["turned"] = "turned"
+    time: float
+    n: int
+    """The first candidate of the new phase."""
+    phase: Phase
+    family: str = ""
+    """The one family of ideas that an edit block is about."""
+    reason: str
+    """Why the phase before it ended, in words and figures."""
+    signals: tuple[str, ...] = ()
+    """The plateau signals that stood then, by name."""
+
+
+class Usage(Record):
+    """Tokens of one call, all its attempts together."""
+
+    prompt: int = 0
+    cached: int = 0
+    """Of the prompt, read from the provider's cache."""
+    completion: int = 0
+    """Reasoning included."""
+    reasoning: int = 0
+    estimated: bool = False
+    """The server did not say, or said nonsense: counted from the texts."""
+
+    @property
+    def total(self) -> int:
+        return self.prompt + self.completion
+
+
+class Idea(Record):
+    """One entry of the written candidate set."""
+
+    family: str
+    idea: str
+
+
+class Called(Record):
+    """calls/<k>.json holds the messages and the reply."""
+
+    kind: Literal["called"] = "called"
+    k: int
+    """Calls are numbered from 1 in the order in which they ended."""
+    time: float
+    seconds: float
+    model: str
+    incumbent: str
+    """The commit whose files the briefing showed."""
+    family: str = ""
+    """The family it was asked about."""
+    repairs: int | None = None
+    """The call whose reply this one mends."""
+    turn: int = 0
+    """0 for a first reply, then 1, 2, ... along its repairs."""
+    outcome: Literal["proposal", "fault", "unusable", "duplicate", "stale"]
+    """proposal: it becomes a candidate; fault: no reply came; unusable: the reply cannot be read or applied;
+    duplicate: tried before; stale: the incumbent moved on and the change does not fit any more."""
+    fault: str = ""
+    """Which fault, out of agent.model.faults.Fault; empty where a reply came."""
+    detail: str = ""
+    """What was wrong, as it would be told to the model."""
+    attempts: int = 1
+    usage: Usage = Usage()
+    cost: float | None = None
+    """US dollars; None where no prices are known."""
+    idea: str = ""
+    fingerprint: str = ""
+    """Of the workspace that the reply leads to; equal ones are the same idea."""
+    note: str = ""
+    """What the model wants remembered."""
+    ideas: tuple[Idea, ...] = ()
+    """What it would try next, for the candidate set."""
 
 
 class Remeasured(Record):
@@ -143,7 +259,19 @@ class Samples(Record):
 
 
 Entry = Annotated[
-    Opened | Session | Baselined | Proposed | Confirming | Judged | Settled | Remeasured | Finished,
+    Opened
+    | Session
+    | Baselined
+    | Profiled
+    | Turned
+    | Called
+    | Proposed
+    | Confirming
+    | Judged
+    | Settled
+    | Notified
+    | Remeasured
+    | Finished,
     Field(discriminator="kind"),
 ]
 ENTRY: TypeAdapter[Entry] = TypeAdapter(Entry)

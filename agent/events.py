@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
+from agent.entries import Phase
 from agent.proposal import Author
 from harness.records import GateReport, Interval, Provenance, Reason, Record
 
@@ -22,7 +23,11 @@ class Left(Record):
     patience: int
     """Candidates that may still fail in a row before the run counts as stuck."""
     share: float
-    """The scarcer of seconds and candidates, as a share of the whole, 1 down to 0."""
+    """The scarcest of them, as a share of the whole, 1 down to 0; patience aside."""
+    tokens: int | None = None
+    """None without a budget of tokens."""
+    cost: float | None = None
+    """US dollars; None without a budget of them."""
 
 
 class OpenedEvent(Record):
@@ -53,12 +58,39 @@ class BaselinedEvent(Record):
     noise: Interval
 
 
+class TurnedEvent(Record):
+    event: Literal["turned"] = "turned"
+    time: float
+    phase: Phase
+    family: str
+    reason: str
+    signals: tuple[str, ...]
+
+
+class CalledEvent(Record):
+    event: Literal["called"] = "called"
+    time: float
+    k: int
+    outcome: str
+    fault: str
+    detail: str
+    idea: str
+    seconds: float
+    tokens: int
+    """Of this call."""
+    cost: float | None
+    run_tokens: int
+    """Of the run so far."""
+    run_cost: float
+
+
 class ProposedEvent(Record):
     event: Literal["proposed"] = "proposed"
     time: float
     n: int
     author: Author
     idea: str
+    family: str = ""
 
 
 class ProgressEvent(Record):
@@ -122,7 +154,15 @@ class FinishedEvent(Record):
 
 
 Event = Annotated[
-    OpenedEvent | BaselinedEvent | ProposedEvent | ProgressEvent | JudgedEvent | TroubleEvent | FinishedEvent,
+    OpenedEvent
+    | BaselinedEvent
+    | TurnedEvent
+    | CalledEvent
+    | ProposedEvent
+    | ProgressEvent
+    | JudgedEvent
+    | TroubleEvent
+    | FinishedEvent,
     Field(discriminator="event"),
 ]
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)

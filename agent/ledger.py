@@ -13,15 +13,20 @@ from agent.disk import Disk, storage_error
 from agent.entries import (
     ENTRY,
     Baselined,
+    Called,
     Confirming,
     Entry,
     Finished,
     Judged,
+    Notified,
     Opened,
+    Profiled,
     Proposed,
     Remeasured,
     Session,
     Settled,
+    Turned,
+    Webhook,
 )
 from agent.proposal import Proposal
 from harness.errors import UsageError
@@ -36,6 +41,8 @@ class Candidate:
     confirming: Confirming | None = None
     judged: Judged | None = None
     settled: bool = False
+    webhook: Webhook | None = None
+    """What became of the post about it."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,11 @@ class Ledger:
         """Candidate n stands at index n - 1."""
         self.wins: list[Candidate] = []
         """Kept and settled, oldest first."""
+        self.profiles: list[Profiled] = []
+        self.turns: list[Turned] = []
+        """Phases of the rhythm; the last one is the present one."""
+        self.calls: list[Called] = []
+        """Call k stands at index k - 1."""
         self.confirmations = 0
         self.spans: list[Span] = []
 
@@ -122,6 +134,16 @@ class Ledger:
         """Verdicts in a row, up to now, that were not a win."""
         return self.judged - (self.wins[-1].n if self.wins else 0)
 
+    @property
+    def tokens(self) -> int:
+        """Tokens of all model calls so far."""
+        return sum(call.usage.total for call in self.calls)
+
+    @property
+    def cost(self) -> float:
+        """US dollars of all model calls whose price is known."""
+        return sum(call.cost or 0.0 for call in self.calls)
+
     def _replay(self, content: bytes) -> None:
         for number, line in enumerate(_lines(content), start=1):
             try:
@@ -131,7 +153,7 @@ class Ledger:
 
     def _apply(self, entry: Entry) -> None:
         """Take one entry into the attributes. Raises _Misplaced where it cannot follow what came before."""
-        if not isinstance(entry, Session | Finished):
+        if not isinstance(entry, Session | Finished | Notified):
             self.finished = None
         match entry:
             case Opened():
@@ -149,7 +171,17 @@ class Ledger:
             case Judged():
                 self._change(entry.n, judged=entry)
             case Settled():
-                self._settle(entry.n)
+                self._settle(entry)
+            case Notified():
+                _expect(entry.n <= len(self.candidates), f"a post about candidate {entry.n} before it")
+                self.candidates[entry.n - 1] = replace(self.candidates[entry.n - 1], webhook=entry.webhook)
+            case Profiled():
+                self.profiles.append(entry)
+            case Turned():
+                self.turns.append(entry)
+            case Called():
+                _expect(entry.k == len(self.calls) + 1, f"call {entry.k} out of turn")
+                self.calls.append(entry)
             case Remeasured():
                 self.remeasured = entry
             case Finished():
@@ -161,10 +193,10 @@ class Ledger:
         _expect(self.pending is None, f"candidate {entry.n} before the one before it is settled")
         self.candidates.append(Candidate(entry.n, entry.proposal))
 
-    def _settle(self, n: int) -> None:
-        candidate = self._last(n)
-        _expect(candidate.judged is not None, f"candidate {n} settled before it was judged")
-        self.candidates[-1] = replace(candidate, settled=True)
+    def _settle(self, entry: Settled) -> None:
+        candidate = self._last(entry.n)
+        _expect(candidate.judged is not None, f"candidate {entry.n} settled before it was judged")
+        self.candidates[-1] = replace(candidate, settled=True, webhook=entry.webhook)
         if candidate.judged and candidate.judged.kept:
             self.wins.append(self.candidates[-1])
 

@@ -12,7 +12,7 @@ from harness.records import Record
 if TYPE_CHECKING:
     from agent.ledger import Ledger
 
-Author = Literal["sweep", "llm", "human", "agent"]
+Author = Literal["sweep", "llm", "human", "agent", "ablation"]
 
 
 class Edit(Record):
@@ -29,9 +29,15 @@ class Proposal(Record):
     author: Author
     idea: str
     """One line."""
+    family: str = ""
+    """The kind of change it is one of, such as `vectorise` or `tiling`; empty where nobody named one."""
     edits: tuple[Edit, ...] = ()
     knobs: dict[str, Value] = Field(default_factory=dict)
     """Knob values to explore through the environment; they become source defaults only if they win."""
+    call: int | None = None
+    """The model call whose reply it is."""
+    undoes: int | None = None
+    """The win that it takes back, where it is a re-ablation."""
 
 
 class Proposer(Protocol):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agent.background import Background
 from agent.budget import Budgets
 from agent.clock import Clock, SystemClock
 from agent.disk import Disk
@@ -13,13 +14,12 @@ from agent.events import Emit, TroubleEvent
 from agent.proposal import Proposer
 from agent.repository import Repository
 from agent.views import Draw, Mirror, draw_progress, mirror_nothing
-from harness.case.case import Case
 from harness.judge.protocol import Judge
 
 MakeJudge = Callable[[Path, Path], Judge]
 """(case folder, log file) -> a fresh judge; called again when one dies."""
-MakeProposer = Callable[[Case, int], Proposer]
-"""(the case as it stood when the run began, the run's seed) -> who has ideas."""
+MakeProposer = Callable[[Background], Proposer]
+"""Who has ideas about this run."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from agent.events import (
     BaselinedEvent,
+    CalledEvent,
     Event,
     FinishedEvent,
     JudgedEvent,
@@ -15,6 +16,7 @@ from agent.events import (
     ProgressEvent,
     ProposedEvent,
     TroubleEvent,
+    TurnedEvent,
 )
 from harness.records import Interval
 
@@ -114,6 +116,21 @@ def describe_verdict(event: JudgedEvent) -> str:
     return f"{event.reason}{lead}{detail}"
 
 
+def describe_turn(event: TurnedEvent) -> str:
+    """`edit block on tiling: 12 sweep candidates moved 0.3 %, less than the noise`"""
+    about = f" on {event.family}" if event.family else ""
+    return f"{event.phase} block{about}: {event.reason}"
+
+
+def describe_call(event: CalledEvent) -> str:
+    """`call 7: proposal in 12 s, 8012 tokens, $0.0210: keep C in registers`"""
+    cost = f", ${event.cost:.4f}" if event.cost is not None else ""
+    outcome = f"{event.outcome} ({event.fault})" if event.fault else event.outcome
+    said = event.idea if event.outcome == "proposal" else event.detail
+    told = f": {said.splitlines()[0]}" if said else ""
+    return f"call {event.k}: {outcome} in {describe_span(event.seconds)}, {event.tokens} tokens{cost}{told}"
+
+
 def describe_finish(event: FinishedEvent) -> list[str]:
     """How it ended, what was reached, where it lies and what to do next."""
     reached = (
@@ -149,7 +166,12 @@ def describe_progress(event: ProgressEvent | None) -> str:
 
 def describe_left(left: Left) -> str:
     """`12 min, 9920 candidates, patience 180`"""
-    return f"{describe_span(left.seconds)}, {left.candidates} candidates, patience {left.patience}"
+    parts = [describe_span(left.seconds), f"{left.candidates} candidates", f"patience {left.patience}"]
+    if left.tokens is not None:
+        parts.append(f"{left.tokens} tokens")
+    if left.cost is not None:
+        parts.append(f"${left.cost:.2f}")
+    return ", ".join(parts)
 
 
 def describe_span(seconds: float) -> str:

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Protocol, TextIO
 
 from agent.events import (
     BaselinedEvent,
+    CalledEvent,
     Event,
     FinishedEvent,
     JudgedEvent,
@@ -17,15 +18,18 @@ from agent.events import (
     ProgressEvent,
     ProposedEvent,
     TroubleEvent,
+    TurnedEvent,
 )
 from agent.scoreboard import (
     Scoreboard,
     describe_baseline,
+    describe_call,
     describe_counts,
     describe_finish,
     describe_left,
     describe_opening,
     describe_progress,
+    describe_turn,
     describe_verdict,
     sparkline,
 )
@@ -99,6 +103,10 @@ class LineScreen(_Text):
                 return [f"#{event.n} {event.author}: {event.idea}"]
             case JudgedEvent():
                 return [f"#{event.n} {describe_verdict(event)}"]
+            case TurnedEvent():
+                return [describe_turn(event)]
+            case CalledEvent():
+                return [describe_call(event)]
             case TroubleEvent():
                 return [f"trouble: {event.message}"]
             case FinishedEvent():
@@ -153,6 +161,8 @@ class LiveScreen:
                 return [describe_opening(event)]
             case BaselinedEvent():
                 return [describe_baseline(event)]
+            case TurnedEvent():
+                return [describe_turn(event)]
             case JudgedEvent(kept=True):
                 return [f"#{event.n} {describe_verdict(event)}  {self._ideas.get(event.n, '')}"]
             case TroubleEvent():

@@ -170,6 +170,49 @@ class Comparison(Record):
     seconds: float = 0.0
 
 
+class ProblemTime(Record):
+    """One problem of the objective's suite, timed alone."""
+
+    problem: str
+    seconds_per_call: float
+    flops: float
+    """Floating-point operations that one call must do, from the contract."""
+    bytes: float
+    """Bytes that one call must move, read once plus written once, from the contract."""
+
+
+class Bucket(Record):
+    """Where a kernel's own time goes: a function, a kernel launch or a line, as the profiler names it."""
+
+    name: str
+    share: float
+    """Of the time of one call, 0 to 1, what it calls not included."""
+    seconds_per_call: float
+    calls: float
+    """Times it was entered in one call of the kernel."""
+
+
+class Ceilings(Record):
+    """What the device was measured to do at its best; units per second."""
+
+    flops: float
+    bytes: float
+    how: str
+    """What was run to find them."""
+
+
+class Profile(Record):
+    """A look inside one side, for proposers and reports; nothing in it decides anything."""
+
+    problems: tuple[ProblemTime, ...]
+    buckets: tuple[Bucket, ...] = ()
+    """Largest share first. Told by the candidate's own process, so a lead and not a measurement."""
+    ceilings: Ceilings | None = None
+    detail: str = ""
+    """Why there are no buckets, where there are none."""
+    seconds: float = 0.0
+
+
 class Provenance(Record):
     """What judged: enough to tell whether two records may be compared."""
 

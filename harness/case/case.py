@@ -76,12 +76,48 @@ class Budgets(_Section):
     """Candidates judged in the run."""
     patience: int = Field(default=200, gt=0)
     """Candidates in a row without a win."""
+    tokens: int | None = Field(default=None, gt=0)
+    """Tokens of all model calls of the run, prompt and completion; left out: no limit."""
+    cost: float | None = Field(default=None, gt=0)
+    """US dollars of all model calls of the run; left out: no limit."""
     prepare_seconds: float = Field(default=120, gt=0)
     """One candidate's import and compilation."""
     call_seconds: float = Field(default=10, gt=0)
     """One call of the kernel, the first included."""
     memory_mib: int = Field(default=4096, gt=0)
     """Private memory of one candidate process."""
+
+
+class Prices(_Section):
+    """What the model's provider charges, US dollars per million tokens."""
+
+    prompt: float = Field(ge=0)
+    completion: float = Field(ge=0)
+    cached: float | None = Field(default=None, ge=0)
+    """Prompt tokens read from the provider's cache; without it, they count as prompt."""
+
+
+class Llm(_Section):
+    """How a language model is asked for proposals. The endpoint and its key are the machine's, in `.env`."""
+
+    model: str = ""
+    """The model's name as the endpoint knows it; empty leaves it to HILLCLIMB_MODEL or --model."""
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    """Left out: the provider's own."""
+    reasoning_effort: str | None = None
+    """minimal, low, medium, high, or what else the provider takes; left out: the provider's own."""
+    deadline_seconds: float = Field(default=600, gt=0)
+    """One call, all its attempts and pauses included."""
+    in_flight: int = Field(default=2, ge=1, le=16)
+    """Calls under way at the same time."""
+    repairs: int = Field(default=2, ge=0)
+    """Times a reply that does not apply, load or pass the gate goes back with the error."""
+    briefing_tokens: int = Field(default=48_000, ge=2_000)
+    """Largest briefing; what does not fit is cut by stated rules, and the briefing says so."""
+    reply_tokens: int = Field(default=32_000, ge=500)
+    """Largest reply, reasoning included."""
+    prices: Prices | None = None
+    """Without them, and where the provider does not tell the cost, there is no cost budget."""
 
 
 class Policy(_Section):
@@ -192,6 +228,7 @@ class Settings(_Section):
     guardrails: Annotated[tuple[Guardrail, ...], Field(strict=False)] = ()
     budgets: Budgets = Budgets()
     policy: Policy = Policy()
+    llm: Llm = Llm()
     gate: Gate = Gate()
     duel: Duel = Duel()
 

@@ -1,4 +1,4 @@
-"""The judge as the controller sees it: five questions, answered with records.
+"""The judge as the controller sees it: six questions, answered with records.
 
 The same interface is served by a local process (`harness.judge.pool.LocalJudge`) and, in tests, by a
 simulated landscape. Everything that crosses is a Record; progress arrives through a callback.
@@ -9,14 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, Protocol
 
-from harness.records import Comparison, Confirmation, GateReport, Provenance, Record, Screening, Side
+from harness.records import (
+    Comparison,
+    Confirmation,
+    GateReport,
+    Profile,
+    Provenance,
+    Record,
+    Screening,
+    Side,
+)
 
 
 class Progress(Record):
     """Where a judgement stands; for eyes only, never recorded."""
 
     stage: str
-    """prepare, gate, noise, screen, decide, report, cumulative, guardrail."""
+    """prepare, gate, noise, profile, screen, decide, report, cumulative, guardrail."""
     done: int = 0
     of: int = 0
     speedup: float | None = None
@@ -50,6 +59,12 @@ class Judge(Protocol):
         self, first: Side, last: Side, stage: Literal["noise", "cumulative"], watch: Watch
     ) -> Comparison:
         """Measure `last` against `first` without deciding anything. Equal sides measure the noise floor."""
+
+    def profile(self, side: Side, watch: Watch) -> Profile:
+        """Time of each problem of the objective's suite, where it goes, and the device's ceilings.
+
+        A side that runs but cannot be profiled has no buckets; `detail` says why.
+        """
 
     def close(self) -> None:
         """End the judge and every process of its."""

@@ -39,7 +39,7 @@ def climb_toy(root: Path, tag: str = "first", candidates: int = 20) -> list[Even
     climb(
         Request(case=make_repository(root), tag=tag, budgets=Budgets(candidates=candidates)),
         lambda folder, log: SimulatedJudge(),
-        lambda case, seed: Sweep(case.knobs, seed),
+        lambda background: Sweep(background.case.knobs, background.seed),
         Tools(emit=events.append, draw=lambda folder: ""),
     )
     return events

@@ -178,7 +178,7 @@ def run_watched(repository: Path, witness: Witness, emit: Callable[[Event], None
     return climb(
         request,
         make_judge=lambda case, log: WatchedJudge(witness),
-        make_proposer=lambda case, seed: WatchedProposer(witness, seed),
+        make_proposer=lambda background: WatchedProposer(witness, background.seed),
         tools=tools,
     )
 

@@ -11,12 +11,16 @@ from harness.case.knobs import defaults, load_knobs, to_environment
 from harness.judge.protocol import Progress, Watch
 from harness.records import (
     Block,
+    Bucket,
+    Ceilings,
     Comparison,
     Confirmation,
     GateReport,
     GuardrailReport,
     Interval,
     Pair,
+    ProblemTime,
+    Profile,
     Provenance,
     Reason,
     Screening,
@@ -107,6 +111,16 @@ class SimulatedJudge:
             pair_sd=0.002,
             pairs=(_pair(stage, last, first),),
             seconds=2.0,
+        )
+
+    def profile(self, side: Side, watch: Watch) -> Profile:
+        watch(Progress(stage="profile", done=1, of=1))
+        seconds = _seconds(side)
+        return Profile(
+            problems=(ProblemTime(problem="only", seconds_per_call=seconds, flops=1e6, bytes=1e5),),
+            buckets=(Bucket(name="kernel.py:run", share=1.0, seconds_per_call=seconds, calls=1.0),),
+            ceilings=Ceilings(flops=1e11, bytes=1e10, how="simulated"),
+            seconds=0.5,
         )
 
     def close(self) -> None:

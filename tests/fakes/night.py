@@ -62,7 +62,9 @@ class Night:
         request = Request(self.case, self.tag, self.seed, None, self.budgets)
         clock = self.clock or LedgerClock(self.folder / "ledger.jsonl")
         tools = Tools(emit=self.events.append, clock=clock, disk=self.disk, draw=self.draw)
-        return climb(request, lambda case, log: self.judge(), lambda case, seed: self._proposer(seed), tools)
+        return climb(
+            request, lambda case, log: self.judge(), lambda background: self._proposer(background.seed), tools
+        )
 
     @property
     def case(self) -> Path:
