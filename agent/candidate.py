@@ -9,7 +9,7 @@ from pathlib import Path
 from agent.edits import why_changed_outside, why_forbidden, why_inapplicable
 from agent.proposal import Edit, Proposal
 from agent.repository import REGULAR, Blob, Repository
-from agent.trees import Trees
+from agent.trees import Trees, is_judged
 from harness.case.knobs import Knobs, Value, contains, defaults, load_knobs, to_environment, with_defaults
 from harness.errors import CandidateFault, CaseError, UsageError
 from harness.records import Reason, Side
@@ -60,6 +60,17 @@ class Builder:
             raise CandidateFault(Reason.DOES_NOT_APPLY, "it changes nothing")
         self._vet(incumbent, tree, bool(proposal.knobs))
         return Built(tree, self._side(edited, to_environment(proposal.knobs)), self._side(tree))
+
+    def annotate(self, tree: str, edits: tuple[Edit, ...]) -> str:
+        """The tree with files below docs/ replaced, as far as the case lets anyone change them."""
+        existing = self.repository.listing(f"{tree}:{self._workspace}")
+        allowed = [
+            edit
+            for edit in edits
+            if not is_judged(edit.path) and why_forbidden([edit], self.mutable, existing) is None
+        ]
+        changes = {f"{self._workspace}/{edit.path}": self._blob(edit, existing) for edit in allowed}
+        return self.repository.graft(tree, changes, self.index) if changes else tree
 
     def _edit(self, edits: tuple[Edit, ...], incumbent: str) -> str:
         existing = self.repository.listing(f"{incumbent}:{self._workspace}")

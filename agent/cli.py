@@ -6,8 +6,10 @@ Imports stand inside the commands, so that `--help` and `history` start at once.
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +18,8 @@ import typer
 from harness.errors import HillclimbError, MachineError, UsageError
 
 if TYPE_CHECKING:
-    from agent.evaluation import Evaluated
+    from agent.evaluation import Evaluated, Question
+    from agent.events import Emit, Event
     from agent.repository import Repository
     from harness.judge.protocol import Progress
 
@@ -122,6 +125,35 @@ def climb(
     patience: Annotated[
         int | None, typer.Option(min=1, help="Candidates in a row without a win. Default: case.yaml.")
     ] = None,
+    budget_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens of all model calls. Default: case.yaml.")
+    ] = None,
+    budget_cost: Annotated[
+        float | None,
+        typer.Option(min=1e-6, callback=_finite, help="US dollars of all model calls. Default: case.yaml."),
+    ] = None,
+    proposer: Annotated[
+        str,
+        typer.Option(
+            metavar="auto|sweep|llm|mixed",
+            help="Who has the ideas. auto: mixed where a key and a model are configured, else sweep.",
+        ),
+    ] = "auto",
+    model: Annotated[
+        str | None, typer.Option(help="The language model. Default: case.yaml, then $HILLCLIMB_MODEL.")
+    ] = None,
+    base_url: Annotated[
+        str | None, typer.Option(help="An OpenAI-compatible server. Default: $OPENAI_BASE_URL.")
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(min=0, max=2, help="Of the model. Default: case.yaml, then its own.")
+    ] = None,
+    reasoning_effort: Annotated[
+        str | None, typer.Option(help="Of the model: low, medium, high. Default: case.yaml, then its own.")
+    ] = None,
+    no_webhook: Annotated[
+        bool, typer.Option("--no-webhook", help="Post nothing to Discord, whatever is configured.")
+    ] = False,
     seed: Annotated[
         int | None, typer.Option(help="What the sweep's choices follow from. Default: 0.")
     ] = None,
@@ -136,14 +168,22 @@ def climb(
     """Climb a case until a budget, the patience or Ctrl-C ends it; the same command goes on with it later.
 
     Wins become commits on branch `hillclimb/<family>/<case>/<tag>`; everything else lies in
-    `runs/<family>/<case>/<tag>/`.
+    `runs/<family>/<case>/<tag>/`. Keys, the model's endpoint and a Discord webhook are read from the environment and
+    from `.env` in the repository's root; `.env.example` shows them all.
 
-    Example: `hillclimb climb demo/cpu_matmul --tag first --budget-seconds 150`
+    Examples:
+
+    - `hillclimb climb demo/cpu_matmul --tag first --budget-seconds 150`
+
+    - `hillclimb climb demo/cpu_matmul --proposer mixed --model gpt-5 --budget-tokens 500000`
     """
     from agent.budget import Budgets
+    from agent.config import read_config
     from agent.controller import climb as climb_case
-    from agent.proposers.sweep import Sweep
+    from agent.notify.notifier import choose_notifier
+    from agent.proposers.choice import Kind, Wishes, choose
     from agent.rebuilding import mirror_study
+    from agent.repository import Repository
     from agent.request import Request, Tools
     from agent.screen import choose_screen
     from harness.case.case import find_case
@@ -151,14 +191,26 @@ def climb(
 
     if json and quiet:
         raise UsageError("--json and --quiet: they exclude each other; drop one")
-    budgets = Budgets(seconds=budget_seconds, candidates=budget_candidates, patience=patience)
+    if proposer not in tuple(Kind):
+        raise UsageError(f"--proposer {proposer}: there is no such proposer; choose among {', '.join(Kind)}")
+    budgets = Budgets(budget_seconds, budget_candidates, patience, budget_tokens, budget_cost)
     request = Request(case=find_case(case), tag=tag, seed=seed, alpha=alpha, budgets=budgets)
-    with choose_screen(json=json, quiet=quiet) as screen:
+    wishes = Wishes(Kind(proposer), model, base_url, temperature, reasoning_effort, budget_cost)
+    config = read_config(Repository.open(request.case).root, os.environ)
+    for notice in config.notices:
+        print(f"hillclimb: {notice}", file=sys.stderr)
+    with ExitStack() as at_end, choose_screen(json=json, quiet=quiet) as screen:
+        notifier = choose_notifier(config.webhook_url, switched_off=no_webhook, secrets=config.secrets)
+        at_end.callback(notifier.close)
         finished = climb_case(
             request,
             lambda folder, log: LocalJudge(folder, log, trust_workspace=trust_workspace),
-            lambda background: Sweep(background.case.knobs, background.seed),
-            Tools(emit=screen.show, mirror=mirror_study),
+            choose(wishes, config, at_end.callback),
+            Tools(
+                emit=_both(screen.show, notifier.tell),
+                mirror=mirror_study,
+                notifier=notifier,
+            ),
         )
     if finished.interrupted:
         raise typer.Exit(INTERRUPTED)
@@ -201,22 +253,75 @@ def evaluate(
     against: Annotated[
         str | None, typer.Option(metavar="REV|PATH", help="What it must beat. Default: HEAD.")
     ] = None,
+    commit: Annotated[
+        bool,
+        typer.Option(
+            "--commit",
+            help="Make it a candidate of a run: judged against its incumbent, a win on its branch.",
+        ),
+    ] = False,
+    tag: Annotated[
+        str | None, typer.Option(help="The run for --commit. Default: as for climb; it is begun if need be.")
+    ] = None,
+    idea: Annotated[str | None, typer.Option(help="What is tried, in a line, for --commit.")] = None,
+    family: Annotated[
+        str | None, typer.Option(help="The kind of change it is one of, such as tiling, for --commit.")
+    ] = None,
+    author: Annotated[
+        str | None, typer.Option(metavar="human|agent", help="Who made it, for --commit. Default: human.")
+    ] = None,
     json: JsonOption = False,
     trust_workspace: TrustOption = False,
 ) -> None:
     """Judge one version of a workspace against another: gate, screening, decision. Exit status 0 kept, 1 rejected.
 
-    Example: `hillclimb evaluate demo/cpu_matmul --from hillclimb/demo/cpu_matmul/first --against main`
+    Nothing is written unless `--commit` is given.
+
+    Examples:
+
+    - `hillclimb evaluate demo/cpu_matmul --from hillclimb/demo/cpu_matmul/first --against main`
+
+    - `hillclimb evaluate demo/cpu_matmul --from ../try --commit --tag first --idea "B packed" --author agent`
     """
     from agent.evaluation import Question
     from agent.evaluation import evaluate as evaluate_case
     from harness.case.case import find_case
 
     question = Question(find_case(case), candidate, against, tuple(knob or ()), trust_workspace)
-    found = evaluate_case(question, _show_progress(json))
+    if commit:
+        found = _land(question, tag, author, idea, family, json)
+    else:
+        _refuse_without_commit(tag=tag, idea=idea, family=family, author=author)
+        found = evaluate_case(question, _show_progress(json))
     print(found.model_dump_json() if json else _describe(found))
     if not found.kept:
         raise typer.Exit(REJECTED)
+
+
+@app.command()
+def profile(
+    case: CaseArgument,
+    candidate: Annotated[
+        str | None,
+        typer.Option("--from", metavar="PATH|REV", help="What to look at. Default: the working files."),
+    ] = None,
+    knob: Annotated[
+        list[str] | None, typer.Option(metavar="K=V", help="Set a knob in its environment; may be repeated.")
+    ] = None,
+    json: JsonOption = False,
+    trust_workspace: TrustOption = False,
+) -> None:
+    """Show where a workspace's time goes, and how far it is from what the device can do. Decides nothing.
+
+    Example: `hillclimb profile demo/cpu_matmul --knob MM_THREADS=2`
+    """
+    from agent.profiling import Subject, show
+    from agent.profiling import profile as profile_case
+    from harness.case.case import find_case
+
+    subject = Subject(find_case(case), candidate, tuple(knob or ()), trust_workspace)
+    found = profile_case(subject, _show_progress(json))
+    print(found.model_dump_json() if json else show(found))
 
 
 @app.command("new-case")
@@ -255,6 +360,132 @@ def history(case: CaseArgument, tag: TagOption = None, json: JsonOption = False)
 
 
 @app.command()
+def show(
+    case: CaseArgument,
+    candidate: Annotated[str, typer.Argument(metavar="N", help="A candidate's number, or `baseline`.")],
+    tag: TagOption = None,
+    samples: Annotated[bool, typer.Option("--samples", help="Every block of the raw measurements.")] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="No colours, on a terminal either.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Show one candidate of a run: proposal, verdict, figures, samples and its diff against the incumbent it met.
+
+    Example: `hillclimb show demo/cpu_matmul 12 --tag first`
+    """
+    from agent.lines import print_lines
+    from agent.rebuilding import find_run
+    from agent.showing import Shelf, show_baseline, show_candidate
+    from agent.shown import describe_baseline, describe_candidate
+
+    repository, name = _locate(case)
+    shelf = Shelf.open(repository, find_run(repository, name, tag))
+    if candidate == "baseline":
+        baseline = show_baseline(shelf, blocks=samples)
+        text, lines = baseline.model_dump_json(), describe_baseline(baseline)
+    elif candidate.isascii() and candidate.isdecimal():
+        shown = show_candidate(shelf, int(candidate), blocks=samples)
+        text, lines = shown.model_dump_json(), describe_candidate(shown)
+    else:
+        raise UsageError(f"{candidate!r} is no candidate; give its number, or 'baseline'")
+    if json:
+        print(text)
+    else:
+        print_lines(lines, colour=not no_color)
+
+
+@app.command()
+def review(
+    revision: Annotated[str, typer.Argument(metavar="REV", help="A commit of a run, or a run's branch.")],
+    against: Annotated[
+        str, typer.Option(metavar="parent|baseline|REV", help="What it is measured against.")
+    ] = "parent",
+    case: Annotated[
+        str | None, typer.Option(metavar="CASE", help="Its case; without it, the one its trailers name.")
+    ] = None,
+    first_last: Annotated[
+        bool,
+        typer.Option("--first-last", help="Measure the run's first commit against REV, without a decision."),
+    ] = False,
+    json: JsonOption = False,
+    trust_workspace: TrustOption = False,
+) -> None:
+    """Judge a commit anew, here and now, by the rules in that commit. Exit status 0 confirmed, 1 not.
+
+    Prints what the commit claims beside what is measured now.
+
+    Examples:
+
+    - `hillclimb review hillclimb/demo/cpu_matmul/first~1`
+
+    - `hillclimb review hillclimb/demo/cpu_matmul/first --first-last`
+    """
+    from agent.repository import Repository
+    from agent.reviewed import describe
+    from agent.reviewing import BASELINE, PARENT, duel, find_subject, measure
+    from harness.judge.pool import LocalJudge
+
+    if first_last and against not in (PARENT, BASELINE):
+        raise UsageError(f"--first-last and --against {against}: the first commit is the baseline; drop one")
+    repository, name = (Repository.open(Path.cwd()), None) if case is None else _locate(case)
+    subject = find_subject(repository, revision, BASELINE if first_last else against, name)
+    found = (measure if first_last else duel)(
+        subject,
+        lambda folder, log: LocalJudge(folder, log, trust_workspace=trust_workspace),
+        _show_progress(json),
+    )
+    print(found.model_dump_json() if json else describe(found))
+    if found.finding != "confirmed":
+        raise typer.Exit(REJECTED)
+
+
+@app.command()
+def watch(
+    case: Annotated[
+        str | None, typer.Argument(metavar="[CASE]", help="A case, or a run's tag alone.")
+    ] = None,
+    tag: Annotated[
+        str | None, typer.Argument(metavar="[TAG]", help="The run; without it, the newest.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Say how it stands, and leave.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Follow a run from another terminal until it is finished or Ctrl-C; reads its ledger and nothing else.
+
+    Without a CASE, the run that was last written to in this checkout.
+
+    Example: `hillclimb watch demo/cpu_matmul first`
+    """
+    from agent.screen import choose_screen
+    from agent.watching import find_folder, follow
+
+    root, name, wanted = _find_watched(case, tag)
+    folder = find_folder(root, name, wanted)
+    try:
+        with choose_screen(json=json, quiet=False) as screen:
+            follow(folder, screen.show, once=once)
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _find_watched(case: str | None, tag: str | None) -> tuple[Path, str | None, str | None]:
+    """Root, case and tag; a single word that names no case is taken for a tag."""
+    from agent.repository import Repository
+    from agent.run import run_folder
+
+    if case is None:
+        return Repository.open(Path.cwd()).root, None, None
+    try:
+        repository, name = _locate(case)
+    except UsageError:
+        if tag is not None or "/" in case:
+            raise
+        return Repository.open(Path.cwd()).root, None, case
+    if tag is not None:
+        run_folder(repository, name, tag)  # refuses what cannot be a tag
+    return repository.root, name, tag
+
+
+@app.command()
 def rebuild(case: CaseArgument, tag: TagOption = None) -> None:
     """Make results.tsv, progress.png and study.db of a run anew from its ledger.
 
@@ -288,6 +519,14 @@ def runs(
         print(show_states(states))
 
 
+def _both(first: Emit, second: Emit) -> Emit:
+    def emit(event: Event) -> None:
+        first(event)
+        second(event)
+
+    return emit
+
+
 def _locate(given: str) -> tuple[Repository, str]:
     """The repository and `<family>/<case>`; the case's files need not be checked out for its history."""
     from agent.branch import find_branches
@@ -305,6 +544,36 @@ def _locate(given: str) -> tuple[Repository, str]:
         raise
     repository = Repository.open(folder)
     return repository, case_name(repository, folder)
+
+
+def _land(
+    question: Question, tag: str | None, author: str | None, idea: str | None, family: str | None, json: bool
+) -> Evaluated:
+    """Judge it as a candidate of a run."""
+    from agent.landing import Landing, Listener, land
+    from agent.request import Tools
+    from harness.judge.pool import LocalJudge
+
+    if author not in (None, "human", "agent"):
+        raise UsageError(f"--author {author}: choose human or agent")
+    landing = Landing(question, tag, "agent" if author == "agent" else "human", idea or "", family or "")
+    listener = Listener(_show_progress(json), lambda message: print(f"hillclimb: {message}", file=sys.stderr))
+    trust = question.trust_workspace
+    found = land(
+        landing,
+        lambda folder, log: LocalJudge(folder, log, trust_workspace=trust),
+        Tools(emit=listener.show),
+    )
+    if found is None:
+        print("hillclimb: interrupted; the same command, or a climb, goes on with it", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)
+    return found
+
+
+def _refuse_without_commit(**given: str | None) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise UsageError(f"--{name} {value}: is for --commit; add that, or drop --{name}")
 
 
 def _show_progress(json: bool) -> Watcher:
@@ -326,7 +595,14 @@ class Watcher:
 def _describe(found: Evaluated) -> str:
     versions = f"{found.candidate} against {found.against}"
     setting = f" with {', '.join(f'{k}={v}' for k, v in found.knobs.items())}" if found.knobs else ""
+    where = f"\n{_place(found)}" if found.run else ""
     if not found.kept:
-        return f"rejected: {found.reason}: {found.detail}\n{found.case}: {versions}{setting}"
+        return f"rejected: {found.reason}: {found.detail}\n{found.case}: {versions}{setting}{where}"
     speedup = found.confirmation.speedup if found.confirmation else None
-    return f"kept: {speedup} faster\n{found.case}: {versions}{setting}"
+    return f"kept: {speedup} faster\n{found.case}: {versions}{setting}{where}"
+
+
+def _place(found: Evaluated) -> str:
+    """Where a candidate that was brought by hand ended up."""
+    commit = f"commit {found.commit}, {found.ref}" if found.commit else "no commit"
+    return f"candidate {found.n} of run {found.run}: {commit}"

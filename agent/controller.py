@@ -15,12 +15,12 @@ from agent.background import Background
 from agent.branch import COMMITTER, signature
 from agent.budget import elapsed
 from agent.disk import Disk
-from agent.entries import Finished, Judged, Proposed, Remeasured, Settled
+from agent.entries import Finished, Judged, Notified, Profiled, Proposed, Remeasured, Settled
 from agent.events import FinishedEvent, JudgedEvent, ProgressEvent, ProposedEvent
 from agent.interrupts import Interrupts
 from agent.ledger import Candidate, Ledger
 from agent.opening import Opening, Scene, refuse_other_rules
-from agent.proposal import Proposer
+from agent.proposal import Proposal, Proposer
 from agent.request import MakeJudge, MakeProposer, Request, Tools
 from agent.run import LEDGER, Run, choose_tag, open_run, run_folder
 from agent.snapshot import case_name
@@ -28,6 +28,7 @@ from agent.supervision import Supervised
 from agent.trailers import Dossier, write_message
 from agent.trial import Outcome, to_samples, to_verdict, try_candidate
 from agent.views import Views
+from agent.workbook import refresh
 from harness.case.case import Case
 from harness.errors import BudgetSpent, Interrupted, Plateau, Stop, StorageError
 from harness.judge.protocol import Progress, Watch
@@ -52,18 +53,18 @@ def climb(
     if not (run_folder(repository, case, tag) / LEDGER).exists():
         Case(request.case)  # a case that is wrong leaves no run behind
 
-    def session() -> Stop:
+    def session() -> FinishedEvent:
         with open_run(repository, case, tag, tools.disk, tools.clock) as run:
-            return Climb(request, make_proposer, tools, run, judge, interrupts).finish()
+            stop = Climb(request, make_proposer, tools, run, judge, interrupts).finish()
+            return _tell_end(stop, run, tools)
 
     with Interrupts() as interrupts, closing(Supervised(make_judge, tools.notice, interrupts)) as judge:
         try:
-            stop = _outlast_disk_trouble(session, repository.root / "runs", tools, interrupts)
+            return _outlast_disk_trouble(session, repository.root / "runs", tools, interrupts)
         except Interrupted as interrupted:
-            stop = interrupted
-    finished = _state(stop, run_folder(repository, case, tag), tools.clock.now())
-    tools.emit(finished)
-    return finished
+            finished = _state(interrupted, run_folder(repository, case, tag), tools.clock.now())
+            tools.emit(finished)
+            return finished
 
 
 class Climb:
@@ -93,7 +94,11 @@ class Climb:
             proposer = self._make_proposer(self._background(scene))
             try:
                 self._climb(scene, proposer)
+            except Interrupted:
+                proposer.finish(self._run.ledger)
+                raise
             except (BudgetSpent, Plateau) as stop:
+                proposer.finish(self._run.ledger)
                 self._remeasure(scene)
                 self._close(stop, proposer.importances(self._run.ledger))
                 self._views.mirror()
@@ -123,16 +128,44 @@ class Climb:
         )
 
     def _propose(self, proposer: Proposer, scene: Scene) -> Candidate:
-        ledger, now = self._run.ledger, self._tools.clock.now()
-        self._interrupts.check()
-        scene.limits.check(ledger, now)
-        proposal = proposer.propose(ledger)
-        if proposal is None:
-            raise Plateau("the proposer has no ideas left")
-        n = len(ledger.candidates) + 1
+        ledger, proposal = self._run.ledger, self._await_idea(proposer, scene)
+        n, now = len(ledger.candidates) + 1, self._tools.clock.now()
         ledger.append(Proposed(n=n, time=now, proposal=proposal))
-        self._tools.emit(ProposedEvent(time=now, n=n, author=proposal.author, idea=proposal.idea))
+        self._tools.emit(
+            ProposedEvent(
+                time=now, n=n, author=proposal.author, idea=proposal.idea, family=proposal.family
+            )
+        )
         return ledger.candidates[-1]
+
+    def _await_idea(self, proposer: Proposer, scene: Scene) -> Proposal:
+        """The next proposal, however long it takes. Raises the Stop that comes first."""
+        while True:
+            self._interrupts.check()
+            scene.limits.check(self._run.ledger, self._tools.clock.now())
+            self._look_inside(scene)
+            self._note_posts()
+            proposal = proposer.propose(self._run.ledger)
+            if proposal is None:
+                raise Plateau("the proposer has no ideas left")
+            if isinstance(proposal, Proposal):
+                return proposal
+            with self._interrupts.window():
+                self._tools.clock.sleep(proposal.seconds)
+
+    def _look_inside(self, scene: Scene) -> None:
+        """Profile the incumbent, once: for proposers and readers, and decides nothing."""
+        ledger = self._run.ledger
+        if ledger.profiles and ledger.profiles[-1].commit == ledger.incumbent:
+            return
+        incumbent, watch = scene.court.builder.side(ledger.incumbent), self._watch(None)
+        profile = self._judge.ask(lambda judge: judge.profile(incumbent, watch))
+        ledger.append(Profiled(time=self._tools.clock.now(), commit=ledger.incumbent, profile=profile))
+
+    def _note_posts(self) -> None:
+        """Write down what became of posts that went out meanwhile."""
+        for n, webhook in self._tools.notifier.outcomes():
+            self._run.ledger.append(Notified(n=n, time=self._tools.clock.now(), webhook=webhook))
 
     def _record(self, candidate: Candidate, outcome: Outcome, scene: Scene) -> None:
         """Samples, commit, intent, ref, done: in an order in which a crash at any point loses nothing."""
@@ -141,7 +174,7 @@ class Climb:
         verdict = to_verdict(outcome, n, self._tools.clock.now(), run.ledger.incumbent)
         run.ledger.append(self._committed(candidate, verdict, scene))
         run.branch.settle(run.ledger.candidates[-1])
-        run.ledger.append(Settled(n=n))
+        run.ledger.append(Settled(n=n, webhook=self._tools.notifier.webhook(n, verdict.kept)))
         self._judged += 1
         self._views.update(run.ledger, run.ledger.candidates[-1])
         self._show(run.ledger.candidates[-1], scene)
@@ -157,14 +190,22 @@ class Climb:
             settings=scene.case.settings,
             provenance=self._provenance(scene),
             proposal=candidate.proposal,
+            call=run.ledger.call_of(candidate),
             judged=verdict,
             confirming=candidate.confirming or run.ledger.candidates[-1].confirming,
         )
         author = signature(candidate.proposal.author, verdict.time)
         by = signature(COMMITTER, verdict.time)
-        commit = run.repository.commit(verdict.tree, [verdict.parent], write_message(dossier), author, by)
+        tree = self._annotated(verdict.tree, verdict, scene) if verdict.kept else verdict.tree
+        commit = run.repository.commit(tree, [verdict.parent], write_message(dossier), author, by)
         ref = run.branch.ref if verdict.kept else run.branch.rejected_ref(verdict.n)
         return verdict.model_copy(update={"commit": commit, "ref": ref})
+
+    def _annotated(self, tree: str, win: Judged, scene: Scene) -> str:
+        """A win's tree with the candidate set and the notes in docs/ brought up to it."""
+        after = self._run.ledger.supposing(win, Settled(n=win.n))
+        builder = scene.court.builder
+        return builder.annotate(tree, refresh(builder.texts(tree), after))
 
     def _provenance(self, scene: Scene) -> Provenance:
         """Of the judge at work now, which may be another process than the one that opened the run."""
@@ -186,6 +227,9 @@ class Climb:
         )
         if judged is None:
             return
+        if judged.kept and now - self._drawn >= _DRAWING_PAUSE:
+            self._drawn = now
+            self._views.draw()
         self._tools.emit(
             JudgedEvent(
                 time=now,
@@ -204,9 +248,6 @@ class Climb:
                 left=scene.limits.left(run.ledger, now),
             )
         )
-        if judged.kept and now - self._drawn >= _DRAWING_PAUSE:
-            self._drawn = now
-            self._views.draw()
 
     def _incumbent_folder(self, scene: Scene) -> Path:
         return Path(scene.court.builder.side(self._run.ledger.incumbent).tree)
@@ -258,9 +299,20 @@ class Climb:
         return watch
 
 
+def _tell_end(stop: Stop, run: Run, tools: Tools) -> FinishedEvent:
+    """Tell whoever watches, and write down what became of the last posts while the run is still this process's."""
+    finished = _state(stop, run.folder, tools.clock.now())
+    tools.emit(finished)
+    tools.notifier.close()
+    with suppress(StorageError):
+        for n, webhook in tools.notifier.outcomes():
+            run.ledger.append(Notified(n=n, time=tools.clock.now(), webhook=webhook))
+    return finished
+
+
 def _outlast_disk_trouble(
-    session: Callable[[], Stop], folder: Path, tools: Tools, interrupts: Interrupts
-) -> Stop:
+    session: Callable[[], FinishedEvent], folder: Path, tools: Tools, interrupts: Interrupts
+) -> FinishedEvent:
     """Sessions until one comes to its end: a disk that refuses is waited for, said once, and the ledger read anew."""
     pause, said = _FIRST_WAIT, ""
     while True:
@@ -299,6 +351,8 @@ def _state(stop: Stop, folder: Path, now: float) -> FinishedEvent:
         wins=len(ledger.wins),
         cumulative=_best_known(ledger),
         importances=ledger.finished.importances if ledger.finished else {},
+        tokens=ledger.tokens,
+        cost=ledger.cost,
         branch=f"hillclimb/{'/'.join(folder.parts[-3:])}",
         folder=str(folder),
     )

@@ -8,6 +8,7 @@ confirming  candidate n goes to fresh pairs with its share of the run's alpha
 profiled    a look inside the baseline or an incumbent
 turned      the rhythm moved on to another phase, and why
 called      one request to the model, what it cost and what came of it
+dropped     a usable reply that will not become a candidate, and why
 judged      candidate n's verdict, and the commit and ref about to be written (the intent)
 settled     that ref is written (done)
 notified    what became of the post about candidate n
@@ -188,6 +189,18 @@ class Usage(Record):
         return self.prompt + self.completion
 
 
+class Dropped(Record):
+    """A usable reply that does not become a candidate."""
+
+    kind: Literal["dropped"] = "dropped"
+    k: int
+    """The call."""
+    time: float
+    reason: Literal["duplicate", "stale"]
+    """duplicate: it was tried before; stale: the incumbent moved on and the change does not fit any more."""
+    detail: str
+
+
 class Idea(Record):
     """One entry of the written candidate set."""
 
@@ -212,9 +225,8 @@ class Called(Record):
     """The call whose reply this one mends."""
     turn: int = 0
     """0 for a first reply, then 1, 2, ... along its repairs."""
-    outcome: Literal["proposal", "fault", "unusable", "duplicate", "stale"]
-    """proposal: it becomes a candidate; fault: no reply came; unusable: the reply cannot be read or applied;
-    duplicate: tried before; stale: the incumbent moved on and the change does not fit any more."""
+    outcome: Literal["proposal", "fault", "unusable"]
+    """proposal: it waits to become a candidate; fault: no reply came; unusable: it cannot be read or applied."""
     fault: str = ""
     """Which fault, out of agent.model.faults.Fault; empty where a reply came."""
     detail: str = ""
@@ -224,8 +236,6 @@ class Called(Record):
     cost: float | None = None
     """US dollars; None where no prices are known."""
     idea: str = ""
-    fingerprint: str = ""
-    """Of the workspace that the reply leads to; equal ones are the same idea."""
     note: str = ""
     """What the model wants remembered."""
     ideas: tuple[Idea, ...] = ()
@@ -265,6 +275,7 @@ Entry = Annotated[
     | Profiled
     | Turned
     | Called
+    | Dropped
     | Proposed
     | Confirming
     | Judged

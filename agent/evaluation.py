@@ -8,17 +8,20 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.entries import Webhook
+from agent.proposers.hand import read_knobs
 from agent.repository import Repository
 from agent.snapshot import case_path
 from agent.version import Version, read_folder, read_tree, why_not_allowed, write_version
 from harness.case.case import Case
-from harness.case.knobs import parse, parse_knobs, to_environment
+from harness.case.knobs import to_environment
 from harness.errors import UsageError
 from harness.judge.pool import LocalJudge
 from harness.judge.protocol import Watch
 from harness.records import Confirmation, GateReport, Provenance, Reason, Record, Screening, Side
 
 HEAD = "HEAD"
+WORKING_FILES = "the working files"
 
 
 class Checked(Record):
@@ -29,12 +32,13 @@ class Checked(Record):
     provenance: Provenance
 
 
-class Evaluated(Record):
-    """What `hillclimb evaluate` found."""
+class Evaluated(Webhook):
+    """What `hillclimb evaluate` found, and what became of a post about it."""
 
     case: str
     candidate: str
     against: str
+    """What it met: as it was named, or the commit of the run's incumbent."""
     knobs: dict[str, str]
     kept: bool
     reason: Reason | None
@@ -43,6 +47,23 @@ class Evaluated(Record):
     screening: Screening | None
     """None where the candidate changes what it may not: nothing was run then."""
     confirmation: Confirmation | None
+    run: str | None = None
+    """`<family>/<case>/<tag>`, where it became a candidate of a run (--commit); None elsewhere, the rest too."""
+    n: int | None = None
+    """The candidate's number in that run."""
+    commit: str | None = None
+    """None where no tree could be built."""
+    ref: str | None = None
+    """What points at the commit: the run's branch, or the rejected candidate's own ref."""
+    author: str | None = None
+    idea: str | None = None
+    family: str | None = None
+    files: tuple[str, ...] = ()
+    """Files of the workspace that it changes against the incumbent."""
+
+    def posted(self, webhook: Webhook) -> Evaluated:
+        """The same with what became of a post about it."""
+        return self.model_copy(update=dict(webhook))
 
 
 @dataclass(frozen=True)
@@ -61,10 +82,10 @@ def check(folder: Path, watch: Watch, *, trust_workspace: bool) -> Checked:
     """Validate a case and bring its working files before the gate. Raises CaseError for what is wrong with it."""
     case = Case(folder)
     with (
-        _scratch() as scratch,
-        closing(LocalJudge(case.folder, scratch / "judge.log", trust_workspace=trust_workspace)) as judge,
+        scratch() as place,
+        closing(LocalJudge(case.folder, place / "judge.log", trust_workspace=trust_workspace)) as judge,
     ):
-        tree = write_version(read_folder(case.workspace), scratch / "workspace")
+        tree = write_version(read_folder(case.workspace), place / "workspace")
         provenance = judge.describe()
         return Checked(case=case.name, gate=judge.gate(Side(tree=str(tree)), watch), provenance=provenance)
 
@@ -72,27 +93,27 @@ def check(folder: Path, watch: Watch, *, trust_workspace: bool) -> Checked:
 def evaluate(question: Question, watch: Watch) -> Evaluated:
     """Gate, screen and confirm. The case's working contract and benchmarks decide, whatever the versions hold."""
     case = Case(question.case)
-    candidate = _read(case, question.candidate or str(case.workspace))
-    against = _read(case, question.against or HEAD)
-    knobs = _parse_knobs(candidate, question.knobs)
+    candidate = read_version(case, question.candidate or str(case.workspace))
+    against = read_version(case, question.against or HEAD)
+    knobs = to_environment(read_knobs(candidate, question.knobs))
     if question.trust_workspace:
         _expect_same_code(candidate, against)
     forbidden = why_not_allowed(candidate, against, case.settings.mutable)
     with (
-        _scratch() as scratch,
+        scratch() as place,
         closing(
-            LocalJudge(case.folder, scratch / "judge.log", trust_workspace=question.trust_workspace)
+            LocalJudge(case.folder, place / "judge.log", trust_workspace=question.trust_workspace)
         ) as judge,
     ):
         if forbidden:
             verdict = _Verdict(Reason.OUTSIDE_WORKSPACE, forbidden)
         else:
-            side = Side(tree=str(write_version(candidate, scratch / "candidate")), knobs=knobs)
-            other = Side(tree=str(write_version(against, scratch / "against")))
+            side = Side(tree=str(write_version(candidate, place / "candidate")), knobs=knobs)
+            other = Side(tree=str(write_version(against, place / "against")))
             verdict = _judge(judge, side, other, case.settings.duel.alpha, watch)
         return Evaluated(
             case=case.name,
-            candidate=question.candidate or "the working files",
+            candidate=question.candidate or WORKING_FILES,
             against=question.against or HEAD,
             knobs=knobs,
             kept=verdict.reason is None,
@@ -120,7 +141,7 @@ def _judge(judge: LocalJudge, side: Side, against: Side, alpha: float, watch: Wa
     return _Verdict(confirmation.reason, confirmation.detail, screening, confirmation)
 
 
-def _read(case: Case, what: str) -> Version:
+def read_version(case: Case, what: str) -> Version:
     """A workspace by folder or by revision, as it is now."""
     folder = Path(what)
     if folder.is_dir():
@@ -145,18 +166,8 @@ def _expect_same_code(candidate: Version, against: Version) -> None:
         )
 
 
-def _parse_knobs(version: Version, given: Sequence[str]) -> dict[str, str]:
-    file = version.get("knobs.yaml")
-    knobs = parse_knobs(file.content.decode(errors="replace"), Path("knobs.yaml")) if file else {}
-    pairs = [text.partition("=") for text in given]
-    wrong = next((name for name, equals, _ in pairs if not equals), None)
-    if wrong is not None:
-        raise UsageError(f"--knob {wrong}: give it as NAME=VALUE")
-    return to_environment({name: parse(knobs, name, text) for name, _, text in pairs})
-
-
 @contextmanager
-def _scratch() -> Iterator[Path]:
+def scratch() -> Iterator[Path]:
     """A folder for a while, readable by a judge that runs candidates under another user."""
     with tempfile.TemporaryDirectory(prefix="hillclimb-") as name:
         folder = Path(name)

@@ -46,7 +46,8 @@ class OpenedEvent(Record):
     best: tuple[float, ...] = ()
     """Speedup over the baseline after each earlier win."""
     cumulative: Interval | None = None
-    left: Left
+    left: Left | None = None
+    """None where the budgets are not known, as to someone who follows the ledger alone."""
 
 
 class BaselinedEvent(Record):
@@ -126,7 +127,7 @@ class JudgedEvent(Record):
     """Seconds of work over all sessions."""
     per_hour: float
     """Candidates an hour in this session."""
-    left: Left
+    left: Left | None = None
 
 
 class TroubleEvent(Record):
@@ -149,6 +150,10 @@ class FinishedEvent(Record):
     """First commit against last, measured afresh at the end where it could be."""
     importances: dict[str, float]
     """Each knob's share in what made candidates fast, largest first."""
+    tokens: int = 0
+    """Of all model calls of the run."""
+    cost: float = 0.0
+    """US dollars of those whose price is known."""
     branch: str
     folder: str
 

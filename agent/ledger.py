@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from agent.entries import (
     Baselined,
     Called,
     Confirming,
+    Dropped,
     Entry,
     Finished,
     Judged,
@@ -72,6 +74,8 @@ class Ledger:
         """Phases of the rhythm; the last one is the present one."""
         self.calls: list[Called] = []
         """Call k stands at index k - 1."""
+        self.dropped: dict[int, Dropped] = {}
+        """Usable replies that do not become candidates, by their calls."""
         self.confirmations = 0
         self.spans: list[Span] = []
 
@@ -103,6 +107,16 @@ class Ledger:
             raise UsageError(f"{self._path}: opened for reading; open it with Ledger.open to add to it")
         self._disk.append(self._path, entry.model_dump_json().encode() + b"\n")
         self._apply(entry)
+
+    def supposing(self, *entries: Entry) -> Ledger:
+        """What this ledger would say after these lines; nothing is written, and it cannot be appended to."""
+        other = Ledger(self._path)
+        for name, value in vars(self).items():
+            if name not in ("_disk", "_path"):
+                setattr(other, name, copy(value) if isinstance(value, list | dict) else value)
+        for entry in entries:
+            other._apply(entry)
+        return other
 
     @property
     def pending(self) -> Candidate | None:
@@ -144,6 +158,11 @@ class Ledger:
         """US dollars of all model calls whose price is known."""
         return sum(call.cost or 0.0 for call in self.calls)
 
+    def call_of(self, candidate: Candidate) -> Called | None:
+        """The model call that a candidate came from."""
+        k = candidate.proposal.call
+        return self.calls[k - 1] if k is not None and k <= len(self.calls) else None
+
     def _replay(self, content: bytes) -> None:
         for number, line in enumerate(_lines(content), start=1):
             try:
@@ -182,6 +201,8 @@ class Ledger:
             case Called():
                 _expect(entry.k == len(self.calls) + 1, f"call {entry.k} out of turn")
                 self.calls.append(entry)
+            case Dropped():
+                self.dropped[entry.k] = entry
             case Remeasured():
                 self.remeasured = entry
             case Finished():

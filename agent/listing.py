@@ -38,6 +38,12 @@ def list_states(root: Path, case: str | None) -> list[RunState]:
     return [_state(path, held) for path in ledgers]
 
 
+def is_climbed(folder: Path) -> bool:
+    """Whether a process holds the run in this folder at the moment."""
+    lock = folder / "lock"
+    return lock.exists() and lock.stat().st_ino in set(_held_inodes())
+
+
 def show_states(states: list[RunState]) -> str:
     """A table, or a sentence where there is nothing."""
     if not states:

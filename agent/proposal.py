@@ -36,15 +36,30 @@ class Proposal(Record):
     """Knob values to explore through the environment; they become source defaults only if they win."""
     call: int | None = None
     """The model call whose reply it is."""
+    fingerprint: str = ""
+    """Of the workspace it leads to, where its author looks for repetitions: equal ones are the same idea."""
     undoes: int | None = None
     """The win that it takes back, where it is a re-ablation."""
+
+
+class Later(Record):
+    """No idea yet, such as while a model thinks: ask again."""
+
+    seconds: float
+    """When it makes sense to."""
 
 
 class Proposer(Protocol):
     """Anything that has ideas. The ledger is all it may know of the past, so a resumed run thinks the same."""
 
-    def propose(self, ledger: Ledger) -> Proposal | None:
-        """The next proposal, a function of the proposer's seed and the ledger alone; None when out of ideas."""
+    def propose(self, ledger: Ledger) -> Proposal | Later | None:
+        """The next proposal; None when out of ideas, or Plateau raised with a sentence that says why.
+
+        It may append `called`, `dropped` and `turned` lines to the ledger, and nothing else.
+        """
 
     def importances(self, ledger: Ledger) -> dict[str, float]:
         """Each knob's share in what made candidates fast, largest first; empty where that is not known."""
+
+    def finish(self, ledger: Ledger) -> None:
+        """The climb ends here: give up what is under way, and write down what it cost."""

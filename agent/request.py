@@ -11,6 +11,7 @@ from agent.budget import Budgets
 from agent.clock import Clock, SystemClock
 from agent.disk import Disk
 from agent.events import Emit, TroubleEvent
+from agent.notify.notifier import Notifier, Silent
 from agent.proposal import Proposer
 from agent.repository import Repository
 from agent.views import Draw, Mirror, draw_progress, mirror_nothing
@@ -43,6 +44,7 @@ class Tools:
     open_repository: Callable[[Path], Repository] = Repository.open
     draw: Draw = draw_progress
     mirror: Mirror = mirror_nothing
+    notifier: Notifier = field(default_factory=Silent)
 
     def notice(self, message: str) -> None:
         """Tell whoever watches about trouble that the climb copes with."""

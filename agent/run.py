@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from agent.branch import Branch
 from agent.clock import Clock
 from agent.disk import Disk
-from agent.entries import ENTRY, Entry, Finished
+from agent.entries import ENTRY, Entry, Finished, Notified
 from agent.ledger import Ledger
 from agent.repository import Repository, is_ref
 from agent.trees import Trees
@@ -144,9 +144,11 @@ def _last_entry(path: Path) -> Entry | None:
         lines = file.read().split(b"\n")
     for line in reversed(lines[1:] if len(lines) > 2 else lines):
         try:
-            return ENTRY.validate_json(line)
+            entry = ENTRY.validate_json(line)
         except ValidationError:
             continue
+        if not isinstance(entry, Notified):  # what became of a post says nothing about the climb
+            return entry
     return None
 
 

@@ -141,6 +141,7 @@ def describe_finish(event: FinishedEvent) -> list[str]:
         f"ended: {event.reason}",
         f"reached: {reached}, {event.wins} wins of {event.candidates} candidates",
         *([f"knobs that mattered: {mattered}"] if mattered else []),
+        *([f"model: {event.tokens} tokens, ${event.cost:.2f}"] if event.tokens else []),
         f"branch: {event.branch}",
         f"record: {event.folder}",
     ]
@@ -164,8 +165,10 @@ def describe_progress(event: ProgressEvent | None) -> str:
     return f"{event.stage}{of}{speedup}"
 
 
-def describe_left(left: Left) -> str:
+def describe_left(left: Left | None) -> str:
     """`12 min, 9920 candidates, patience 180`"""
+    if left is None:
+        return "not known here"
     parts = [describe_span(left.seconds), f"{left.candidates} candidates", f"patience {left.patience}"]
     if left.tokens is not None:
         parts.append(f"{left.tokens} tokens")

@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from agent.entries import Confirming, Judged, Opened
+from agent.entries import Called, Confirming, Judged, Opened
 from agent.proposal import Proposal
 from harness.case.case import Settings
 from harness.records import GateReport, Interval, Provenance
@@ -57,6 +57,8 @@ class Dossier:
     provenance: Provenance
     """Of the judge that gave the verdict."""
     proposal: Proposal
+    call: Called | None
+    """The model call it came from."""
     judged: Judged
     confirming: Confirming | None
 
@@ -134,6 +136,7 @@ def _trailers(dossier: Dossier) -> Iterator[tuple[str, str]]:
     yield from _about_run(dossier)
     yield from _about_verdict(dossier.judged, dossier.confirming)
     yield from _about_proposal(dossier.proposal)
+    yield from _about_call(dossier.call)
     yield from _about_judge(dossier.provenance)
 
 
@@ -174,6 +177,17 @@ def _about_proposal(proposal: Proposal) -> Iterator[tuple[str, str]]:
     yield "Idea", proposal.idea
     yield "Knobs", ", ".join(f"{name}={json.dumps(value)}" for name, value in sorted(proposal.knobs.items()))
     yield "Files", ", ".join(sorted(edit.path for edit in proposal.edits))
+    yield "Family", proposal.family
+    yield "Undoes", str(proposal.undoes or "")
+
+
+def _about_call(call: Called | None) -> Iterator[tuple[str, str]]:
+    if call is None:
+        return
+    yield "Model", call.model
+    yield "Call", str(call.k)
+    yield "Tokens", f"{call.usage.prompt} prompt, {call.usage.completion} completion"
+    yield "Cost", f"{call.cost:.6f} USD" if call.cost is not None else ""
 
 
 def _about_judge(provenance: Provenance) -> Iterator[tuple[str, str]]:

@@ -5,12 +5,21 @@ A folder is named after its tree, appears whole or not at all, and is never chan
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from agent.disk import Disk
 from agent.repository import EXECUTABLE, REGULAR, Repository
 from harness.errors import UsageError
+
+
+def is_judged(path: str) -> bool:
+    """Whether a file of a workspace, named relative to it, is part of what is judged: docs/ is for readers alone.
+
+    The climb writes its notes there after a verdict; since no candidate process ever sees them, the tree that is
+    committed behaves as the one that was judged.
+    """
+    return not path.startswith("docs/")
 
 
 class Trees:
@@ -20,12 +29,12 @@ class Trees:
         self._repository, self._disk, self.folder = repository, disk, folder
 
     def workspace(self, tree: str) -> Path:
-        """A workspace's files; `tree` is the git tree of the workspace folder itself."""
-        return self._materialise(tree, self.folder / tree)
+        """A workspace's files but docs/; `tree` is the git tree of the workspace folder itself."""
+        return self._materialise(tree, self.folder / tree, is_judged)
 
     def case(self, tree: str, name: str) -> Path:
         """A whole case's files, in a folder whose last two parts are its name."""
-        return self._materialise(tree, self.folder / f"case-{tree}" / name)
+        return self._materialise(tree, self.folder / f"case-{tree}" / name, lambda path: True)
 
     def keep_only(self, kept: Collection[Path]) -> None:
         """Remove every folder that is not needed any more, and what a crash left half written."""
@@ -36,10 +45,10 @@ class Trees:
             if path.name not in needed:
                 self._disk.remove_folder(path)
 
-    def _materialise(self, tree: str, folder: Path) -> Path:
+    def _materialise(self, tree: str, folder: Path, belongs: Callable[[str], bool]) -> Path:
         if folder.is_dir():
             return folder
-        listing = self._repository.listing(tree)
+        listing = {path: blob for path, blob in self._repository.listing(tree).items() if belongs(path)}
         beside = folder.with_name(f".{folder.name}.new")
         self._disk.remove_folder(beside)
         self._disk.make_folder(beside)

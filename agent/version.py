@@ -11,6 +11,7 @@ from pathlib import Path
 from agent.disk import Disk
 from agent.edits import why_changed_outside
 from agent.repository import EXECUTABLE, GITLINK, REGULAR, SYMLINK, Change, Repository
+from agent.trees import is_judged
 from harness.case.knobs import defaults, parse_knobs, with_defaults
 from harness.errors import CaseError, UsageError
 
@@ -53,10 +54,15 @@ def read_tree(repository: Repository, tree: str) -> Version:
 
 
 def write_version(version: Version, folder: Path) -> Path:
-    """Put the files into a new folder, read-only, and return it. Raises UsageError for links, StorageError."""
+    """Put the files but docs/ into a new folder, read-only, and return it.
+
+    Raises UsageError for links, StorageError where the disk refuses.
+    """
     disk = Disk()
     disk.make_folder(folder)
     for path, file in version.items():
+        if not is_judged(path):
+            continue
         if file.mode not in (REGULAR, EXECUTABLE):
             raise UsageError(
                 f"{path}: is a link or a submodule, which a workspace may not hold; put a file there"

@@ -12,6 +12,7 @@ HillclimbError
     ├── BudgetSpent
     ├── Plateau
     └── Interrupted
+        └── Paused        no more was asked for; the run stays open
 """
 
 from __future__ import annotations
@@ -79,3 +80,7 @@ class Plateau(Stop):
 
 class Interrupted(Stop):
     """The user asked to stop."""
+
+
+class Paused(Interrupted):
+    """As much was judged as the caller asked for; the run stays open for a later climb."""

@@ -209,7 +209,7 @@ class Profile(Record):
     """Largest share first. Told by the candidate's own process, so a lead and not a measurement."""
     ceilings: Ceilings | None = None
     detail: str = ""
-    """Why there are no buckets, where there are none."""
+    """Why there are no buckets, where there are none; else what makes the figures doubtful, such as a busy machine."""
     seconds: float = 0.0
 
 

@@ -52,6 +52,9 @@ class Sweep:
         changes = landscape.changes(chosen)
         return Proposal(author="sweep", idea=describe(changes), knobs=changes)
 
+    def finish(self, ledger: Ledger) -> None:
+        """Nothing is ever under way."""
+
     def importances(self, ledger: Ledger) -> dict[str, float]:
         """By PED-ANOVA over every configuration judged on the current source."""
         return importances(survey(self._knobs, ledger))

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from harness.candidate import wire
 from harness.candidate.arena import Arena
@@ -47,7 +47,17 @@ class CandidateProcess:
     sandbox does.
     """
 
-    def __init__(self, rung: Rung, side: Side, entry: str, preload: list[str], limits: Limits) -> None:
+    def __init__(
+        self,
+        rung: Rung,
+        side: Side,
+        entry: str,
+        preload: list[str],
+        limits: Limits,
+        *,
+        watched: bool = False,
+    ) -> None:
+        """Start it and begin the import; a `watched` process is for `profile`, and a little slower for it."""
         self._limits = limits
         self._log = _make_log()
         self._end, theirs = wire.make_pair()
@@ -71,7 +81,9 @@ class CandidateProcess:
             theirs.close()
         self._arenas: list[Arena] = []
         inside = str(self._confined.workspace_inside)
-        self._send({"op": "load", "workspace": inside, "entry": entry, "preload": preload})
+        self._send(
+            {"op": "load", "workspace": inside, "entry": entry, "preload": preload, "watched": watched}
+        )
 
     def __enter__(self) -> CandidateProcess:
         return self
@@ -100,18 +112,26 @@ class CandidateProcess:
         self._map(arena)
         self._expect_frozen()
         start = time.perf_counter()
-        self._start(arena, first, count)
-        deadline = self._limits.call_seconds * min(count, 3)
-        self._answer(deadline, f"running {count} call{'s' if count != 1 else ''}")
+        self._start("run", arena, first, count)
+        self._answer(self._deadline(count), f"running {count} call{'s' if count != 1 else ''}")
         self._confined.stop()
         seconds = time.perf_counter() - start
         self._freeze()
         return seconds
 
+    def profile(self, arena: Arena, first: int, count: int) -> object:
+        """As `run`, under a profiler in a watched process: what the candidate answers for rows, whatever that is."""
+        self._map(arena)
+        self._expect_frozen()
+        self._start("profile", arena, first, count)
+        told = self._answer(self._deadline(count), "running under the profiler").get("rows")
+        self._freeze()
+        return told
+
     def begin_compile(self, arena: Arena, slot: int) -> None:
         """Start the first call on an arena, which may compile; `finish_compile` waits for it."""
         self._map(arena)
-        self._start(arena, slot, 1)
+        self._start("run", arena, slot, 1)
 
     def finish_compile(self) -> None:
         """Wait for the call begun, for as long as the preparation budget allows; then freeze."""
@@ -130,9 +150,12 @@ class CandidateProcess:
         start = max(0, size - 2000)
         return os.pread(self._log, size - start, start).decode(errors="replace")
 
-    def _start(self, arena: Arena, first: int, count: int) -> None:
+    def _start(self, op: Literal["run", "profile"], arena: Arena, first: int, count: int) -> None:
         self._confined.thaw()
-        self._send({"op": "run", "arena": self._arenas.index(arena), "first": first, "count": count})
+        self._send({"op": op, "arena": self._arenas.index(arena), "first": first, "count": count})
+
+    def _deadline(self, count: int) -> float:
+        return self._limits.call_seconds * min(count, 3)
 
     def _map(self, arena: Arena) -> None:
         """Hand an arena over, the first time it is used."""
@@ -171,7 +194,7 @@ class CandidateProcess:
         except wire.WireError as error:
             self._name_end(str(error))
 
-    def _answer(self, seconds: float, doing: str) -> None:
+    def _answer(self, seconds: float, doing: str) -> dict[str, Any]:
         """Wait for the one answer that is due."""
         if not _is_readable(self._end, seconds):
             raise CandidateFault(Reason.HUNG, f"no answer after {seconds:g} s of {doing}{self._quote()}")
@@ -184,7 +207,7 @@ class CandidateProcess:
                 Reason.FLOODED_OUTPUT, f"printed more than {LOG_BYTES >> 20} MiB while {doing}"
             )
         if message.get("ok") is True:
-            return
+            return message
         fault, text = message.get("fault"), message.get("text")
         if not isinstance(fault, str) or fault not in FAULTS or not isinstance(text, str):
             raise CandidateFault(Reason.BROKE_PROTOCOL, f"answered {str(message)[:200]} while {doing}")

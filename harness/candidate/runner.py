@@ -3,9 +3,10 @@
 Nothing said from here decides anything: the judge reads the clock, holds the reference and looks at the
 buffers itself. Whatever the workspace breaks in this process, it breaks only for itself.
 
-    judge says   {"op": "load", "workspace", "entry", "preload"}    answer {"ok": true} or a fault
-                 {"op": "map", "arena", "layout"} + descriptor      answer {"ok": true}
-                 {"op": "run", "arena", "first", "count"}           answer {"ok": true, "ns": own clock}
+    judge says   {"op": "load", "workspace", "entry", "preload", "watched"}   answer {"ok": true} or a fault
+                 {"op": "map", "arena", "layout"} + descriptor                answer {"ok": true}
+                 {"op": "run", "arena", "first", "count"}                     answer {"ok": true, "ns": own clock}
+                 {"op": "profile", "arena", "first", "count"}                 answer {"ok": true, "rows": profiler's}
     a fault is   {"fault": "does_not_load" | "raised" | "out_of_memory", "text": traceback's end}
 """
 
@@ -21,6 +22,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ import numpy as np
 
 from harness.candidate import wire
 from harness.candidate.layout import Layout
+from harness.candidate.profiler import Profiler
 from harness.sandbox.seccomp import forbid_processes
 
 Kernel = Callable[..., object]
@@ -39,24 +42,37 @@ def serve(end: socket.socket) -> None:
     """Answer until the judge closes the socket."""
     kernel: Kernel | None = None
     arenas: dict[int, Arguments] = {}
+    profiler: Profiler | None = None
     while True:
         message, descriptors = wire.receive(end, most_descriptors=1)
         stage = "does_not_load" if message["op"] == "load" else "raised"
         try:
             answer: dict[str, Any] = {"ok": True}
             if message["op"] == "load":
+                profiler = watch(message["workspace"]) if message["watched"] else None
                 kernel = load(message["workspace"], message["entry"], message["preload"])
             elif message["op"] == "map":
                 arenas[message["arena"]] = map_arena(descriptors[0], Layout.from_json(message["layout"]))
             else:
                 assert kernel is not None
                 slots = arenas[message["arena"]][message["first"] : message["first"] + message["count"]]
-                answer["ns"] = call_each(kernel, slots)
+                if message["op"] == "profile":
+                    assert profiler is not None
+                    answer["rows"] = profiler.measure(partial(call_each, kernel, slots), len(slots))
+                else:
+                    answer["ns"] = call_each(kernel, slots)
         except MemoryError:
             answer = {"fault": "out_of_memory", "text": _traceback()}
         except Exception:  # noqa: BLE001 - workspace code may raise anything; it is reported, never handled
             answer = {"fault": stage, "text": _traceback()}
         wire.send(end, answer)
+
+
+def watch(workspace: str) -> Profiler:
+    """A profiler that sees every thread the workspace starts."""
+    profiler = Profiler(workspace)
+    profiler.adopt_threads()
+    return profiler
 
 
 def load(workspace: str, entry: str, preload: list[str]) -> Kernel:

@@ -199,8 +199,14 @@ def _below_workspace(path: str) -> str:
     return path
 
 
+def _is_code(entry: str) -> str:
+    if entry.startswith("docs/"):
+        raise ValueError("no process is ever given docs/; put the kernel elsewhere below workspace/")
+    return entry
+
+
 Glob = Annotated[str, AfterValidator(_below_workspace)]
-Entry = Annotated[str, Field(pattern=r"^[\w./-]+\.py:[A-Za-z_]\w*$"), AfterValidator(_below_workspace)]
+Entry = Annotated[str, Field(pattern=r"^[\w./-]+\.py:[A-Za-z_]\w*$"), AfterValidator(_below_workspace), AfterValidator(_is_code)]
 
 
 class Settings(_Section):

@@ -42,13 +42,13 @@ class Bench:
     rung: Rung
     secret: random.Random
 
-    def process(self, side: Side) -> CandidateProcess:
-        """A fresh process of one side, its workspace's source read first."""
+    def process(self, side: Side, *, watched: bool = False) -> CandidateProcess:
+        """A fresh process of one side, its workspace's source read first; `watched` for a profile."""
         settings, budgets = self.case.settings, self.case.settings.budgets
         check_policy(Path(side.tree), settings.policy)
         limits = Limits(budgets.prepare_seconds, budgets.call_seconds, budgets.memory_mib << 20)
         preload = sorted(TRUSTED_IMPORTS & set(settings.policy.imports))
-        return CandidateProcess(self.rung, side, settings.entry, preload, limits)
+        return CandidateProcess(self.rung, side, settings.entry, preload, limits, watched=watched)
 
     @contextmanager
     def pair(self, candidate: Side, opponent: Side) -> Iterator[Processes]:

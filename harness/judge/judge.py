@@ -13,14 +13,25 @@ from harness.case.case import Case
 from harness.case.contract import load_contract
 from harness.case.digest import benchmarks_digest, contract_digest, harness_digest
 from harness.device import cpu
+from harness.device.ceilings import Roofs, measure_cpu
 from harness.errors import CandidateFault, MachineError
 from harness.judge import evidence
 from harness.judge.bench import Bench, seconds_per_call, values_of
 from harness.judge.gate import Gate
+from harness.judge.profile import Look
 from harness.judge.protocol import Progress, Watch
 from harness.judge.secret import SecretRandom
 from harness.judge.trial import ConfirmationTrial, ScreeningTrial
-from harness.records import Comparison, Confirmation, GateReport, Provenance, Reason, Screening, Side
+from harness.records import (
+    Comparison,
+    Confirmation,
+    GateReport,
+    Profile,
+    Provenance,
+    Reason,
+    Screening,
+    Side,
+)
 from harness.sandbox.rungs import Rung
 
 
@@ -33,6 +44,7 @@ class CpuJudge:
         self._bench.check_contract()
         gate = case.settings.gate
         self._gate = Gate(self._bench.contract, gate.seeds, gate.error_budget, self._bench.secret)
+        self._roofs = Roofs()
 
     def describe(self) -> Provenance:
         return Provenance(
@@ -116,6 +128,18 @@ class CpuJudge:
             seconds_per_call=(seconds_per_call(pairs, "B"), seconds_per_call(pairs, "A")),
             pair_sd=statistics.stdev(values),
             pairs=tuple(pairs),
+            seconds=time.perf_counter() - started,
+        )
+
+    def profile(self, side: Side, watch: Watch) -> Profile:
+        started = time.perf_counter()
+        look = Look(self._bench, watch)
+        look.take(side)
+        return Profile(
+            problems=tuple(look.problems),
+            buckets=look.buckets,
+            ceilings=self._roofs.of(cpu.identity(), measure_cpu),
+            detail=look.detail,
             seconds=time.perf_counter() - started,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -15,7 +16,16 @@ from harness import errors
 from harness.errors import CaseError, HillclimbError, JudgeError
 from harness.judge.protocol import Progress, Watch
 from harness.judge.refusal import refusals_told
-from harness.records import Comparison, Confirmation, GateReport, Provenance, Record, Screening, Side
+from harness.records import (
+    Comparison,
+    Confirmation,
+    GateReport,
+    Profile,
+    Provenance,
+    Record,
+    Screening,
+    Side,
+)
 
 CLOSE_SECONDS = 15
 
@@ -64,6 +74,9 @@ class LocalJudge:
         self, first: Side, last: Side, stage: Literal["noise", "cumulative"], watch: Watch
     ) -> Comparison:
         return self._ask(Comparison, "compare", watch, first=first, last=last, stage=stage)
+
+    def profile(self, side: Side, watch: Watch) -> Profile:
+        return self._ask(Profile, "profile", watch, side=side)
 
     def close(self) -> None:
         """Hang up and wait for the end; a judge that will not go is killed, its candidates with it."""
@@ -125,7 +138,14 @@ def _start(arguments: list[str], theirs: socket.socket, log_file: Path) -> subpr
             stdout=log,
             stderr=log,
             start_new_session=True,
+            env={name: value for name, value in os.environ.items() if not _is_secret(name)},
         )
+
+
+def _is_secret(name: str) -> bool:
+    """Whether an environment variable may hold a key; judges and candidates need none."""
+    words = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "WEBHOOK")
+    return any(word in name.upper() for word in words)
 
 
 def _tail(log_file: Path) -> str:

@@ -223,7 +223,7 @@ def _resume(root: Path) -> int:
     tools = Tools(emit=lambda event: None, draw=lambda folder: "")
     budgets = Budgets(seconds=1e12, candidates=10**9, patience=10**9)
     request = Request(case=root / "cases/demo/toy", tag="long", budgets=budgets)
-    climb(request, lambda case, log: SimulatedJudge(), lambda case, seed: proposer, tools)
+    climb(request, lambda case, log: SimulatedJudge(), lambda background: proposer, tools)
     mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     took = proposer.asked_at - began
     print(

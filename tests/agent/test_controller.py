@@ -72,7 +72,9 @@ def test_wins_are_commits_on_the_branch_with_the_knobs_as_defaults(root: Path) -
     assert "default: 32" in knobs and "choices: [1, 2, 4], default: 2" in knobs and "# what the toy" in knobs
     assert git(root, "show", f"{branch}:cases/demo/toy/workspace/kernel.py") == kernel(1.5625)
     assert git(root, "diff", "--name-only", "main", branch).split() == [
+        "cases/demo/toy/workspace/docs/candidates.md",
         "cases/demo/toy/workspace/docs/more.md",
+        "cases/demo/toy/workspace/docs/notes.md",
         "cases/demo/toy/workspace/kernel.py",
         "cases/demo/toy/workspace/knobs.yaml",
     ]
@@ -305,6 +307,9 @@ class Stubborn:
     def importances(self, ledger: Ledger) -> dict[str, float]:
         return {}
 
+    def finish(self, ledger: Ledger) -> None:
+        """Nothing is ever under way."""
+
 
 def test_the_same_again_is_judged_once_and_ends_with_the_patience(root: Path) -> None:
     night = Night(root, proposer=Stubborn(), budgets=Budgets(patience=4))
@@ -364,7 +369,7 @@ def test_a_case_without_a_family_is_refused(root: Path) -> None:
         climb(
             Request(root / "toy"),
             lambda case, log: night.judge(),
-            lambda case, seed: PlannedProposer(seed, ()),
+            lambda background: PlannedProposer(background.seed, ()),
             Tools(night.events.append),
         )
 

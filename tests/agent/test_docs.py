@@ -31,10 +31,9 @@ def keys(model: type[BaseModel], prefix: str = "") -> list[str]:
     for name, field in model.model_fields.items():
         key = prefix + (field.alias or name)
         found.append(key)
-        kinds = [
-            (field.annotation, "."),
-            *((kind, "[].") for kind in getattr(field.annotation, "__args__", ())),
-        ]
+        inner = getattr(field.annotation, "__args__", ())
+        joint = "." if type(None) in inner else "[]."
+        kinds = [(field.annotation, "."), *((kind, joint) for kind in inner)]
         for kind, joint in kinds:
             if isinstance(kind, type) and issubclass(kind, BaseModel):
                 found += keys(kind, key + joint)

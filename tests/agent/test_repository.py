@@ -188,7 +188,7 @@ def test_no_repository_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
         climb(
             Request(case),
             lambda case, log: SimulatedJudge(),
-            lambda case, seed: PlannedProposer(),
+            lambda background: PlannedProposer(),
             Tools(emit=lambda event: None),
         )
 
@@ -218,7 +218,7 @@ def test_a_name_that_cannot_be_in_a_ref_is_refused(tmp_path: Path) -> None:
         climb(
             Request(root / "cases/demo/my toy", tag="t"),
             lambda case, log: SimulatedJudge(),
-            lambda case, seed: PlannedProposer(),
+            lambda background: PlannedProposer(),
             Tools(emit=lambda event: None),
         )
 

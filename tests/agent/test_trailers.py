@@ -38,7 +38,9 @@ def message(idea: str, *, kept: bool) -> str:
     edit = Edit(path="docs/a, b: c", content="x")
     proposal = Proposal(author="llm", idea=idea, edits=(edit,), knobs={"TILE": 32, "ORDER": "ikj"})
     verdict = judged(3, kept=kept).model_copy(update={"speedup": GAIN if kept else None, "detail": idea})
-    return write_message(Dossier("demo/toy/night", OPENED, SETTINGS, PROVENANCE, proposal, verdict, None))
+    return write_message(
+        Dossier("demo/toy/night", OPENED, SETTINGS, PROVENANCE, proposal, None, verdict, None)
+    )
 
 
 @given(IDEAS)

@@ -33,6 +33,8 @@ _EFFECTS = {
     "ledger-baselined": _TORN,
     "results-replace": _TORN,
     "results-rename": _WHOLE,
+    "judge-profile": _WHOLE,
+    "ledger-profiled": _TORN,
     "propose": _WHOLE,
     "ledger-proposed": _TORN,
     "judge-screen": _WHOLE,

@@ -15,7 +15,7 @@ from agent.proposal import Proposal
 from agent.repository import Repository
 from agent.request import Request, Tools
 from harness.judge.protocol import Watch
-from harness.records import Comparison, Confirmation, GateReport, Screening, Side
+from harness.records import Comparison, Confirmation, GateReport, Profile, Screening, Side
 from tests.fakes.clock import LedgerClock
 from tests.fakes.judge import SimulatedJudge
 from tests.fakes.proposer import PlannedProposer
@@ -132,6 +132,9 @@ class WatchedJudge(SimulatedJudge):
         self, first: Side, last: Side, stage: Literal["noise", "cumulative"], watch: Watch
     ) -> Comparison:
         return self._watched(stage, lambda: super(WatchedJudge, self).compare(first, last, stage, watch))
+
+    def profile(self, side: Side, watch: Watch) -> Profile:
+        return self._watched("profile", lambda: super(WatchedJudge, self).profile(side, watch))
 
     def _watched(self, name: str, question: Callable[[], T]) -> T:
         self._witness.reach(f"judge-{name}:before")

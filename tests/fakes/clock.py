@@ -1,7 +1,8 @@
-"""A clock whose time is a function of how far the ledger has come, so that a resumed run tells the same time."""
+"""Clocks for tests. The first is one whose time is a function of how far the ledger has come, so that a resumed run tells the same time."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 START, STEP = 1_763_700_000.0, 7.0
@@ -18,6 +19,19 @@ class LedgerClock:
         content = self._ledger.read_bytes() if self._ledger.exists() else b""
         lines = [line for line in content.split(b"\n")[:-1] if b'"kind":"session"' not in line]
         return START + STEP * len(lines)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+class SkippingClock:
+    """The real time, but for sleeping, which takes none and counts all the same."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    def now(self) -> float:
+        return time.time() + sum(self.slept)
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agent.background import Background
 from agent.budget import Budgets
 from agent.clock import Clock
 from agent.controller import Request, Tools, climb
 from agent.disk import Disk
 from agent.events import Event, FinishedEvent, TroubleEvent
 from agent.ledger import Ledger
+from agent.notify.notifier import Notifier, Silent
 from agent.proposal import Proposer
 from harness.judge.protocol import Judge
 from tests.fakes.clock import LedgerClock
@@ -51,6 +53,8 @@ class Night:
     plan: tuple[str, ...] = KINDS
     judge: Callable[[], Judge] = SimulatedJudge
     proposer: Proposer | None = None
+    make_proposer: Callable[[Background], Proposer] | None = None
+    notifier: Notifier = field(default_factory=Silent)
     budgets: Budgets = field(default_factory=Budgets)
     seed: int | None = None
     disk: Disk = field(default_factory=Disk)
@@ -61,9 +65,11 @@ class Night:
     def climb(self) -> FinishedEvent:
         request = Request(self.case, self.tag, self.seed, None, self.budgets)
         clock = self.clock or LedgerClock(self.folder / "ledger.jsonl")
-        tools = Tools(emit=self.events.append, clock=clock, disk=self.disk, draw=self.draw)
+        tools = Tools(
+            emit=self._emit, clock=clock, disk=self.disk, draw=self.draw, notifier=self.notifier
+        )
         return climb(
-            request, lambda case, log: self.judge(), lambda background: self._proposer(background.seed), tools
+            request, lambda case, log: self.judge(), self._proposer, tools
         )
 
     @property
@@ -82,5 +88,11 @@ class Night:
     def troubles(self) -> list[str]:
         return [event.message for event in self.events if isinstance(event, TroubleEvent)]
 
-    def _proposer(self, seed: int) -> Proposer:
-        return self.proposer or PlannedProposer(seed, self.plan)
+    def _emit(self, event: Event) -> None:
+        self.events.append(event)
+        self.notifier.tell(event)
+
+    def _proposer(self, background: Background) -> Proposer:
+        if self.make_proposer:
+            return self.make_proposer(background)
+        return self.proposer or PlannedProposer(background.seed, self.plan)

@@ -36,6 +36,9 @@ class PlannedProposer:
         draw = random.Random(f"{self._seed}/{n}")
         return _proposal(self._plan[n - 1], n, _quality(ledger), draw.randrange(1000))
 
+    def finish(self, ledger: Ledger) -> None:
+        """Nothing is ever under way."""
+
     def importances(self, ledger: Ledger) -> dict[str, float]:
         return {"TILE": 0.75, "UNROLL": 0.25}
 

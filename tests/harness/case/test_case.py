@@ -33,6 +33,8 @@ FULL: dict[str, Any] = {
         "seconds": 60,
         "candidates": 5,
         "patience": 3,
+        "tokens": 1000,
+        "cost": 1.5,
         "prepare_seconds": 1.5,
         "call_seconds": 1,
         "memory_mib": 100,
@@ -43,6 +45,17 @@ FULL: dict[str, Any] = {
         "graphs": True,
         "reduced_precision": True,
         "imports": ["numpy"],
+    },
+    "llm": {
+        "model": "m",
+        "temperature": 0.5,
+        "reasoning_effort": "low",
+        "deadline_seconds": 9,
+        "in_flight": 3,
+        "repairs": 1,
+        "briefing_tokens": 5000,
+        "reply_tokens": 700,
+        "prices": {"prompt": 2.5, "completion": 10, "cached": 0.25},
     },
     "gate": {"seeds": 3, "error_budget": 2.5},
     "duel": {
@@ -90,7 +103,7 @@ def test_the_test_above_names_every_key() -> None:
 
     assert keys(Settings) == FULL.keys()
     assert keys(Suite) == SUITE.keys()
-    for name in ("objective", "budgets", "policy", "gate", "duel"):
+    for name in ("objective", "budgets", "policy", "llm", "gate", "duel"):
         section = Settings.model_fields[name].annotation
         assert isinstance(section, type) and issubclass(section, BaseModel)
         assert keys(section) == FULL[name].keys()

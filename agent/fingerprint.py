@@ -1,0 +1,75 @@
+"""A workspace's fingerprint: equal for workspaces that are the same idea, whatever their comments and formatting."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from harness.case.complaints import parse_yaml
+from harness.errors import CaseError
+
+_UNREAD = ("docs/", "tests/")
+"""Folders whose files do not change what is timed."""
+_LARGEST_PYTHON, _LARGEST_YAML = 1 << 20, 1 << 17
+"""Characters; what is longer is taken as plain text."""
+
+
+def fingerprint(files: Mapping[str, str]) -> str:
+    """sha256, in hex, over the paths and the normalised contents of all files but those below docs/ and tests/.
+
+    Python counts by its syntax tree without docstrings, YAML by its value, anything else by its lines without
+    the blanks around them.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(path for path in files if not path.startswith(_UNREAD)):
+        for part in (path, _normalised(path, files[path])):
+            data = part.encode(errors="surrogatepass")
+            digest.update(len(data).to_bytes(8, "big") + data)
+    return digest.hexdigest()
+
+
+def _normalised(path: str, content: str) -> str:
+    if path.endswith(".py") and len(content) <= _LARGEST_PYTHON:
+        return _normalised_python(content)
+    if path.endswith((".yaml", ".yml")) and len(content) <= _LARGEST_YAML:
+        return _normalised_yaml(content)
+    return _normalised_text(content)
+
+
+def _normalised_text(content: str) -> str:
+    return "\n".join(stripped for line in content.split("\n") if (stripped := line.strip()))
+
+
+def _normalised_python(content: str) -> str:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(content)
+        return ast.dump(_without_docstrings(tree))
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+        return _normalised_text(content)
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+    return tree
+
+
+def _normalised_yaml(content: str) -> str:
+    """The mapping as JSON; with anchors, which can stand for astronomically much, as text."""
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(content, yaml.SafeLoader)):
+            return _normalised_text(content)
+        return json.dumps(parse_yaml(content, Path()), sort_keys=True, default=repr)
+    except (CaseError, yaml.YAMLError, TypeError, ValueError, RecursionError):
+        return _normalised_text(content)

@@ -1,0 +1,168 @@
+"""Landing: what a person or a coding agent brings becomes one candidate of a run, by the road that all others take.
+
+The controller runs one session with a proposer that has this one idea. No budget of the run applies to it, since
+somebody asked for it; it counts in them afterwards. The run stays open: a later climb goes on with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from agent.budget import Budgets
+from agent.controller import climb
+from agent.entries import Samples, Webhook
+from agent.evaluation import WORKING_FILES, Evaluated, Question, read_version
+from agent.events import Emit, Event, OpenedEvent, ProgressEvent, TroubleEvent
+from agent.ledger import Candidate, Ledger
+from agent.proposers.hand import Brought, Hand, to_proposal
+from agent.repository import Repository
+from agent.request import MakeJudge, Request, Tools
+from agent.run import LEDGER, choose_tag, run_folder
+from agent.snapshot import case_path
+from agent.version import Version, read_folder, read_tree
+from harness.case.case import Case
+from harness.case.knobs import to_environment
+from harness.errors import UsageError
+from harness.judge.protocol import Progress, Watch
+from harness.records import Provenance
+
+_ENOUGH = 10**12
+_NO_LIMIT = Budgets(seconds=_ENOUGH, candidates=_ENOUGH, patience=_ENOUGH, tokens=_ENOUGH, cost=_ENOUGH)
+
+
+@dataclass(frozen=True)
+class Landing:
+    """What to judge, as which run's candidate, and how it is called."""
+
+    question: Question
+    tag: str | None = None
+    author: Literal["human", "agent"] = "human"
+    idea: str = ""
+    family: str = ""
+
+
+def land(landing: Landing, make_judge: MakeJudge, tools: Tools) -> Evaluated | None:
+    """Judge it against the run's incumbent and record it in the run, as a commit on its branch if it is kept.
+
+    None where the user interrupted it; the same call, or a climb, goes on with it. Raises UsageError where there is
+    nothing to judge or another process owns the run.
+    """
+    question = landing.question
+    case, repository = Case(question.case), tools.open_repository(question.case)
+    tag = choose_tag(repository, case.name, landing.tag, tools.clock)
+    folder = run_folder(repository, case.name, tag)
+    ledger, read = Ledger.read(folder / LEDGER), _reader(repository, case)
+    brought = _bring(landing, case)
+    to_proposal(brought, read(ledger.incumbent) if ledger.opened else read_folder(case.workspace))
+    hand = Hand(brought, read, len(ledger.candidates) - (1 if ledger.pending else 0))
+    judges: list[Provenance] = []
+    climb(
+        Request(case=question.case, tag=tag, budgets=_NO_LIMIT),
+        make_judge,
+        lambda background: hand,
+        replace(tools, emit=_noting(judges, tools.emit)),
+    )
+    ledger = Ledger.read(folder / LEDGER)
+    candidate = ledger.candidates[hand.n - 1] if hand.n and hand.n <= len(ledger.candidates) else None
+    if candidate is None or not candidate.settled:
+        return None
+    return _evaluated(candidate, landing, folder, (judges or [_opened_by(ledger)])[-1])
+
+
+class Listener:
+    """What a person who waits for one verdict is told: the step of the measurement, and trouble."""
+
+    def __init__(self, watch: Watch, notice: Callable[[str], None]) -> None:
+        self._watch, self._notice = watch, notice
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, TroubleEvent):
+            self._notice(event.message)
+        if isinstance(event, ProgressEvent):
+            progress = Progress(stage=event.stage, done=event.done, of=event.of, speedup=event.speedup)
+            self._watch(progress)
+
+
+def _noting(judges: list[Provenance], emit: Emit) -> Emit:
+    """Passes events on, and notes who judges."""
+
+    def show(event: Event) -> None:
+        if isinstance(event, OpenedEvent):
+            judges.append(event.provenance)
+        emit(event)
+
+    return show
+
+
+def _bring(landing: Landing, case: Case) -> Brought:
+    question = landing.question
+    if question.against is not None:
+        raise UsageError(
+            f"--against {question.against}: with --commit the run's incumbent is what must be beaten; drop one of them"
+        )
+    return Brought(
+        name=question.candidate or WORKING_FILES,
+        version=read_version(case, question.candidate or str(case.workspace)),
+        knobs=question.knobs,
+        author=landing.author,
+        idea=landing.idea,
+        family=landing.family,
+    )
+
+
+def _reader(repository: Repository, case: Case) -> Callable[[str], Version]:
+    def read(commit: str) -> Version:
+        place = f"{case_path(repository, case.folder)}/workspace"
+        tree = repository.resolve(f"{commit}:{place}")
+        if tree is None:
+            raise UsageError(
+                f"commit {commit} has no {place} or is gone; fetch it again, or start a new --tag"
+            )
+        return read_tree(repository, tree)
+
+    return read
+
+
+def _evaluated(candidate: Candidate, landing: Landing, folder: Path, provenance: Provenance) -> Evaluated:
+    """The record of `evaluate`, told from the ledger and the samples."""
+    judged, proposal = candidate.judged, candidate.proposal
+    assert judged is not None  # it is settled
+    samples = _samples(folder / "samples" / f"{candidate.n}.json", candidate.n)
+    return Evaluated(
+        case="/".join(folder.parts[-3:-1]),
+        candidate=landing.question.candidate or WORKING_FILES,
+        against=judged.parent,
+        knobs=to_environment(proposal.knobs),
+        kept=judged.kept,
+        reason=judged.reason,
+        detail=judged.detail,
+        provenance=provenance,
+        screening=samples.screening,
+        confirmation=samples.confirmation,
+        run="/".join(folder.parts[-3:]),
+        n=candidate.n,
+        commit=judged.commit,
+        ref=judged.ref,
+        author=proposal.author,
+        idea=proposal.idea,
+        family=proposal.family,
+        files=tuple(edit.path for edit in proposal.edits),
+    ).posted(candidate.webhook or Webhook())
+
+
+def _samples(path: Path, n: int) -> Samples:
+    """The raw pairs; a file that is gone tells nothing, the verdict stands in the ledger."""
+    try:
+        return Samples.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return Samples(n=n)
+
+
+def _opened_by(ledger: Ledger) -> Provenance:
+    assert ledger.opened is not None  # it has candidates
+    return ledger.opened.provenance

@@ -1,0 +1,162 @@
+"""Where the lines of a SEARCH block stand in a file: exactly, or up to blanks at their ends, or up to indentation.
+
+Nothing fuzzier than that is ever taken for a match; what comes nearest is for messages alone.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MOST_MATCHES = 10
+"""Places that are told apart; a block that stands in two is refused already."""
+_MOST_TRIED, _MOST_COMPARED = 200, 200_000
+"""Places, and lines of them, that are looked at for another indentation."""
+_MOST_LINES, _MOST_WANTED, _MOST_SAME, _WIDEST = 3000, 150, 30, 120
+"""What is looked at for messages: lines of a file and of a block, places of one line, characters of it."""
+_MARGIN = 4
+"""Lines above and below a region."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """Lines of a file, `start` counted from 0, and what tells their indentation from the block's."""
+
+    start: int
+    more: str = ""
+    """What each of the file's lines has before the block's own indentation."""
+    less: str = ""
+    """What each of the block's lines has before the file's own indentation."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where a block and the lines of a file that are most like it first part."""
+
+    line: int
+    """Of the file, from 0."""
+    found: str | None
+    """The file's line; None where the file ends."""
+    wanted: str | None
+    """The block's line; None where the block ends."""
+
+
+def to_lines(text: str) -> list[str]:
+    """A text's lines without their ends; empty text has none."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def find(lines: Sequence[str], wanted: Sequence[str]) -> list[Match]:
+    """Places of the wanted lines, by the strictest rule that finds any; at most MOST_MATCHES."""
+    return (
+        [Match(start) for start in _places(lines, wanted)]
+        or [Match(start) for start in _places(_trimmed(lines), _trimmed(wanted))]
+        or _find_shifted(lines, wanted)
+    )
+
+
+def shift(lines: Sequence[str], match: Match) -> list[str] | None:
+    """Lines indented as the block must be to stand at a match; None where they have too little to take off."""
+    if not all(line.startswith(match.less) for line in lines if line.strip()):
+        return None
+    return [match.more + line.removeprefix(match.less) if line.strip() else line for line in lines]
+
+
+def _places(lines: Sequence[str], wanted: Sequence[str], most: int = MOST_MATCHES) -> list[int]:
+    """Where one list of lines stands in another, by the search for one text in another, which is linear."""
+    text, block = _joined(lines), _joined(wanted)
+    found: list[int] = []
+    at, line, counted = text.find(block), 0, 0
+    while at >= 0 and len(found) < most:
+        line, counted = line + text.count("\n", counted, at), at
+        found.append(line)
+        at = text.find(block, at + 1)
+    return found
+
+
+def _joined(lines: Sequence[str]) -> str:
+    return "".join(f"\n{line}" for line in lines) + "\n"
+
+
+def _trimmed(lines: Sequence[str]) -> list[str]:
+    return [line.rstrip() for line in lines]
+
+
+def _find_shifted(lines: Sequence[str], wanted: Sequence[str]) -> list[Match]:
+    most = min(_MOST_TRIED, _MOST_COMPARED // max(1, len(wanted)))
+    places = _places([line.strip() for line in lines], [line.strip() for line in wanted], most)
+    if len(places) == most:
+        return []  # there may be more, and a place must be the only one
+    found = [_compare(lines[start : start + len(wanted)], wanted, start) for start in places]
+    return [match for match in found if match][:MOST_MATCHES]
+
+
+def _compare(lines: Sequence[str], wanted: Sequence[str], start: int) -> Match | None:
+    """The one indentation that tells these lines from those wanted; None where there is no such."""
+    indents = [(_indent(a), _indent(b)) for a, b in zip(lines, wanted, strict=True) if b.strip()]
+    if not indents:
+        return None
+    there, here = indents[0]
+    surplus = len(there) - len(here)
+    more = there[:surplus] if surplus > 0 else ""
+    less = here[:-surplus] if surplus < 0 else ""
+    return Match(start, more, less) if all(less + a == more + b for a, b in indents) else None
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
+def nearest(lines: Sequence[str], wanted: Sequence[str]) -> Difference | None:
+    """Where the block and the region of the file that is most like it first part; None where nothing is like it."""
+    wanted = _trimmed(wanted[:_MOST_WANTED])
+    start = _best_start(lines, wanted)
+    if start is None:
+        return None
+    first = max(0, start - _MARGIN)
+    region = _trimmed(lines[first : start + len(wanted) + _MARGIN])
+    edits = difflib.SequenceMatcher(None, wanted, region, autojunk=False).get_opcodes()
+    if edits[0][0] == "insert":
+        edits = edits[1:]  # the margin above
+    _, i, until_i, j, until_j = next((edit for edit in edits if edit[0] != "equal"), edits[-1])
+    if until_i == len(wanted) and i == 0:
+        j = start - first  # nothing is equal
+    elif i == 0:
+        j = max(j, until_j - until_i)  # aligned with what follows, not with the margin above
+    return Difference(first + j, _at(region, j), _at(wanted, i))
+
+
+def _at(lines: Sequence[str], index: int) -> str | None:
+    return lines[index] if index < len(lines) else None
+
+
+def _best_start(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
+    """The line at which most of the wanted lines would stand where they do."""
+    places: defaultdict[str, list[int]] = defaultdict(list)
+    for number, line in enumerate(lines):
+        places[line.strip()].append(number)
+    votes: Counter[int] = Counter()
+    for offset, line in enumerate(wanted):
+        same = places.get(line.strip(), [])
+        if line.strip() and len(same) <= _MOST_SAME:
+            votes.update(place - offset for place in same)
+    if votes:
+        most = max(votes.values())
+        return max(0, min(start for start, count in votes.items() if count == most))
+    return _likest(lines, wanted)
+
+
+def _likest(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
+    """Where the longest wanted line has its nearest relation; None where it has none to speak of."""
+    offset = max(range(len(wanted)), key=lambda i: len(wanted[i].strip()), default=None)
+    if offset is None:
+        return None
+    matcher = difflib.SequenceMatcher(None, "", wanted[offset].strip()[:_WIDEST], autojunk=False)
+    best, likeness = None, 0.7
+    for number, line in enumerate(lines[:_MOST_LINES]):
+        matcher.set_seq1(line.strip()[:_WIDEST])
+        if matcher.real_quick_ratio() > likeness and (ratio := matcher.quick_ratio()) > likeness:
+            best, likeness = max(0, number - offset), ratio
+    return best

@@ -1,0 +1,100 @@
+"""The body of an answer as it comes in: noticed, capped, and inflated no further than the cap.
+
+Covered: endless bodies, compression bombs, nested or unknown encodings. Not covered: an endless head; the HTTP
+library caps that itself.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import AsyncIterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+
+MOST_BYTES = 8 * 2**20
+
+
+@dataclass
+class Receipt:
+    """What has come of the answer so far; filled in while one attempt waits for it."""
+
+    connected: bool = False
+    """There is a connection, and the request is on its way."""
+    head: bool = False
+    """Status and headers are there."""
+    received: int = 0
+    """Bytes of the body."""
+
+
+RECEIPT: ContextVar[Receipt] = ContextVar("RECEIPT")
+"""The receipt of the attempt that runs in this task."""
+
+
+class TooLarge(Exception):
+    """The body passed the cap."""
+
+
+class BadEncoding(Exception):
+    """The body is compressed in a way that is not understood, or wrongly."""
+
+
+class Body(httpx2.AsyncByteStream):
+    """Wraps the stream of a body; what comes out is plain bytes, `most` of them at most."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, encoding: str, most: int, receipt: Receipt) -> None:
+        self._stream, self._most, self._receipt = stream, most, receipt
+        self._inflater = _inflater(encoding)
+        self._given = 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._stream:
+            self._receipt.received += len(chunk)
+            plain = self._inflate(chunk) if self._inflater else chunk
+            self._given += len(plain)
+            if max(self._given, self._receipt.received) > self._most:
+                raise TooLarge(f"the body passed {self._most} bytes")
+            yield plain
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def _inflate(self, chunk: bytes) -> bytes:
+        assert self._inflater is not None
+        try:
+            plain = self._inflater.decompress(chunk, self._most - self._given + 1)
+        except zlib.error as error:
+            raise BadEncoding(f"its compression is broken: {error}") from None
+        if self._inflater.unconsumed_tail:
+            raise TooLarge(f"the body passed {self._most} bytes once inflated")
+        return plain
+
+
+async def follow(request: httpx2.Request) -> None:
+    """A request hook: the receipt learns when the request goes out."""
+    receipt = RECEIPT.get()
+
+    async def notice(event: str, _: dict[str, Any]) -> None:
+        receipt.connected = receipt.connected or event.endswith("send_request_headers.started")
+
+    request.extensions = {**request.extensions, "trace": notice}
+
+
+async def guard(response: httpx2.Response, most: int = MOST_BYTES) -> None:
+    """A response hook: puts a Body in front of what is still to be read."""
+    receipt = RECEIPT.get()
+    receipt.head = True
+    encoding = response.headers.pop("content-encoding", "").strip().casefold()
+    stream = response.stream
+    assert isinstance(stream, httpx2.AsyncByteStream)
+    response.stream = Body(stream, encoding, most, receipt)
+
+
+def _inflater(encoding: str) -> zlib._Decompress | None:
+    if encoding in ("", "identity"):
+        return None
+    if encoding in ("gzip", "x-gzip", "deflate"):
+        return zlib.decompressobj(wbits=47)  # 32 + 15: gzip or zlib, whichever it is
+    raise BadEncoding(f"its encoding is {encoding!r}, which was not asked for")

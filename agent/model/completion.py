@@ -1,0 +1,123 @@
+"""Reads a completion out of an answer, or says why there is none in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agent.entries import Usage
+from agent.model.answer import Answer
+from agent.model.diagnosis import diagnose, diagnose_error, message_of
+from agent.model.faults import Failure, Fault
+from agent.model.settings import ModelSettings
+from agent.model.usage import read_cost, read_usage
+
+
+@dataclass(frozen=True)
+class Completion:
+    """The text of one answer, as the server sent it but for its thoughts."""
+
+    text: str
+    model: str
+    finish: str
+    usage: Usage
+    cost: float | None
+
+
+def read(answer: Answer, prompt: str, settings: ModelSettings) -> Completion | Failure:
+    """The completion in an answer to `prompt`. Never raises, whatever the bytes."""
+    if not 200 <= answer.status < 300:
+        return diagnose(answer)
+    if not answer.body.strip():
+        return Failure(Fault.EMPTY_BODY, f"HTTP {answer.status} with an empty body")
+    try:
+        document = answer.document()
+    except ValueError as error:
+        return _not_json(answer, error)
+    if not isinstance(document, dict):
+        return Failure(Fault.NO_CHOICES, f"a JSON {type(document).__name__} came, not an object with choices")
+    choice = _first_choice(document)
+    return (
+        _no_choice(answer, document) if choice is None else _read_choice(document, choice, prompt, settings)
+    )
+
+
+def strip_thoughts(text: str) -> str:
+    """The text without the thoughts some models put before it, <think>...</think>; unclosed, all of it is thought."""
+    while match := re.match(r"\s*<(think(?:ing)?)>", text):
+        _, closed, rest = text.partition(f"</{match[1]}>")
+        text = rest.lstrip() if closed else ""
+    dangling = re.search(r"(?m)^[ \t]*</think>[ \t]*$", text)
+    return text[dangling.end() :].lstrip() if dangling else text
+
+
+def _read_choice(
+    document: dict[str, Any], choice: dict[str, Any], prompt: str, settings: ModelSettings
+) -> Completion | Failure:
+    message = choice.get("message")
+    message = message if isinstance(message, dict) else {}
+    whole = _text(message.get("content"))
+    thoughts = _text(message.get("reasoning_content") or message.get("reasoning"))
+    usage = read_usage(document, prompt, whole + thoughts, settings.reply_tokens)
+    cost = read_cost(document, usage, settings.prices)
+    finish = choice.get("finish_reason")
+    finish = finish if isinstance(finish, str) else ""
+    text = strip_thoughts(whole)
+    failure = _fault_of(choice, message, finish, text)
+    if failure:
+        return replace(failure, usage=usage, cost=cost)
+    model = document.get("model")
+    return Completion(
+        text, model if isinstance(model, str) and model else settings.model, finish, usage, cost
+    )
+
+
+def _fault_of(choice: dict[str, Any], message: dict[str, Any], finish: str, text: str) -> Failure | None:
+    if choice.get("error"):
+        return Failure(Fault.SERVER_ERROR, f"the provider failed midway: {message_of(choice)}")
+    refusal = message.get("refusal")
+    if refusal or finish == "content_filter":
+        return Failure(Fault.REFUSED, _text(refusal) or text or "a content filter stopped the reply")
+    if finish.casefold() in ("length", "max_tokens"):
+        return Failure(Fault.TRUNCATED, f"the reply ended at its token limit after {len(text)} characters")
+    if not text.strip():
+        called = "tool calls only, and none were offered" if message.get("tool_calls") else "no text in it"
+        return Failure(Fault.NO_CONTENT, f"a reply with {called} (finish reason {finish or 'none'})")
+    return None
+
+
+def _first_choice(document: dict[str, Any]) -> dict[str, Any] | None:
+    choices = document.get("choices")
+    if not isinstance(choices, list):
+        return None
+    return next((choice for choice in choices if isinstance(choice, dict)), None)
+
+
+def _no_choice(answer: Answer, document: dict[str, Any]) -> Failure:
+    error = document.get("error")
+    found = diagnose_error(answer, error) if error else None
+    if found:
+        return found
+    said = message_of(document) or json.dumps(sorted(document))
+    return Failure(Fault.NO_CHOICES, f"HTTP {answer.status} without choices: {said}")
+
+
+def _not_json(answer: Answer, error: ValueError) -> Failure:
+    kind = answer.headers.get("content-type", "")
+    if answer.body.lstrip()[:1] in (b"{", b"["):
+        return Failure(Fault.BROKEN_JSON, f"broken JSON of {len(answer.body)} bytes: {error}")
+    if "event-stream" in kind or answer.body.lstrip().startswith((b"data:", b"event:")):
+        return Failure(Fault.NOT_JSON, "an event stream came where none was asked for")
+    return Failure(Fault.NOT_JSON, f"not JSON but {kind or 'something unnamed'}: {answer.start()}")
+
+
+def _text(content: Any) -> str:
+    """A text, or the texts of a list of parts; empty for anything else."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    parts = [part.get("text") if isinstance(part, dict) else part for part in content]
+    return "".join(part for part in parts if isinstance(part, str))

@@ -1,0 +1,165 @@
+"""The last two messages of a briefing: the incumbent's files, and where the climb stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent.edits import why_outside
+from agent.extent import Extent, Part, cut_above, largest, newest, notice
+from agent.facts import Facts
+from agent.families import slug
+from agent.headroom import bucket_line, table
+from agent.observations import Seen, shares
+from agent.prompts import render
+from agent.proposers.landscape import KNOBS_FILE
+from agent.quotation import clip, fenced, language, outline, quoted
+from agent.recollection import Recollection, Rejected, tally
+from agent.trees import is_judged
+
+LONGEST_DETAIL = 2_000
+LONGEST_REASON = 1_000
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One file of the workspace as a template shows it."""
+
+    path: str
+    remark: str
+    text: str
+
+
+def files(facts: Facts, extent: Extent) -> Part:
+    """The incumbent: the entry first, then knobs.yaml, then the others by name."""
+    first = [path for path in (facts.entry, KNOBS_FILE) if path in facts.files]
+    others = other_files(facts)
+    whole, named = set(others[: extent.whole]), set(others[: extent.named])
+    shown, cuts = [_show(path, facts) for path in first], []
+    for path in sorted(others):
+        if path in whole:
+            shown.append(_show(path, facts))
+            continue
+        abridged, cut = _abridge(path, facts, path in named)
+        shown.append(abridged)
+        cuts.append(cut)
+    return Part(render("files", files=shown), tuple(cuts))
+
+
+def progress(facts: Facts, past: Recollection, seen: Seen, extent: Extent) -> Part:
+    """Where the climb stands, and what is asked for."""
+    made = {
+        "profile": _profile(facts, extent.buckets),
+        "knobs": _knobs(facts, seen, extent.observations),
+        "wins": newest(past.wins, extent.wins, "wins"),
+        "ablations": newest(past.ablations, extent.ablations, "wins taken back"),
+        "rejected": _rejected(past.rejected, extent),
+        "troubled": newest(past.troubled, extent.troubled, "replies"),
+        "ideas": newest(past.ideas, extent.ideas, "ideas not tried"),
+        "notes": newest(past.notes, extent.notes, "notes"),
+    }
+    text = render(
+        "progress",
+        counts=past.counts,
+        standing=past.standing,
+        sweeps=past.sweeps,
+        families=past.families,
+        under_way=past.under_way,
+        signals=", ".join(facts.signals),
+        family=slug(facts.family),
+        reason=quoted(facts.reason, LONGEST_REASON) if facts.reason else "",
+        minimum_effect=f"{facts.case.settings.objective.minimum_effect:.2%}",
+        **{name: part.text for name, part in made.items()},
+    )
+    return Part(text, tuple(cut for part in made.values() for cut in part.cuts))
+
+
+def other_files(facts: Facts) -> list[str]:
+    """Files that may be abridged, the smallest first."""
+    names = [path for path in facts.files if is_judged(path) and path not in (facts.entry, KNOBS_FILE)]
+    return sorted(names, key=lambda path: (len(facts.files[path]), path))
+
+
+def _show(path: str, facts: Facts) -> Shown:
+    text = facts.files[path]
+    remark = f" (the entry: `{facts.case.settings.entry}`)" if path == facts.entry else ""
+    return Shown(_name(path), remark + _fixed(path, facts), fenced(text, language(path)))
+
+
+def _abridge(path: str, facts: Facts, is_outlined: bool) -> tuple[Shown, str]:
+    """A file's outline, or only its size; and the cut that this is."""
+    text = facts.files[path]
+    if not is_outlined:
+        cut = f"all {len(text.splitlines())} lines of {quoted(path)}"
+        return Shown(_name(path), _fixed(path, facts), notice(cut)), cut
+    lines, lost = outline(text)
+    cut = f"{lost} lines of {quoted(path)}, shown as an outline"
+    said = f"{fenced(lines, language(path))}\n{notice(cut)}"
+    return Shown(_name(path), _fixed(path, facts), said), cut
+
+
+def _name(path: str) -> str:
+    return quoted(path, 240).strip('"')
+
+
+def _fixed(path: str, facts: Facts) -> str:
+    return " (not yours to change)" if why_outside(path, facts.case.settings.mutable) else ""
+
+
+def _profile(facts: Facts, buckets: int) -> Part:
+    if facts.profile is None:
+        return Part("")
+    profile = facts.profile.profile
+    tail = largest([bucket_line(bucket) for bucket in profile.buckets], buckets, "entries of the profile")
+    ceilings = profile.ceilings
+    how = (
+        f"Ceilings measured here: {ceilings.flops / 1e9:.4g} GFLOP/s, {ceilings.bytes / 1e9:.4g} GB/s ({ceilings.how})."
+        if ceilings
+        else "No ceilings were measured on this device, so the floor is unknown."
+    )
+    of = (
+        "the incumbent"
+        if facts.profile.commit == facts.incumbent
+        else "an earlier incumbent, not the present one"
+    )
+    where = (
+        tail.text or f"Where inside a call the time goes is not known: {quoted(profile.detail or 'not told')}"
+    )
+    own = "Own time of each function, as the kernel's process tells it:\n" if tail.text else ""
+    return Part(f"Profile of {of}.\n\n{table(profile)}\n\n{how}\n\n{own}{where}", tail.cuts)
+
+
+def _knobs(facts: Facts, seen: Seen, extent: int) -> Part:
+    head = [*seen.spread, *shares(facts.importances, facts.interactions)]
+    if extent or not seen.values:
+        return Part("\n".join(f"- {line}" for line in (*head, *seen.values)))
+    return _below(head, f"what was seen of each value of {len(seen.values)} knobs")
+
+
+def _below(lines: Sequence[str], cut: str) -> Part:
+    return Part("\n".join([*(f"- {line}" for line in lines), notice(cut)]), (cut,))
+
+
+def _rejected(every: Sequence[Rejected], extent: Extent) -> Part:
+    """The newest, by family; those left out are counted by reason."""
+    left = len(every) - extent.rejected
+    older, shown = every[: max(0, left)], every[max(0, left) :]
+    cut = f"{left} older rejected ideas: {tally(item.reason for item in older)}" if left > 0 else ""
+    full = {item.n for item in shown if item.detail}
+    full = set(sorted(full)[-extent.detailed :]) if extent.detailed else set()
+    lines, cuts = [], [cut] if cut else []
+    for family in dict.fromkeys(item.family for item in shown):
+        lines.append(f"\n{family or 'no family named'}:")
+        for item in shown:
+            if item.family == family:
+                told, lost = _tell(item, item.n in full)
+                lines.append(told)
+                cuts += [f"{lost} characters of the detail of #{item.n}"] if lost else []
+    return Part(cut_above(lines, cut).text.strip("\n"), tuple(cuts))
+
+
+def _tell(item: Rejected, is_full: bool) -> tuple[str, int]:
+    if not is_full:
+        return f"- {item.line}; {item.said}" if item.said else f"- {item.line}", 0
+    said, lost = clip(item.detail, LONGEST_DETAIL)
+    return f"- {item.line}\n{fenced(said)}", lost

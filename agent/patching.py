@@ -1,0 +1,193 @@
+"""From the changes that a reply asks for to the files as they are to be, or to what is wrong with them."""
+
+from __future__ import annotations
+
+import difflib
+import html
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from agent.changes import Change, Delete, Replace, Whole
+from agent.matching import MOST_MATCHES, Difference, Match, find, nearest, shift, to_lines
+from agent.proposal import Edit
+from agent.vetting import DoesNotApply, is_left_out, listed, vet
+from harness.case.knobs import Knobs, Value, parse
+from harness.errors import CaseError
+
+__all__ = ["DoesNotApply", "apply", "knob_values"]
+
+_NUMBERED = re.compile(r"[ \t]{0,8}[0-9]{1,6}(?:[ \t]?[|:>│]|\t)[ \t]?")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_SHOWN = 5
+"""Lines shown above and below the one that differs."""
+
+
+def apply(changes: Sequence[Change], files: Mapping[str, str]) -> tuple[Edit, ...]:
+    """The files that the changes lead to, where they differ from what they are.
+
+    Blocks of one file are applied one after another, each to what the one before it left. Raises DoesNotApply,
+    and nothing else; its message is for the author of the changes.
+    """
+    if not changes:
+        return ()
+    _refuse_halves(changes)
+    now, blocks = dict(files), Counter[str]()
+    for change in changes:
+        blocks[change.path] += 1
+        _make(change, blocks[change.path], now, files)
+    paths = dict.fromkeys(change.path for change in changes)
+    edits = tuple(
+        Edit(path=path, content=now.get(path)) for path in paths if now.get(path) != files.get(path)
+    )
+    if not edits:
+        raise DoesNotApply(f"nothing changes: {listed(paths)} would be as before.")
+    vet(edits, files)
+    return edits
+
+
+def knob_values(raw: Mapping[str, str], knobs: Knobs) -> dict[str, Value]:
+    """Values of knobs, from their texts. Raises DoesNotApply for a name or a value that there is not."""
+    return {name: _knob_value(name, text, knobs) for name, text in raw.items()}
+
+
+def _knob_value(name: str, text: str, knobs: Knobs) -> Value:
+    said = f"KNOB: {_cut(name)}={_cut(text)}"
+    if name not in knobs:
+        near = difflib.get_close_matches(name[:100].upper(), list(knobs), n=1)
+        meant = f" did you mean {near[0]}?" if near else ""
+        raise DoesNotApply(f"{said}: there is no such knob;{meant} the knobs are {listed(knobs)}.")
+    try:
+        return parse(knobs, name, text)
+    except CaseError as error:
+        raise DoesNotApply(f"{said}: it has no such value; {_cut(error.remedy, 400)}.") from None
+
+
+def _refuse_halves(changes: Sequence[Change]) -> None:
+    for change in changes:
+        if any(_LONE_SURROGATE.search(text) for text in vars(change).values()):
+            raise DoesNotApply(
+                f"{change.path[:240]!r}: the change holds half of a surrogate pair, which is no character."
+            )
+
+
+def _make(change: Change, block: int, now: dict[str, str], files: Mapping[str, str]) -> None:
+    """One change, made to the files as they are by now."""
+    _refuse_path(change, now)
+    match change:
+        case Delete(path):
+            del now[path]
+        case Whole(path, content):
+            now[path] = content
+        case Replace(path, search, replace) if path not in now or not (search.strip() or now[path].strip()):
+            now[path] = replace
+        case Replace(path):
+            now[path] = _replace(change, block, now, files)
+
+
+def _refuse_path(change: Change, now: Mapping[str, str]) -> None:
+    path = change.path
+    if path in now:
+        return
+    meant = posixpath.normpath(path[:240]).removeprefix("workspace/")
+    if isinstance(change, Delete) or (isinstance(change, Replace) and change.search.strip()):
+        near = [meant] if meant in now else difflib.get_close_matches(path[:240], list(now), n=1)
+        hint = f" did you mean {near[0]}?" if near else ""
+        raise DoesNotApply(
+            f"there is no file {path[:240]!r};{hint} paths are relative to workspace/, and the files there are "
+            f"{listed(now)}."
+        )
+    if path.startswith("workspace/") and meant in now:
+        raise DoesNotApply(f"{path[:240]!r}: paths are relative to workspace/; write {meant}.")
+
+
+def _replace(change: Replace, block: int, now: Mapping[str, str], files: Mapping[str, str]) -> str:
+    """The file with a block's lines replaced."""
+    text = now[change.path]
+    lines, wanted = to_lines(text), to_lines(change.search)
+    if not change.search.strip():
+        raise DoesNotApply(
+            f"{change.path}: the SEARCH of block {block} is empty, and the file exists; put lines of it there, or "
+            "send the whole file."
+        )
+    matches = find(lines, wanted)
+    if len(matches) != 1:
+        why = _why_many(matches) if matches else _why_missing(change, now, files)
+        raise DoesNotApply(f"{change.path}: the SEARCH of block {block} (it begins {_begin(wanted)}) {why}")
+    after = _put(lines, matches[0], len(wanted), change, block)
+    return "\n".join(after) + ("\n" if after and text.endswith("\n") else "")
+
+
+def _put(lines: list[str], match: Match, count: int, change: Replace, block: int) -> list[str]:
+    there = lines[match.start : match.start + count]
+    lines_instead = shift(to_lines(change.replace), match)
+    if lines_instead is None:
+        raise DoesNotApply(
+            f"{change.path}: the SEARCH of block {block} stands in line {match.start + 1} with {len(match.less)} "
+            "characters less of indentation, and its REPLACE has lines with fewer; indent both as the file is."
+        )
+    if all(line.endswith("\r") for line in there):
+        lines_instead = [line.removesuffix("\r") + "\r" for line in lines_instead]
+    return [*lines[: match.start], *lines_instead, *lines[match.start + count :]]
+
+
+def _why_many(matches: Sequence[Match]) -> str:
+    count = f"at least {MOST_MATCHES}" if len(matches) == MOST_MATCHES else str(len(matches))
+    where = ", ".join(str(match.start + 1) for match in matches)
+    return (
+        f"stands in {count} places (lines {where}); add lines above or below it until it stands in one alone."
+    )
+
+
+def _why_missing(change: Replace, now: Mapping[str, str], files: Mapping[str, str]) -> str:
+    lines, wanted = to_lines(now[change.path]), to_lines(change.search)
+    hint = _hint(change, wanted, now, files)
+    difference = nearest(lines, wanted)
+    said = f"does not stand in the file{': ' + hint if hint else ''}."
+    if difference is None:
+        return f"{said} Nothing there is like it; copy lines from the file, which has {len(lines)}."
+    return f"{said} {_spell(difference)} The lines there are:\n{_numbered(lines, difference.line)}"
+
+
+def _hint(change: Replace, wanted: list[str], now: Mapping[str, str], files: Mapping[str, str]) -> str:
+    """What the author probably did, where that can be told."""
+    path, text = change.path, change.search
+    if any(map(is_left_out, wanted)):
+        return "it leaves lines out with '...'; write every line of the passage, or choose a shorter one"
+    if all(_NUMBERED.match(line) for line in wanted if line.strip()):
+        return "its lines have line numbers before them; leave those out"
+    if html.unescape(text) != text and find(to_lines(now[path]), to_lines(html.unescape(text))):
+        return "it is HTML-escaped; write < > & as they are"
+    if path in files and files[path] != now[path] and find(to_lines(files[path]), wanted):
+        return "an earlier block of this reply changed these lines; make one block of both"
+    if change.replace.strip() and find(to_lines(now[path]), to_lines(change.replace)):
+        return "what its REPLACE asks for is there already"
+    elsewhere = [name for name in list(now)[:64] if name != path and find(to_lines(now[name]), wanted)]
+    return f"it stands in {listed(elsewhere)}; name that file" if elsewhere else ""
+
+
+def _spell(difference: Difference) -> str:
+    found = "the end of the file" if difference.found is None else _quote(difference.found)
+    wanted = "its end" if difference.wanted is None else _quote(difference.wanted)
+    return (
+        f"Nearest it first differs at line {difference.line + 1}: the file has {found}, SEARCH has {wanted}."
+    )
+
+
+def _numbered(lines: Sequence[str], around: int) -> str:
+    first = max(0, around - _SHOWN)
+    shown = enumerate(lines[first : around + _SHOWN + 1], first + 1)
+    return "\n".join(f"{number:5} | {_cut(line.rstrip(), 160)}" for number, line in shown)
+
+
+def _begin(wanted: Sequence[str]) -> str:
+    return _quote(next((line.strip() for line in wanted if line.strip()), ""))
+
+
+def _quote(line: str) -> str:
+    return repr(_cut(line)) if line else "a blank line"
+
+
+def _cut(text: str, longest: int = 80) -> str:
+    return text if len(text) <= longest else text[: longest - 3] + "..."

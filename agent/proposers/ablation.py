@@ -1,0 +1,90 @@
+"""Re-ablation: once the source has changed, tries to do without a win that is older than the change.
+
+A win was measured on the kernel of its time. What it brought may be worth nothing, or cost something, on the one that
+came later; the smallest wins are asked first, being the likeliest to have turned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.families import gain
+from agent.merging import Conflict, undo
+from agent.proposal import Edit, Proposal
+from agent.signals import unchecked_wins
+from agent.trees import is_judged
+from harness.case.knobs import Knobs, Value, contains, defaults, parse_knobs
+from harness.errors import CaseError
+
+if TYPE_CHECKING:
+    from agent.background import Background
+    from agent.ledger import Candidate, Ledger
+
+_KNOBS_FILE = "knobs.yaml"
+LOOKED_AT = 30
+"""Most wins that are looked into for one proposal; each costs three trees read from git."""
+
+
+class Ablation:
+    """Proposes taking back one older win, each once for every change of the source."""
+
+    def __init__(self, background: Background) -> None:
+        self._background = background
+
+    def propose(self, ledger: Ledger) -> Proposal | None:
+        """The incumbent without one of the older wins; None where none is left that can be taken out."""
+        for win in sorted(unchecked_wins(ledger), key=gain)[:LOOKED_AT]:
+            proposal = self._without(win, ledger.incumbent)
+            if proposal:
+                return proposal
+        return None
+
+    def importances(self, ledger: Ledger) -> dict[str, float]:
+        """It reckons none."""
+        return {}
+
+    def finish(self, ledger: Ledger) -> None:
+        """Nothing is ever under way."""
+
+    def _without(self, win: Candidate, incumbent: str) -> Proposal | None:
+        if win.judged is None or win.judged.commit is None:
+            return None
+        before, now = self._files(win.judged.parent), self._files(incumbent)
+        edits: tuple[Edit, ...] = ()
+        knobs: dict[str, Value] = {}
+        if win.proposal.edits:
+            try:
+                edits = undo(before, self._files(win.judged.commit), now)
+            except Conflict:
+                return None
+        else:
+            knobs = _earlier(win.proposal.knobs, _knobs(before), _knobs(now))
+        if not edits and not knobs:
+            return None
+        idea = f"without #{win.n}: {win.proposal.idea}"
+        return Proposal(
+            author="ablation", idea=idea, family=win.proposal.family, edits=edits, knobs=knobs, undoes=win.n
+        )
+
+    def _files(self, commit: str) -> Mapping[str, str]:
+        files = self._background.files(commit)
+        return {path: text for path, text in files.items() if is_judged(path)}
+
+
+def _earlier(won: Mapping[str, Value], before: Knobs, now: Knobs) -> dict[str, Value]:
+    """The values before the win of those knobs that still stand where it put them and may go back."""
+    was, present = defaults(before), defaults(now)
+    return {
+        name: was[name]
+        for name, value in won.items()
+        if name in was and present.get(name) == value != was[name] and contains(now[name], was[name])
+    }
+
+
+def _knobs(files: Mapping[str, str]) -> Knobs:
+    try:
+        return parse_knobs(files.get(_KNOBS_FILE, ""), Path(_KNOBS_FILE))
+    except CaseError:
+        return {}

@@ -1,0 +1,187 @@
+"""The hand: the one proposal that a person or a coding agent brings, and then no more.
+
+The proposal is exactly what the tree they bring has otherwise than the run's incumbent. Where knobs.yaml differs in
+nothing but defaults, those become knob values, as the sweep proposes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from agent.proposal import Edit, Proposal
+from agent.repository import EXECUTABLE, REGULAR
+from agent.trailers import flatten
+from agent.trees import is_judged
+from agent.version import File, Version
+from agent.workbook import CANDIDATES, MARKER, NOTES
+from harness.case.knobs import Knobs, Value, defaults, parse, parse_knobs, to_environment, with_defaults
+from harness.errors import CaseError, Paused, UsageError
+
+if TYPE_CHECKING:
+    from agent.ledger import Ledger
+
+_KNOBS_FILE = "knobs.yaml"
+_MARKER = MARKER.encode()
+_NAMED = 3
+"""Files that an idea nobody put into words names."""
+
+
+@dataclass(frozen=True)
+class Brought:
+    """What somebody brings to a run, and how they call it."""
+
+    name: str
+    """The tree in words: a path, a revision, the working files."""
+    version: Version
+    knobs: Sequence[str] = ()
+    """`NAME=VALUE`, as typed; they go before the defaults in the tree."""
+    author: Literal["human", "agent"] = "human"
+    idea: str = ""
+    """One line; made from the difference where it is empty."""
+    family: str = ""
+
+
+class Hand:
+    """Proposes what was brought, once. Raises Paused when asked again, so that the run stays open."""
+
+    def __init__(self, brought: Brought, read: Callable[[str], Version], settled: int) -> None:
+        """`read`: commit -> its workspace; `settled`: candidates that the run had when this began."""
+        self._brought, self._read, self._settled = brought, read, settled
+        self.n: int | None = None
+        """The candidate that it became."""
+
+    def propose(self, ledger: Ledger) -> Proposal:
+        """What was brought, against the incumbent as it is now. Raises UsageError where they do not differ."""
+        self.n = self.n or self._left_behind(ledger)
+        if self.n is not None and self.n <= len(ledger.candidates):
+            raise Paused(f"candidate {self.n} was brought by hand, and no more was asked for")
+        proposal = to_proposal(self._brought, self._read(ledger.incumbent))
+        self.n = len(ledger.candidates) + 1
+        return proposal
+
+    def finish(self, ledger: Ledger) -> None:
+        """Nothing is ever under way."""
+
+    def importances(self, ledger: Ledger) -> dict[str, float]:
+        """Not its business."""
+        return {}
+
+    def _left_behind(self, ledger: Ledger) -> int | None:
+        """The candidate of a call like this one that was killed, and that this session judged to its end."""
+        last = ledger.candidates[-1] if ledger.candidates else None
+        if last is None or last.judged is None or last.n <= self._settled:
+            return None
+        with suppress(UsageError):
+            if last.proposal == to_proposal(self._brought, self._read(last.judged.parent)):
+                return last.n
+        return None
+
+
+def to_proposal(brought: Brought, incumbent: Version) -> Proposal:
+    """The difference between what was brought and the incumbent.
+
+    Raises UsageError where there is none, or where a proposal cannot hold it: links, new executables, no text.
+    """
+    version = _with_docs(brought.version, incumbent)
+    turned = _turned_defaults(version, incumbent)
+    edits = tuple(_edits(version, incumbent, but=_KNOBS_FILE if turned else ""))
+    wanted = turned | read_knobs(version, brought.knobs)
+    source = defaults(_knobs(incumbent if turned else version)) if wanted else {}
+    knobs = {name: value for name, value in wanted.items() if source.get(name) != value}
+    if not knobs and not any(is_judged(edit.path) for edit in edits):
+        raise UsageError(
+            f"{brought.name} and the run's incumbent have the same files{' but docs/' if edits else ''}, so there is "
+            "nothing to judge; change something, or name another tree with --from"
+        )
+    idea = flatten(brought.idea) or _describe(edits, knobs)
+    return Proposal(author=brought.author, idea=idea, family=brought.family, edits=edits, knobs=knobs)
+
+
+def read_knobs(version: Version, given: Sequence[str]) -> dict[str, Value]:
+    """Knob values as typed, checked against the version's knobs. Raises UsageError."""
+    pairs = [text.partition("=") for text in given]
+    wrong = next((name for name, equals, _ in pairs if not equals), None)
+    if wrong is not None:
+        raise UsageError(f"--knob {wrong}: give it as NAME=VALUE")
+    knobs = _knobs(version) if pairs else {}
+    return {name: parse(knobs, name, text) for name, _, text in pairs}
+
+
+def _with_docs(version: Version, incumbent: Version) -> Version:
+    """What was brought, with what the climb itself writes below docs/ as the incumbent has it, and nothing removed.
+
+    Somebody who began from an older tree means to take back none of the climb's notes.
+    """
+    docs = {path: file for path, file in incumbent.items() if not is_judged(path)}
+    mine = {path: file for path, file in version.items() if path != CANDIDATES}
+    merged = {**docs, **mine}
+    if NOTES in docs and NOTES in mine and mine[NOTES].mode == docs[NOTES].mode:
+        above = mine[NOTES].content.partition(_MARKER)[0]
+        _, marker, below = docs[NOTES].content.partition(_MARKER)
+        merged[NOTES] = File(docs[NOTES].mode, above + marker + below)
+    return merged
+
+
+def _knobs(version: Version) -> Knobs:
+    file = version.get(_KNOBS_FILE)
+    return parse_knobs(file.content.decode(errors="replace"), Path(_KNOBS_FILE)) if file else {}
+
+
+def _turned_defaults(version: Version, incumbent: Version) -> dict[str, Value]:
+    """The knobs whose defaults differ, where knobs.yaml differs in nothing else; empty in every other case."""
+    new, old = version.get(_KNOBS_FILE), incumbent.get(_KNOBS_FILE)
+    if new is None or old is None or new == old or new.mode != old.mode:
+        return {}
+    try:
+        after, before = new.content.decode(), old.content.decode()
+        wanted, was = (defaults(parse_knobs(text, Path(_KNOBS_FILE))) for text in (after, before))
+    except (UnicodeDecodeError, CaseError):
+        return {}
+    turned = {name: value for name, value in wanted.items() if was.get(name) != value}
+    same = wanted.keys() == was.keys() and with_defaults(before, turned) == after
+    return turned if same else {}
+
+
+def _edits(version: Version, incumbent: Version, but: str) -> Iterator[Edit]:
+    for path in sorted({*version, *incumbent} - {but}):
+        new, old = version.get(path), incumbent.get(path)
+        if new is not None:
+            _refuse_odd(path, new, old)
+        if new is None or old is None or new.content != old.content:
+            yield Edit(path=_text(path, path.encode(errors="surrogateescape")), content=_content(path, new))
+
+
+def _refuse_odd(path: str, new: File, old: File | None) -> None:
+    was = old.mode if old else REGULAR
+    if new.mode == was or new.mode == REGULAR:
+        return
+    if new.mode == EXECUTABLE:
+        raise UsageError(
+            f"{path}: is executable and the incumbent's is not; run 'chmod -x' on it, or leave it out"
+        )
+    raise UsageError(f"{path}: is a link or a submodule, which a workspace may not hold; put a file there")
+
+
+def _content(path: str, file: File | None) -> str | None:
+    return None if file is None else _text(path, file.content)
+
+
+def _text(path: str, content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise UsageError(
+            f"{path!r}: is not UTF-8 text, and a proposal can hold nothing else; leave it out, or make it in code"
+        ) from None
+
+
+def _describe(edits: Sequence[Edit], knobs: Mapping[str, Value]) -> str:
+    """`edits to kernel.py, TILE=64`"""
+    names = [edit.path for edit in edits]
+    more = [f"{len(names) - _NAMED} more files"] if len(names) > _NAMED else []
+    files = [f"edits to {', '.join(names[:_NAMED] + more)}"] if names else []
+    return flatten(", ".join(files + [f"{name}={text}" for name, text in to_environment(knobs).items()]))

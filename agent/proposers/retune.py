@@ -1,0 +1,73 @@
+"""Retuning: the first sweep candidates on a source that an edit made are the incumbent with one knob turned one step.
+
+The knobs were tuned for the source before, so the best values are near, and knobs that the edit brought were never
+turned at all; those come first. The sweep proper begins with random configurations, which a tuned incumbent beats.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from agent.proposal import Proposal, Proposer
+from agent.proposers.landscape import Configuration, Landscape, survey
+from agent.proposers.sweep import describe
+from harness.case.knobs import ChoiceKnob, FloatKnob, Knob, Knobs, Value, contains, defaults
+
+if TYPE_CHECKING:
+    from agent.ledger import Ledger
+
+FLOAT_STEP = 0.1
+"""One step of a continuous knob, as a share of its domain."""
+
+
+class Retuned:
+    """A sweep that retunes first; on the source the run began with it is the sweep alone."""
+
+    def __init__(self, knobs: Knobs, seed: int, sweep: Proposer) -> None:
+        """`knobs` are those of the run's baseline."""
+        self._knobs, self._seed, self._sweep = knobs, seed, sweep
+
+    def propose(self, ledger: Ledger) -> Proposal | None:
+        """The next step that was not tried on this source, then whatever the sweep proposes."""
+        landscape = survey(self._knobs, ledger)
+        if landscape.observations and landscape.observations[0].n:
+            rng = random.Random(f"{self._seed}/{landscape.observations[0].n}")
+            for changes in _steps(landscape, self._knobs, rng):
+                if landscape.key({**defaults(landscape.knobs), **changes}) not in landscape.judged:
+                    return Proposal(author="sweep", idea=describe(changes), knobs=changes)
+        found = self._sweep.propose(ledger)
+        return found if isinstance(found, Proposal) else None
+
+    def importances(self, ledger: Ledger) -> dict[str, float]:
+        """The sweep's."""
+        return self._sweep.importances(ledger)
+
+    def finish(self, ledger: Ledger) -> None:
+        """Nothing is ever under way."""
+
+
+def _steps(landscape: Landscape, known: Knobs, rng: random.Random) -> Iterator[Configuration]:
+    """One knob turned by one step, new knobs first and otherwise in an order of the source's own."""
+    names = sorted(landscape.knobs)
+    rng.shuffle(names)
+    for name in sorted(names, key=lambda name: name in known):
+        yield from ({name: value} for value in _beside(landscape.knobs[name]))
+
+
+def _beside(knob: Knob) -> list[Value]:
+    """The values next to the default; all others where the values have no order."""
+    if isinstance(knob, FloatKnob):
+        step = FLOAT_STEP * (knob.high - knob.low)
+        return [value for value in (knob.default + step, knob.default - step) if contains(knob, value)]
+    values = knob.values()
+    if isinstance(knob, ChoiceKnob) and not _are_ordered(knob.choices):
+        return [value for value in values if value != knob.default]
+    at = values.index(knob.default)
+    return [*values[at + 1 : at + 2], *values[max(at - 1, 0) : at]]
+
+
+def _are_ordered(values: list[Value]) -> bool:
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    return len(numbers) == len(values) and numbers == sorted(numbers)

@@ -1,0 +1,215 @@
+"""What a ledger says to whoever proposes next: every candidate and every reply in exactly one place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agent.families import families, is_edit, slug
+from agent.headroom import duration
+from agent.quotation import quoted
+from harness.case.knobs import to_environment
+from harness.records import Reason
+
+if TYPE_CHECKING:
+    from agent.entries import Called, Judged
+    from agent.ledger import Candidate, Ledger
+
+LONGEST_DETAIL = 160
+"""Characters of a rejection's detail that fit its one line."""
+MOST_FAMILIES = 20
+MOST_UNDER_WAY = 16
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """An idea that was tried and not kept."""
+
+    n: int
+    family: str
+    line: str
+    said: str
+    """The judge's words on one line: the last one of several."""
+    detail: str
+    """The same in full; empty where one line has all of them."""
+    reason: Reason | None
+
+
+@dataclass(frozen=True)
+class Recollection:
+    """The past as lines, oldest first."""
+
+    counts: str
+    standing: tuple[str, ...]
+    wins: tuple[str, ...]
+    rejected: tuple[Rejected, ...]
+    ablations: tuple[str, ...]
+    sweeps: tuple[str, ...]
+    """What became of the sweep's candidates, counted."""
+    under_way: tuple[str, ...]
+    """Proposed, or waiting to be, and not judged."""
+    families: tuple[str, ...]
+    ideas: tuple[str, ...]
+    notes: tuple[str, ...]
+    troubled: tuple[str, ...]
+
+
+def recollect(ledger: Ledger) -> Recollection:
+    """Candidates fall apart into wins, rejected ideas, ablations and sweep candidates not kept, and under way."""
+    judged = [candidate for candidate in ledger.candidates if candidate.judged]
+    kept = [candidate for candidate in judged if candidate.judged and candidate.judged.kept]
+    lost = [candidate for candidate in judged if candidate.judged and not candidate.judged.kept]
+    ablations = [candidate for candidate in lost if _is_ablation(candidate)]
+    ideas = [candidate for candidate in lost if is_edit(candidate) and not _is_ablation(candidate)]
+    sweeps = [c for c in lost if not is_edit(c) and not _is_ablation(c)]
+    waiting = len(ledger.candidates) - len(judged)
+    return Recollection(
+        counts=(
+            f"{len(ledger.candidates)} candidates so far: {len(kept)} kept, {len(ideas)} ideas rejected, "
+            f"{len(ablations)} re-ablations rejected, {len(sweeps)} sweep candidates rejected, {waiting} under way."
+        ),
+        standing=tuple(_standing(ledger)),
+        wins=tuple(map(_win, kept)),
+        rejected=tuple(map(_reject, ideas)),
+        ablations=tuple(map(_ablation, ablations)),
+        sweeps=tuple(_sweeps(sweeps, ledger)),
+        under_way=tuple(_under_way(ledger)),
+        families=tuple(_families(ledger)),
+        ideas=tuple(_open_ideas(ledger)),
+        notes=tuple(_notes(ledger)),
+        troubled=tuple(_troubled(ledger)),
+    )
+
+
+def tally(reasons: Iterable[Reason | None]) -> str:
+    """`6 slower, 4 no_proven_gain`, the most frequent first."""
+    counts = Counter(reason.value if reason else "unnamed" for reason in reasons)
+    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items(), key=lambda i: (-i[1], i[0])))
+
+
+def _is_ablation(candidate: Candidate) -> bool:
+    return candidate.proposal.undoes is not None or candidate.proposal.author == "ablation"
+
+
+def _standing(ledger: Ledger) -> Iterator[str]:
+    baselined, last = ledger.baselined, ledger.wins[-1].judged if ledger.wins else None
+    if baselined:
+        yield f"The baseline takes {duration(baselined.seconds_per_call)} a call, over the scored suite."
+    if last and last.cumulative:
+        now = f", {duration(last.seconds_per_call)} a call" if last.seconds_per_call else ""
+        yield f"The incumbent runs at {last.cumulative} of the baseline's speed{now}."
+    elif not ledger.wins:
+        yield "The incumbent is the baseline: nothing has been kept yet."
+    if baselined:
+        yield f"Noise: one pair of processes running identical code differs by {baselined.pair_sd:.2%} (one sd)."
+    yield f"Since the last win {ledger.since_win} candidates were rejected."
+
+
+def _win(candidate: Candidate) -> str:
+    judged, proposal = candidate.judged, candidate.proposal
+    gain = f"{judged.speedup} over the incumbent of the time" if judged and judged.speedup else "not measured"
+    total = f", {judged.cumulative} over the baseline" if judged and judged.cumulative else ""
+    undone = f", takes back win #{proposal.undoes}" if proposal.undoes is not None else ""
+    return f"{_head(candidate)}{undone}: {gain}{total}{_what(candidate)}"
+
+
+def _reject(candidate: Candidate) -> Rejected:
+    judged = candidate.judged
+    assert judged is not None
+    lines = [line for line in judged.detail.splitlines() if line.strip()]
+    is_long = len(lines) > 1 or len(judged.detail) > LONGEST_DETAIL
+    return Rejected(
+        n=candidate.n,
+        family=slug(candidate.proposal.family),
+        line=f"{_head(candidate)}: {_verdict(judged)}{_what(candidate)}",
+        said=quoted(lines[-1], LONGEST_DETAIL) if lines else "",
+        detail=judged.detail if is_long else "",
+        reason=judged.reason,
+    )
+
+
+def _ablation(candidate: Candidate) -> str:
+    undoes, judged = candidate.proposal.undoes, candidate.judged
+    about = f"without win #{undoes}" if undoes is not None else quoted(candidate.proposal.idea)
+    return f"#{candidate.n} {about}: {_verdict(judged)}" if judged else f"#{candidate.n} {about}"
+
+
+def _verdict(judged: Judged) -> str:
+    reason = judged.reason.value if judged.reason else "kept"
+    if judged.speedup:
+        return f"{reason}, measured {judged.speedup}"
+    return f"{reason}, screened {judged.screened:.3f}x" if judged.screened is not None else reason
+
+
+def _head(candidate: Candidate) -> str:
+    proposal = candidate.proposal
+    family = f" in {slug(proposal.family)}" if slug(proposal.family) else ""
+    return f"#{candidate.n} {quoted(proposal.idea)} ({proposal.author}{family})"
+
+
+def _what(candidate: Candidate) -> str:
+    """The files and knobs of a proposal."""
+    proposal = candidate.proposal
+    files = ", ".join(quoted(edit.path, 80) for edit in proposal.edits[:8])
+    more = f" and {len(proposal.edits) - 8} more" if len(proposal.edits) > 8 else ""
+    knobs = ", ".join(f"{name}={text}" for name, text in to_environment(proposal.knobs).items())
+    return (f"; files {files}{more}" if files else "") + (f"; knobs {quoted(knobs)}" if knobs else "")
+
+
+def _sweeps(sweeps: Sequence[Candidate], ledger: Ledger) -> Iterator[str]:
+    since = max((win.n for win in ledger.wins if win.proposal.edits), default=0)
+    for where, those in (
+        ("on the present source", [c for c in sweeps if c.n > since]),
+        ("on earlier sources, where other values may have been best", [c for c in sweeps if c.n < since]),
+    ):
+        if those:
+            told = tally(candidate.judged.reason for candidate in those if candidate.judged)
+            yield f"{len(those)} sweep candidates rejected {where}: {told}."
+
+
+def _under_way(ledger: Ledger) -> Iterator[str]:
+    lines = [_head(candidate) for candidate in ledger.candidates if candidate.judged is None]
+    used = {candidate.proposal.call for candidate in ledger.candidates}
+    waiting = [c for c in ledger.calls if c.outcome == "proposal" and c.k not in used | ledger.dropped.keys()]
+    lines += [f"{quoted(call.idea)} (waits to be tried)" for call in waiting[-MOST_UNDER_WAY:]]
+    yield from lines
+    if len(waiting) > MOST_UNDER_WAY:
+        yield f"and {len(waiting) - MOST_UNDER_WAY} older ideas that wait"
+
+
+def _families(ledger: Ledger) -> Iterator[str]:
+    every = sorted(families(ledger).values(), key=lambda family: (-len(family.candidates), family.name))
+    for family in every[:MOST_FAMILIES]:
+        name = family.name or "no family named"
+        best = family.best.judged.speedup if family.best and family.best.judged else None
+        found = f", best {best}" if best else ""
+        yield f"{name}: {len(family.candidates)} tried, {len(family.kept)} kept{found}"
+    if len(every) > MOST_FAMILIES:
+        yield f"and {len(every) - MOST_FAMILIES} other families"
+
+
+def _open_ideas(ledger: Ledger) -> Iterator[str]:
+    for family in families(ledger).values():
+        yield from (f"{family.name}: {quoted(idea)}" for idea in family.ideas)
+
+
+def _notes(ledger: Ledger) -> Iterator[str]:
+    """Each once, where it was said last."""
+    said = [quoted(line, 300) for call in ledger.calls for line in call.note.splitlines() if line.strip()]
+    yield from reversed(dict.fromkeys(reversed(said)))
+
+
+def _troubled(ledger: Ledger) -> Iterator[str]:
+    """Replies that never became candidates; calls without a reply say nothing about ideas."""
+    for call in ledger.calls:
+        if line := _trouble(call, ledger):
+            yield line
+
+
+def _trouble(call: Called, ledger: Ledger) -> str:
+    dropped = ledger.dropped.get(call.k)
+    if dropped:
+        return f"{quoted(call.idea)}: {dropped.reason}: {quoted(dropped.detail)}"
+    return f"a reply that could not be used: {quoted(call.detail, 300)}" if call.outcome == "unusable" else ""

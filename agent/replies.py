@@ -1,0 +1,227 @@
+"""What a model's reply says: an idea, notes, knob values and changes to files.
+
+The format is the one that the prompts explain. Whatever models are known to put around it is tolerated; what
+could be meant in two ways is an error whose message tells the model what to write instead. One pass over the
+lines, in time linear in the reply's length.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from agent.changes import (
+    Change,
+    Delete,
+    Markers,
+    Replace,
+    Whole,
+    begins_with_block,
+    read_block,
+    read_whole,
+)
+from agent.entries import Idea
+from agent.markup import Fence, Header, Marker, Unreadable, quote, read_fence, read_header, read_marker
+from agent.remarks import Remarks
+
+__all__ = ["Answer", "Change", "Delete", "Replace", "Unreadable", "Whole", "read_reply"]
+
+LONGEST, MOST_LINES = 8 << 20, 100_000
+"""Characters and lines of the largest reply that is read."""
+MOST_CHANGES = 200
+_HOW = "write 'FILE: path', then SEARCH/REPLACE blocks or the whole file in a code fence"
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_DIFF = ("diff --git ", "--- a/", "+++ b/", "@@ -")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A reply, read."""
+
+    idea: str
+    """One printable line."""
+    family: str = "other"
+    """A slug: a-z, 0-9 and hyphens."""
+    notes: tuple[str, ...] = ()
+    next: tuple[Idea, ...] = ()
+    knobs: dict[str, str] = field(default_factory=dict)
+    """Values to try, as written."""
+    changes: tuple[Change, ...] = ()
+    """In the order given; paths as written, relative to workspace/."""
+
+
+def read_reply(text: str) -> Answer:
+    """The answer in a model's reply. Raises Unreadable, and nothing else, where there is none to be read."""
+    _refuse_excess(text)
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+    return _Reader(lines).read(_after_thinking(lines))
+
+
+def _refuse_excess(text: str) -> None:
+    if not text.strip():
+        raise Unreadable(f"the reply is empty; {_HOW}.")
+    if len(text) > LONGEST or text.count("\n") >= MOST_LINES:
+        raise Unreadable(
+            f"the reply has {len(text)} characters in {text.count(chr(10)) + 1} lines, more than the {LONGEST} "
+            f"characters or {MOST_LINES} lines that are read; send SEARCH blocks instead of whole files."
+        )
+    if found := _LONE_SURROGATE.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise Unreadable(f"line {line} holds half of a surrogate pair, which is no character; leave it out.")
+
+
+def _after_thinking(lines: list[str]) -> int:
+    """The first line after the thoughts that some servers put before the reply itself."""
+    opened = next((line.strip() for line in lines if line.strip()), "").startswith(("<think>", "<thinking>"))
+    for number, line in enumerate(lines):
+        if line.strip() in ("</think>", "</thinking>") or (opened and "</think" in line):
+            lines[number] = line.partition("</think")[2].partition(">")[2]
+            return number
+    if opened:
+        raise Unreadable("the reply ends within its <think> part; think less and answer in the format.")
+    return 0
+
+
+class _Reader:
+    """One pass over the lines of a reply."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines, self._markers = lines, Markers(lines)
+        self._remarks = Remarks()
+        self._changes: list[Change] = []
+        self._said: dict[str, tuple[type[Change], int]] = {}
+        """How each path is changed, and in which line that is said."""
+        self._path = ""
+        """Of the FILE line that counts; empty where there is none."""
+        self._path_at = 0
+        self._waiting = False
+        """That FILE line has no content yet."""
+        self._talked = False
+        """There is prose between it and here."""
+        self._fenced = False
+        """Inside a fence that is not a file's: around the whole reply, around blocks, or an illustration."""
+
+    def read(self, start: int) -> Answer:
+        at = start
+        while at < len(self._lines):
+            at = self._step(at)
+        self._end_section()
+        said = self._remarks
+        if not self._changes and not said.knobs:
+            raise Unreadable(_why_nothing(self._lines[start:], start))
+        if not said.idea:
+            raise Unreadable("the reply has no line 'IDEA: ...'; begin with the idea in one line.")
+        return Answer(
+            said.idea, said.family, tuple(said.notes), tuple(said.next), said.knobs, tuple(self._changes)
+        )
+
+    def _step(self, at: int) -> int:
+        """Read what begins at a line; the line after it."""
+        line = self._lines[at]
+        if not line or line.isspace():
+            return at + 1
+        if marker := read_marker(line):
+            return self._read_marker(at, marker)
+        if fence := read_fence(line):
+            return self._read_fence(at, fence)
+        header = read_header(line)
+        if header and header.keyword in ("FILE", "DELETE"):
+            self._begin_section(at, header)
+        elif header and not (header.commented and self._fenced):
+            self._remarks.read(at, header)
+        else:
+            self._read_prose(at)
+        return at + 1
+
+    def _read_prose(self, at: int) -> None:
+        line = self._lines[at]
+        if line.lstrip().startswith("&lt;" * 5):
+            raise Unreadable(f"line {at + 1} is HTML-escaped ({quote(line)}); write < > & as they are.")
+        self._talked = True
+        if not self._fenced:
+            self._remarks.hear(line)
+
+    def _read_marker(self, at: int, marker: Marker) -> int:
+        if marker.kind != "search":
+            raise Unreadable(_why_stray(self._lines[at], at, marker))
+        if not self._path:
+            raise Unreadable(
+                f"the SEARCH block in line {at + 1} names no file; write 'FILE: path' in the line before it."
+            )
+        change, after = read_block(self._lines, at, marker, self._markers, self._path)
+        self._add(change)
+        return after
+
+    def _read_fence(self, at: int, fence: Fence) -> int:
+        closes = self._fenced and not fence.tag
+        if closes and self._talked:
+            self._end_section()  # the reply's own fence ends, so a file that is still awaited does not come
+        if not self._waiting:
+            self._fenced = not closes
+            return at + 1
+        if begins_with_block(self._lines, at + 1):
+            self._fenced = True
+            return at + 1
+        change, after = read_whole(self._lines, at, fence, self._path, wrapped=self._fenced)
+        self._add(change)
+        return after
+
+    def _begin_section(self, at: int, header: Header) -> None:
+        self._end_section()
+        path = header.value.strip("*`\"' \t")
+        if not path:
+            raise Unreadable(
+                f"line {at + 1}: {header.keyword} names no file; write '{header.keyword}: path'."
+            )
+        self._path_at, self._talked = at, False
+        if header.keyword == "DELETE":
+            self._path = ""
+            self._add(Delete(path))
+        else:
+            self._path, self._waiting = path, True
+
+    def _end_section(self) -> None:
+        if self._waiting:
+            raise Unreadable(
+                f"line {self._path_at + 1}: FILE: {self._path[:240]} is followed by neither a SEARCH/REPLACE block "
+                "nor a code fence with the whole file; put one of them right after it."
+            )
+
+    def _add(self, change: Change) -> None:
+        before, line = self._said.get(change.path, (Replace, 0))
+        first = change.path not in self._said
+        if not first and not (before is type(change) is Replace):
+            raise Unreadable(
+                f"{change.path[:240]} is changed {_spell(before)} in line {line + 1} and {_spell(type(change))} in "
+                f"line {self._path_at + 1}; say once how the file is to be."
+            )
+        self._said[change.path] = type(change), self._path_at
+        self._waiting = False
+        self._changes.append(change)
+        if len(self._changes) > MOST_CHANGES:
+            raise Unreadable(f"the reply makes more than {MOST_CHANGES} changes; make fewer and larger ones.")
+
+
+def _spell(form: type[Change]) -> str:
+    return {Replace: "by SEARCH/REPLACE blocks", Whole: "as a whole file", Delete: "by DELETE"}[form]
+
+
+def _why_stray(line: str, at: int, marker: Marker) -> str:
+    if marker.kind == "replace":
+        return f"line {at + 1} is {quote(line)} without a '<<<<<<< SEARCH' line before it; write the block in full."
+    wanted = "<<<<<<< SEARCH" if line.lstrip().startswith("<") else ">>>>>>> REPLACE"
+    return f"line {at + 1} is {quote(line)}, which is no marker of a block; write '{wanted}'."
+
+
+def _why_nothing(lines: list[str], start: int) -> str:
+    """Why a reply without changes has none, as far as its looks tell."""
+    first = next((line.strip() for line in lines if line.strip() and not read_fence(line)), "")
+    if first.startswith(("{", "[")):
+        return f"the reply is JSON; {_HOW}."
+    diff = next((i for i, line in enumerate(lines, start + 1) if line.startswith(_DIFF)), None)
+    if diff:
+        return f"line {diff} begins a diff, which is not read; {_HOW}."
+    fence = next((i for i, line in enumerate(lines, start + 1) if read_fence(line)), None)
+    if fence:
+        return f"the code in line {fence} belongs to no file; {_HOW}."
+    return f"the reply changes nothing: it has no FILE, DELETE or KNOB line; {_HOW}."

@@ -1,0 +1,199 @@
+"""Gathers what report.html is made from, and writes it: the ledger, raw samples, git objects, the case as it began."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from agent.disk import Disk
+from agent.ledger import Ledger
+from agent.patches import read_patches
+from agent.proposers.landscape import survey
+from agent.rebuilding import find_run
+from agent.repository import GitFailed, Repository
+from agent.run import LEDGER
+from harness.case.case import Settings
+from harness.case.complaints import parse_yaml
+from harness.case.knobs import FloatKnob, Knob, Knobs, environment_text, parse_knobs
+from harness.errors import CaseError, StorageError, UsageError
+from harness.report.page import PAGE, Sources, render
+from harness.report.page_knobs import KnobFacts, Observation
+from harness.report.page_ledger import Chronicle, Seen, many, read_chronicle, section, text
+from harness.report.page_packs import Diff
+
+MOST_DIFF = 6 << 10
+"""Characters of a rejected candidate's diff."""
+MOST_WIN = 64 << 10
+"""Characters of a win's."""
+
+
+def write_report(repository: Repository, case: str, tag: str | None, output: Path | None) -> Path:
+    """Write the page about a run, whole or not at all; its path, `report.html` in the run's folder by default.
+
+    Raises UsageError where there is no such run or `output` is a folder, StorageError where the disk refuses.
+    """
+    folder = find_run(repository, case, tag)
+    target = output or folder / PAGE
+    if target.is_dir():
+        raise UsageError(f"{target}: is a folder; name the file to write, such as {target / PAGE}")
+    page = render(gather(repository, folder))
+    try:
+        Disk().make_folder(target.parent)
+        Disk().replace(target, page)
+    except StorageError:
+        target.with_name(f".{target.name}.new").unlink(missing_ok=True)
+        raise
+    return target
+
+
+def gather(repository: Repository, folder: Path) -> Sources:
+    """Everything the page about the run in `folder` shows. What cannot be read any more is named, and left out."""
+    chronicle = read_chronicle(folder / LEDGER)
+    then = _Then(repository, chronicle)
+    observations, note = _observations(folder, then.knobs)
+    return Sources(
+        folder,
+        chronicle,
+        diffs=collect_diffs(repository, chronicle),
+        settings=then.settings,
+        knobs=tuple(_knob_facts(then.knobs, then.knobs_now)),
+        observations=observations,
+        notes=(note,) if note else (),
+    )
+
+
+class _Then:
+    """The case's files as the run began, and the knobs of its best tree, out of git; empty where they are gone."""
+
+    def __init__(self, repository: Repository, chronicle: Chronicle) -> None:
+        self._repository, opened = repository, chronicle.opened
+        base, self._path = text(opened.get("base"), 64), text(opened.get("case_path"), 4096)
+        best = next((text(win.judged.get("commit"), 64) for win in reversed(chronicle.wins)), base)
+        self.settings = self._settings(base)
+        self.knobs = self._knobs(base)
+        self.knobs_now = self._knobs(best) if best != base else self.knobs
+
+    def _settings(self, commit: str) -> Settings | None:
+        try:
+            found = self._text(commit, "case.yaml")
+            return Settings.model_validate(parse_yaml(found, Path("case.yaml"))) if found else None
+        except (CaseError, ValidationError):
+            return None
+
+    def _knobs(self, commit: str) -> Knobs:
+        try:
+            return parse_knobs(self._text(commit, "workspace/knobs.yaml"), Path("knobs.yaml"))
+        except CaseError:
+            return {}
+
+    def _text(self, commit: str, name: str) -> str:
+        blob = self._repository.resolve(f"{commit}:{self._path}/{name}") if _is_hash(commit) else None
+        return self._repository.read([blob])[0].decode(errors="replace") if blob else ""
+
+
+def _observations(folder: Path, knobs: Knobs) -> tuple[tuple[Observation, ...], str]:
+    """What was seen of the knobs on the current source, and why it is nothing where the ledger is damaged."""
+    try:
+        seen = survey(knobs, Ledger.read(folder / LEDGER)).observations if knobs else ()
+    except UsageError:
+        return (), "the ledger is damaged, so that what was seen of the knobs cannot be told"
+    return tuple(
+        Observation(
+            each.n,
+            {name: environment_text(value) for name, value in each.configuration.items()},
+            None if each.value is None else math.exp(each.value),
+        )
+        for each in seen
+    ), ""
+
+
+def _knob_facts(knobs: Knobs, now: Knobs) -> Iterator[KnobFacts]:
+    """Knobs of the start, then those that wins brought."""
+    for name in dict.fromkeys([*knobs, *now]):
+        knob = now.get(name) or knobs[name]
+        yield KnobFacts(
+            name,
+            knob.type,
+            _domain(knob),
+            environment_text(knobs[name].default) if name in knobs else "",
+            environment_text(now[name].default) if name in now else "",
+            text(knob.doc, 300),
+        )
+
+
+def _domain(knob: Knob) -> str:
+    if isinstance(knob, FloatKnob):
+        return f"{knob.low:g} to {knob.high:g}"
+    values = [environment_text(value) for value in knob.values()]
+    return ", ".join(values) if len(values) <= 8 else f"{values[0]} to {values[-1]}"
+
+
+def collect_diffs(repository: Repository, chronicle: Chronicle) -> dict[int, Diff]:
+    """Every candidate's change against the incumbent it met, as far as git still has it."""
+    pairs = {seen.n: pair for seen in chronicle.candidates if (pair := _commits(seen))}
+    prefix = text(chronicle.opened.get("case_path"), 4096)
+    try:
+        patches = dict(read_patches(repository, pairs, f"{prefix}/workspace" if prefix else ""))
+    except GitFailed:
+        patches = {}
+    return {seen.n: _diff(seen, pairs, patches) for seen in chronicle.candidates}
+
+
+def _commits(seen: Seen) -> tuple[str, str] | None:
+    commit, parent = (text(seen.judged.get(name), 64) for name in ("commit", "parent"))
+    return (commit, parent) if _is_hash(commit) and _is_hash(parent) else None
+
+
+def _is_hash(name: str) -> bool:
+    return bool(re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", name))
+
+
+def _diff(seen: Seen, pairs: dict[int, tuple[str, str]], patches: dict[int, str]) -> Diff:
+    if seen.n in patches:
+        commit = pairs[seen.n][0]
+        return _cut(_code_first(patches[seen.n]), seen.kept, f"git show {commit}")
+    proposed = _proposed(seen)
+    if not seen.judged:
+        return _cut(proposed, seen.kept, "the ledger", "Not judged yet: the files as they were proposed. ")
+    if seen.n in pairs:
+        gone = f"Commit {pairs[seen.n][0]} or its parent is gone from this repository"
+    else:
+        gone = "No tree could be built from it"
+    told = "; these are the files as they were proposed. " if proposed else ", and it edits no file. "
+    return _cut(proposed, seen.kept, "the ledger", gone + told)
+
+
+def _cut(diff: str, kept: bool, whole: str, note: str = "") -> Diff:
+    most = MOST_WIN if kept else MOST_DIFF
+    if len(diff) <= most:
+        return Diff(text(diff, most), note.strip(), kept)
+    end = max(diff.rfind("\n", 0, most), most // 2)
+    told = f"{note}Cut: {end:,} of {len(diff):,} characters; {whole} has all of it."
+    return Diff(text(diff[:end], most), told, kept)
+
+
+def _code_first(patch: str) -> str:
+    """The workspace's notes, which a win may carry along, after its code."""
+    parts = re.split(r"^(?=diff --git )", patch, flags=re.MULTILINE)
+    return "".join(
+        sorted((f"{part}\n" if not part.endswith("\n") else part for part in parts if part), key=_is_note)
+    )
+
+
+def _is_note(part: str) -> bool:
+    return part.startswith("diff --git a/docs/")
+
+
+def _proposed(seen: Seen) -> str:
+    """The edits of the ledger, each a file that is added or taken away."""
+    parts = []
+    for edit in map(section, many(seen.proposal.get("edits"))):
+        path, content = text(edit.get("path"), 400).replace("\n", "‹newline›"), edit.get("content")
+        lines = content.split("\n") if isinstance(content, str) else []
+        parts.append(f"diff --git {path}" if lines else f"diff --git {path} (removed)")
+        parts += [f"@@ -0,0 +1,{len(lines)} @@", *(f"+{line}" for line in lines)] if lines else []
+    return "\n".join(parts)

@@ -1,0 +1,205 @@
+"""The rhythm: when to leave what is being tried, and what to try next. A function of the ledger alone.
+
+A run with knobs begins with a sweep. Then edit blocks follow, each about one family of ideas, each until a plateau
+signal stands. After a block that changed the source the knobs are swept again, and wins older than the change are
+re-ablated. What comes next is otherwise chosen by record: what gained most a candidate lately, the untried first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agent.arms import arms
+from agent.families import is_edit, slug
+from agent.rules import Rules
+from agent.signals import (
+    Signal,
+    changes_source,
+    exhausted,
+    failing,
+    near_ties,
+    no_win,
+    old_wins_unchecked,
+    profile_unmoved,
+    sweep_spread,
+)
+
+if TYPE_CHECKING:
+    from agent.entries import Phase, Turned
+    from agent.ledger import Candidate, Ledger
+
+NOTHING_SHUT: Mapping[Phase, str] = {}
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The rhythm moves on."""
+
+    phase: Phase
+    family: str
+    """Of an edit block; empty: whatever the author thinks best."""
+    reason: str
+    signals: tuple[str, ...] = ()
+
+
+def next_turn(ledger: Ledger, rules: Rules, shut: Mapping[Phase, str] = NOTHING_SHUT) -> Turn | None:
+    """Where to go now, or None: stay. `shut` are phases that have nothing to propose, and why.
+
+    Never turns to a phase that is shut, and never stays in one unless all are.
+    """
+    if not ledger.turns:
+        return _begin(shut)
+    present = ledger.turns[-1]
+    signals = tuple(_ending(present, ledger, rules, shut))
+    if not signals:
+        return None
+    return _move_on(present, signals, ledger, rules, shut)
+
+
+def block(ledger: Ledger, present: Turned) -> list[Candidate]:
+    """The judged candidates that the present phase is to be measured by."""
+    later = [candidate for candidate in ledger.candidates[present.n - 1 :] if candidate.judged]
+    if present.phase == "edit":
+        return [candidate for candidate in later if is_edit(candidate)]
+    author = "sweep" if present.phase == "sweep" else "ablation"
+    return [candidate for candidate in later if candidate.proposal.author == author]
+
+
+def _begin(shut: Mapping[Phase, str]) -> Turn | None:
+    if "sweep" not in shut:
+        return Turn("sweep", "", "the run begins: what the knobs can do comes first")
+    if "edit" not in shut:
+        return Turn("edit", "", f"the run begins with edits: {shut['sweep']}")
+    return None if "ablate" in shut else Turn("ablate", "", f"the run begins: {shut['edit']}")
+
+
+def _ending(present: Turned, ledger: Ledger, rules: Rules, shut: Mapping[Phase, str]) -> Iterator[Signal]:
+    """The signals that stand against going on."""
+    if present.phase in shut:
+        yield exhausted(shut[present.phase])
+        return
+    tries = block(ledger, present)
+    match present.phase:
+        case "sweep":
+            found = _sweep_signals(tries, present is ledger.turns[0], ledger, rules)
+        case "edit":
+            found = _edit_signals(tries, present, ledger, rules)
+        case _:
+            found = _ablation_signals(tries, ledger, rules)
+    yield from (signal for signal in found if signal)
+
+
+def _sweep_signals(
+    tries: list[Candidate], is_first: bool, ledger: Ledger, rules: Rules
+) -> Iterator[Signal | None]:
+    most, patience = (
+        (rules.first_sweep, rules.first_patience) if is_first else (rules.sweep, rules.sweep_patience)
+    )
+    floor = 1.5 * ledger.baselined.pair_sd if ledger.baselined else 0.0
+    yield sweep_spread(tries, rules.spread, floor)
+    yield no_win(tries, patience)
+    yield _full(tries, most)
+
+
+def _edit_signals(
+    tries: list[Candidate], present: Turned, ledger: Ledger, rules: Rules
+) -> Iterator[Signal | None]:
+    yield near_ties(tries, rules.edit_patience - 1, rules.ties, tie_width(ledger, rules))
+    yield no_win(tries, rules.edit_patience)
+    yield failing(ledger, present, rules.failures)
+    if no_win(tries, rules.unmoved_patience):
+        yield profile_unmoved(ledger, present, rules.unmoved_points)
+    yield _full(tries, rules.edit)
+
+
+def _ablation_signals(tries: list[Candidate], ledger: Ledger, rules: Rules) -> Iterator[Signal | None]:
+    if not old_wins_unchecked(ledger):
+        yield Signal("checked", f"the older wins were checked, {len(tries)} of them")
+    yield _full(tries, rules.ablations)
+
+
+def _full(tries: list[Candidate], most: int) -> Signal | None:
+    return Signal("full", f"the block's {most} candidates are used up") if len(tries) >= most else None
+
+
+def tie_width(ledger: Ledger, rules: Rules) -> float:
+    """Log ratio within which two speeds count as the same: the minimum effect, or the noise where that is larger."""
+    noise = 2 * ledger.baselined.pair_sd if ledger.baselined else 0.0
+    return max(math.log1p(rules.minimum_effect), noise)
+
+
+def _move_on(
+    present: Turned,
+    signals: tuple[Signal, ...],
+    ledger: Ledger,
+    rules: Rules,
+    shut: Mapping[Phase, str],
+) -> Turn | None:
+    """To what is due, else to what has the best record; nowhere (stay) where there is nothing else."""
+    names = tuple(signal.name for signal in signals)
+    told = "; ".join(signal.sentence for signal in signals)
+    due = _due(present, ledger, rules, shut)
+    if due:
+        phase, why = due
+        stands = (*names, "old_wins_unchecked") if phase == "ablate" else names
+        return Turn(phase, "", f"{told}; {why}", stands)
+    others = [arm for arm in arms(ledger, rules, shut) if (arm.phase, arm.family) != _place(present)]
+    if others:
+        best = max(others, key=lambda arm: (arm.score, arm.open, arm.family))
+        return Turn(best.phase, best.family, f"{told}; {best.why}", names)
+    return _last_resort(told, names, shut) if present.phase in shut else None
+
+
+def _place(present: Turned) -> tuple[Phase, str]:
+    return present.phase, slug(present.family)
+
+
+def _due(
+    present: Turned, ledger: Ledger, rules: Rules, shut: Mapping[Phase, str]
+) -> tuple[Phase, str] | None:
+    """What a changed source makes necessary: its knobs swept, the wins older than it checked.
+
+    Every block of such a kind that won nothing doubles what it takes to be due again.
+    """
+    fresh = _since(ledger, "sweep")
+    brought = any(edit.path == "knobs.yaml" for win in fresh for edit in win.proposal.edits)
+    enough = rules.sweep_after * 2 ** _dry(ledger, "sweep")
+    if "sweep" not in shut and fresh and (brought or len(fresh) >= enough):
+        return "sweep", f"{_names(fresh)} changed the source{' and its knobs' if brought else ''}: swept again"
+    unchecked, fresh = old_wins_unchecked(ledger), _since(ledger, "ablate")
+    enough = rules.ablate_after * 2 ** _dry(ledger, "ablate")
+    if "ablate" not in shut and present.phase != "ablate" and unchecked and len(fresh) >= enough:
+        return "ablate", unchecked.sentence
+    return None
+
+
+def _since(ledger: Ledger, phase: Phase) -> list[Candidate]:
+    """Wins that changed the source since the last block of this phase began."""
+    begun = max((turn.n for turn in ledger.turns if turn.phase == phase), default=0)
+    return [win for win in ledger.wins if win.n >= begun and changes_source(win)]
+
+
+def _dry(ledger: Ledger, phase: Phase) -> int:
+    """Blocks of this phase in a row, up to now, in which nothing was kept."""
+    wins = [win.n for win in ledger.wins]
+    ends = [turn.n for turn in ledger.turns[1:]] + [len(ledger.candidates) + 1]
+    dry = 0
+    for turn, end in zip(reversed(ledger.turns), reversed(ends), strict=True):
+        if turn.phase == phase:
+            if any(turn.n <= n < end for n in wins):
+                break
+            dry += 1
+    return dry
+
+
+def _names(wins: list[Candidate]) -> str:
+    return ", ".join(f"#{win.n}" for win in wins)
+
+
+def _last_resort(told: str, names: tuple[str, ...], shut: Mapping[Phase, str]) -> Turn | None:
+    phases: tuple[Phase, ...] = ("edit", "sweep", "ablate")
+    left = next((phase for phase in phases if phase not in shut), None)
+    return Turn(left, "", f"{told}; nothing else is left", names) if left else None

@@ -1,0 +1,230 @@
+"""What `hillclimb show` found, as records, and as lines for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from agent.entries import Baselined, Called, Confirming, Judged, Opened, Webhook
+from agent.lines import Line, neutralise
+from agent.proposal import Proposal
+from agent.scoreboard import describe_seconds, describe_span
+from harness.case.knobs import to_environment
+from harness.records import Block, GateReport, Pair, Profile, Record
+
+_LABEL = 12
+
+
+class Stage(Record):
+    """The raw pairs of one stage and suite, added up; log ratios are log(other's time / candidate's)."""
+
+    stage: str
+    suite: str
+    pairs: int
+    blocks: int
+    dropped: int
+    """Contaminated blocks that were measured again."""
+    median: float
+    """Log ratio: median over the pairs of each pair's median block."""
+    between_pairs: float | None
+    """Standard deviation of the pairs' medians; None for a single pair."""
+    within_pairs: float | None
+    """Standard deviation of the blocks around their pair's median; None where a pair is one block."""
+
+    @property
+    def speedup(self) -> float:
+        return math.exp(self.median)
+
+
+class Shown(Record):
+    """One candidate, as `hillclimb show --json` prints it."""
+
+    run: str
+    n: int
+    state: Literal["pending", "kept", "rejected"]
+    proposal: Proposal
+    confirming: Confirming | None
+    judged: Judged | None
+    settled: bool
+    webhook: Webhook
+    call: Called | None
+    """The model call it came from."""
+    diff: str
+    """Against the incumbent it met, as git writes it."""
+    diff_missing: str
+    """Why there is none, or where it comes from if not from git; empty else."""
+    stages: tuple[Stage, ...]
+    samples_missing: str
+    """Why there are none; empty where there are."""
+    pairs: tuple[Pair, ...] = ()
+    """Every block, where it was asked for."""
+
+
+class ShownBaseline(Record):
+    """The baseline and its noise, as `hillclimb show baseline --json` prints it."""
+
+    run: str
+    opened: Opened
+    baselined: Baselined | None
+    profile: Profile | None
+    stages: tuple[Stage, ...]
+    samples_missing: str
+    pairs: tuple[Pair, ...] = ()
+
+
+def log_ratio(block: Block) -> float:
+    """log(B's time / A's time): above 0, the candidate is faster."""
+    sides = zip(block.order, block.seconds, strict=True)
+    return sum((1 if letter == "B" else -1) * math.log(seconds) for letter, seconds in sides) / 2
+
+
+def describe_candidate(found: Shown) -> Iterator[Line]:
+    """Proposal, verdict, figures, samples and diff."""
+    judged = found.judged
+    why = f" ({judged.reason})" if judged and judged.reason else ""
+    yield Line(f"{found.run} #{found.n}: {found.state}{why}", _style(found.state))
+    yield from _rows(_about_proposal(found.proposal))
+    yield from _rows(_about_call(found.call))
+    yield from _rows(_about_verdict(judged, found.confirming))
+    yield from _rows([("webhook", found.webhook.webhook_status)])
+    yield from _about_samples(found.stages, found.samples_missing)
+    yield from _blocks(found.pairs)
+    yield from _diff(found.diff, found.diff_missing)
+
+
+def describe_baseline(found: ShownBaseline) -> Iterator[Line]:
+    """The baseline's time, gate and noise, and who judges."""
+    opened, measured = found.opened, found.baselined
+    yield Line(f"{found.run} baseline", "bold")
+    snapshot = " (a snapshot of files that were not committed)" if opened.snapshot else ""
+    yield from _rows([("commit", f"{opened.base}{snapshot}")])
+    if measured is None:
+        yield Line("not measured yet")
+    else:
+        yield from _rows(
+            [
+                ("time", f"{describe_seconds(measured.seconds_per_call)} a call"),
+                ("noise", f"{measured.noise} over itself; one pair scatters by {measured.pair_sd:.2%}"),
+                ("gate", _gate(measured.gate)),
+            ]
+        )
+    yield from _rows(_about_profile(found.profile))
+    yield from _rows(_about_judge(opened))
+    yield from _about_samples(found.stages, found.samples_missing)
+    yield from _blocks(found.pairs)
+
+
+def _rows(rows: Iterable[tuple[str, str]]) -> Iterator[Line]:
+    """Labelled lines; what has more than one goes on under its first."""
+    for label, value in rows:
+        for number, text in enumerate(value.split("\n") if value else []):
+            yield Line(f"{'' if number else label:<{_LABEL}}{neutralise(text)}")
+
+
+def _about_proposal(proposal: Proposal) -> Iterator[tuple[str, str]]:
+    yield "idea", proposal.idea
+    yield "author", proposal.author
+    yield "family", proposal.family
+    yield "knobs", ", ".join(f"{name}={text}" for name, text in to_environment(proposal.knobs).items())
+    yield "files", ", ".join(edit.path for edit in proposal.edits)
+    yield "undoes", f"win {proposal.undoes}" if proposal.undoes else ""
+
+
+def _about_call(call: Called | None) -> Iterator[tuple[str, str]]:
+    if call is None:
+        return
+    cost = f", ${call.cost:.4f}" if call.cost is not None else ""
+    about = "estimated tokens" if call.usage.estimated else "tokens"
+    spent = f"{describe_span(call.seconds)}, {call.usage.total} {about}{cost}"
+    mended = f", mends call {call.repairs}" if call.repairs else ""
+    yield "call", f"{call.k} to {call.model}: {spent}{mended} (calls/{call.k}.json)"
+    yield "note", call.note
+
+
+def _about_verdict(judged: Judged | None, confirming: Confirming | None) -> Iterator[tuple[str, str]]:
+    if judged is None:
+        return
+    yield "detail", judged.detail
+    yield "screened", f"{judged.screened:.3f}x on one pair, a lead" if judged.screened is not None else ""
+    yield "speedup", f"{judged.speedup} over the incumbent" if judged.speedup else ""
+    yield "cumulative", f"{judged.cumulative} over the baseline" if judged.cumulative else ""
+    per_call = judged.seconds_per_call
+    yield "time", f"{describe_seconds(per_call)} a call" if per_call is not None else ""
+    yield "evidence", _evidence(judged, confirming)
+    yield "gate", _gate(judged.gate) if judged.gate else "not reached"
+    for rail in judged.guardrails:
+        kept = "kept" if rail.passed else "crossed"
+        yield "guardrail", f"{rail.suite}: {rail.speedup}, may slow down by {rail.max_slowdown:.0%}: {kept}"
+    yield "judged in", describe_span(judged.seconds)
+    yield "incumbent", judged.parent
+    yield "commit", f"{judged.commit} ({judged.ref})" if judged.commit else "none"
+
+
+def _evidence(judged: Judged, confirming: Confirming | None) -> str:
+    if confirming is None:
+        return ""
+    e_value = f"{judged.e_value:.4g}" if judged.e_value is not None else "none"
+    needed = f"{1 / confirming.alpha:.4g}"
+    return f"e-value {e_value}, needs {needed} (alpha {confirming.alpha:.4g}, confirmation {confirming.k} of the run)"
+
+
+def _gate(gate: GateReport) -> str:
+    if not gate.passed:
+        return f"failed: {gate.reason}: {gate.detail}"
+    where = f" at {gate.worst_at}" if gate.worst_at else ""
+    return f"passed {gate.runs} checks, largest error {gate.worst:.3f} of the budget{where}"
+
+
+def _about_profile(profile: Profile | None) -> Iterator[tuple[str, str]]:
+    for bucket in profile.buckets[:5] if profile else ():
+        yield "profile", f"{bucket.share:6.1%}  {bucket.name}"
+
+
+def _about_judge(opened: Opened) -> Iterator[tuple[str, str]]:
+    judge = opened.provenance
+    yield "device", judge.device
+    yield "sandbox", judge.sandbox
+    yield "software", ", ".join(f"{name} {version}" for name, version in sorted(judge.software.items()))
+
+
+def _about_samples(stages: Iterable[Stage], missing: str) -> Iterator[Line]:
+    if missing:
+        yield from _rows([("samples", missing)])
+        return
+    heads = f"{'stage':<12}{'suite':<12}{'pairs':>6}{'blocks':>8}{'dropped':>9}{'speedup':>11}"
+    yield Line(f"{heads}{'pair sd':>10}{'block sd':>10}", "dim")
+    for stage in stages:
+        counts = f"{stage.pairs:>6}{stage.blocks:>8}{stage.dropped:>9}{stage.speedup:>10.4f}x"
+        spread = f"{_share(stage.between_pairs):>10}{_share(stage.within_pairs):>10}"
+        yield Line(f"{stage.stage:<12}{neutralise(stage.suite):<12}{counts}{spread}")
+
+
+def _blocks(pairs: Iterable[Pair]) -> Iterator[Line]:
+    """Every block of every pair."""
+    for number, pair in enumerate(pairs, start=1):
+        yield Line(f"pair {number}: {pair.stage}, {neutralise(pair.suite)}, {pair.dropped} dropped", "dim")
+        for block in pair.blocks:
+            times = "".join(f"{describe_seconds(seconds):>11}" for seconds in block.seconds)
+            machine = f"steal {block.environment.steal:.1%}  others {block.environment.others:.2f}"
+            yield Line(f"  {block.order}{times}  {math.exp(log_ratio(block)):>8.4f}x  {machine}")
+
+
+def _diff(diff: str, missing: str) -> Iterator[Line]:
+    yield from _rows([("diff", missing)])
+    for text in diff.split("\n")[: -1 if diff.endswith("\n") else None]:
+        yield Line(neutralise(text), _diff_style(text))
+
+
+def _diff_style(text: str) -> str:
+    if text.startswith(("diff ", "index ", "--- ", "+++ ", "new file", "deleted file")):
+        return "bold"
+    return {"+": "green", "-": "red", "@": "cyan"}.get(text[:1], "")
+
+
+def _style(state: str) -> str:
+    return {"kept": "bold green", "rejected": "bold red"}.get(state, "bold")
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.2%}"

@@ -1,0 +1,113 @@
+"""What can be said against edits before anything runs: their size, their syntax, code left out, broken knobs."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from agent.proposal import Edit
+from harness.case.knobs import parse_knobs
+from harness.errors import CaseError
+
+MOST_FILES, LARGEST, LARGEST_IN_ALL = 64, 1 << 20, 4 << 20
+"""Files of one proposal, bytes of one, and bytes of all."""
+LARGEST_KNOBS = 1 << 17
+"""Bytes of knobs.yaml: YAML is read a thousand times slower than Python."""
+KNOBS_FILE = "knobs.yaml"
+
+_LEFT_OUT = re.compile(
+    r"[\s#/*;<!-]{0,12}[(\[{]?(?:\.\.\.|…)[\s#/*.…-]{0,8}[(\[{]?(?=[^\n]{0,80}"
+    r"\b(?:existing|unchanged|rest of|remains?|remaining|same as|omitted|previous|as before|as it was|other code)\b)",
+    re.IGNORECASE,
+)
+
+
+class DoesNotApply(ValueError):
+    """Changes that cannot be made to the files; the message tells the model what is wrong and what to do."""
+
+
+def vet(edits: Sequence[Edit], files: Mapping[str, str]) -> None:
+    """Raises DoesNotApply for the first thing that is wrong with edits of these files."""
+    _refuse_excess(edits)
+    for edit in edits:
+        if edit.content is not None:
+            _refuse_gaps(edit.path, edit.content, files.get(edit.path, ""))
+            _refuse_syntax(edit.path, edit.content)
+
+
+def is_left_out(line: str) -> bool:
+    """Whether a line stands for others, such as `# ... existing code ...`."""
+    return ("..." in line or "…" in line) and bool(_LEFT_OUT.match(line))
+
+
+def _refuse_excess(edits: Sequence[Edit]) -> None:
+    if len(edits) > MOST_FILES:
+        raise DoesNotApply(f"{len(edits)} files change, and at most {MOST_FILES} may; change fewer.")
+    sizes = {edit.path: len((edit.content or "").encode(errors="surrogatepass")) for edit in edits}
+    limits = {path: LARGEST_KNOBS if path == KNOBS_FILE else LARGEST for path in sizes}
+    for path, size in sizes.items():
+        if size > limits[path]:
+            raise DoesNotApply(
+                f"{path} would have {size} bytes, and at most {limits[path]} may be; shorten it."
+            )
+    if sum(sizes.values()) > LARGEST_IN_ALL:
+        raise DoesNotApply(
+            f"the changed files would have {sum(sizes.values())} bytes in all, and at most {LARGEST_IN_ALL} may be."
+        )
+
+
+def _refuse_gaps(path: str, content: str, before: str) -> None:
+    """A line that stands for code left out would lose that code."""
+    known: Collection[str] = set(before.split("\n")) if "..." in content or "…" in content else ()
+    for number, line in enumerate(content.split("\n"), 1):
+        if line not in known and is_left_out(line):
+            raise DoesNotApply(
+                f"{path}, line {number} of the result, stands for code that is left out ({_cut(line)!r}); write all "
+                "lines, or change only some of them with SEARCH/REPLACE blocks."
+            )
+
+
+def _refuse_syntax(path: str, content: str) -> None:
+    if "\0" in content:
+        raise DoesNotApply(f"{path} would hold a NUL character; write it as an escape.")
+    if path.endswith(".py"):
+        _refuse_python(path, content)
+    if path == KNOBS_FILE:
+        try:
+            parse_knobs(content, Path(path))
+        except CaseError as error:
+            raise DoesNotApply(f"the knobs would not load: {error}") from None
+
+
+def _refuse_python(path: str, content: str) -> None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(content)
+    except SyntaxError as error:
+        raise DoesNotApply(_spell(path, content, error)) from None
+    except (RecursionError, MemoryError, ValueError, OverflowError) as error:
+        said = str(error) or "an expression is nested too deeply"
+        raise DoesNotApply(f"{path} is no Python that can be parsed: {said}; write it flatter.") from None
+
+
+def _spell(path: str, content: str, error: SyntaxError) -> str:
+    line = error.lineno or 0
+    lines = content.split("\n")
+    shown = f": {_cut(lines[line - 1])!r}" if 0 < line <= len(lines) else ""
+    return f"{path} would not be Python: line {line}{shown}: {error.msg}; mend it there."
+
+
+def _cut(line: str) -> str:
+    line = line.strip()
+    return line if len(line) <= 120 else line[:117] + "..."
+
+
+def listed(names: Iterable[str], most: int = 30) -> str:
+    """Names as a sentence shows them."""
+    names = sorted(names)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more if names else "none"

@@ -1,0 +1,165 @@
+"""What was seen of each knob: its importance, and the speedups that its values went with."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from harness.report.page_ledger import Seen, section, text
+
+MOST_VALUES = 14
+"""Rows of one knob; a domain with more values is shown in ranges, or by its most tried ones."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One configuration tried on the current source."""
+
+    n: int
+    configuration: Mapping[str, str]
+    speedup: float | None
+    """None where it failed."""
+
+
+@dataclass(frozen=True)
+class KnobFacts:
+    """One knob as knobs.yaml declares it."""
+
+    name: str
+    kind: str
+    domain: str
+    default: str
+    """At the start of the run."""
+    now: str
+    """In the best tree; empty where that does not have it."""
+    doc: str = ""
+
+
+@dataclass(frozen=True)
+class ValueRow:
+    """One value, or one range of values."""
+
+    label: str
+    tried: int
+    failed: int
+    low: float | None
+    middle: float | None
+    high: float | None
+    left: float = 0.0
+    """Where the bar from low to high begins on the knob's scale, percent, and how wide it is, and where the middle
+    lies."""
+    width: float = 0.0
+    mark: float = 0.0
+    is_default: bool = False
+    is_now: bool = False
+
+
+@dataclass(frozen=True)
+class KnobPanel:
+    """Everything shown of one knob."""
+
+    facts: KnobFacts
+    share: float | None
+    """Of importance."""
+    rows: tuple[ValueRow, ...]
+    lowest: float | None = None
+    highest: float | None = None
+    """The ends of the scale of its bars."""
+
+
+def observe_steps(candidates: Iterable[Seen]) -> tuple[Observation, ...]:
+    """The knobs that each proposal set, and its speedup over the incumbent that it met."""
+    return tuple(
+        Observation(seen.n, {text(name, 80): _spell(value) for name, value in knobs.items()}, seen.step)
+        for seen in candidates
+        if seen.judged and (knobs := section(seen.proposal.get("knobs")))
+    )
+
+
+def _spell(value: object) -> str:
+    """As the environment holds it."""
+    return str(int(value)) if isinstance(value, bool) else text(value, 200)
+
+
+def describe_knobs(
+    knobs: Iterable[KnobFacts], observations: Iterable[Observation], importances: Mapping[str, float]
+) -> list[KnobPanel]:
+    """A panel a knob, the most important first."""
+    seen = list(observations)
+    ran = [each.speedup for each in seen if each.speedup and each.speedup > 0]
+    scale = (min(ran), max(ran)) if ran else None
+    declared = {facts.name: facts for facts in knobs}
+    for name in importances:
+        declared.setdefault(name, KnobFacts(name, "", "", "", ""))
+    panels = [_panel(facts, importances.get(facts.name), seen, scale) for facts in declared.values()]
+    return sorted(panels, key=lambda panel: -(panel.share or 0.0))
+
+
+def _panel(
+    facts: KnobFacts, share: float | None, seen: list[Observation], scale: tuple[float, float] | None
+) -> KnobPanel:
+    groups: dict[str, list[Observation]] = {}
+    for each in seen:
+        if facts.name in each.configuration:
+            groups.setdefault(each.configuration[facts.name], []).append(each)
+    rows = tuple(_row(label, group, facts, scale) for label, group in _few(groups))
+    return KnobPanel(facts, share, rows, *(scale or (None, None)))
+
+
+def _few(groups: dict[str, list[Observation]]) -> list[tuple[str, list[Observation]]]:
+    """At most MOST_VALUES groups in the order of their values: ranges of numbers, or the most tried of names."""
+    figures = {label: _figure(label) for label in groups}
+    if all(figure is not None for figure in figures.values()):
+        ordered = sorted(groups, key=lambda label: figures[label] or 0.0)
+        if len(ordered) <= MOST_VALUES:
+            return [(label, groups[label]) for label in ordered]
+        step = math.ceil(len(ordered) / MOST_VALUES)
+        parts = [ordered[at : at + step] for at in range(0, len(ordered), step)]
+        return [(_span(part), [each for label in part for each in groups[label]]) for part in parts]
+    often = sorted(groups, key=lambda label: -len(groups[label]))
+    rest = [each for label in often[MOST_VALUES:] for each in groups[label]]
+    shown = [(label, groups[label]) for label in sorted(often[:MOST_VALUES])]
+    return [*shown, (f"{len(often) - MOST_VALUES} others", rest)] if rest else shown
+
+
+def _span(part: list[str]) -> str:
+    return part[0] if len(part) == 1 else f"{part[0]} … {part[-1]}"
+
+
+def _figure(label: str) -> float | None:
+    try:
+        return float(label)
+    except ValueError:
+        return None
+
+
+def _row(
+    label: str, group: list[Observation], facts: KnobFacts, scale: tuple[float, float] | None
+) -> ValueRow:
+    ran = [each.speedup for each in group if each.speedup is not None and each.speedup > 0]
+    holds = {each.configuration[facts.name] for each in group}
+    marks = {"is_default": facts.default in holds, "is_now": facts.now in holds}
+    if not ran or scale is None:
+        return ValueRow(label, len(group), len(group), None, None, None, **marks)
+    low, middle, high = min(ran), statistics.median(ran), max(ran)
+    left, right = _place(low, scale), _place(high, scale)
+    return ValueRow(
+        label,
+        len(group),
+        len(group) - len(ran),
+        low,
+        middle,
+        high,
+        left=left,
+        width=right - left,
+        mark=_place(middle, scale),
+        **marks,
+    )
+
+
+def _place(value: float, scale: tuple[float, float]) -> float:
+    """Percent of a logarithmic scale."""
+    low, high = scale
+    return 50.0 if high <= low else 100 * math.log(value / low) / math.log(high / low)

@@ -1,0 +1,72 @@
+"""What is read out of an answer, whatever is in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.model.completion import Completion, read, strip_thoughts
+from agent.model.faults import Failure
+from agent.model.scrubber import Scrubber
+from tests.agent.model.calling import reply_of, settings
+from tests.fakes.openai_server import answer
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["choices", "message", "content", "usage", "error", "code", "finish_reason", "text"]
+            )
+            | st.text(max_size=3),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=25,
+)
+HERE = settings("http://127.0.0.1/v1")
+
+
+@given(JSON, st.integers(200, 599))
+def test_whatever_the_document_it_is_a_completion_or_a_named_fault(document: Any, status: int) -> None:
+    outcome = read(reply_of(document, status), "prompt", HERE)
+    assert isinstance(outcome, Completion | Failure)
+    Scrubber(HERE).line(outcome.detail if isinstance(outcome, Failure) else outcome.text)
+
+
+@given(JSON)
+def test_whatever_is_in_a_choice(inner: Any) -> None:
+    for document in ({"choices": [{"message": inner}]}, {"choices": [{"message": {"content": inner}}]}):
+        outcome = read(reply_of(document), "prompt", HERE)
+        assert isinstance(outcome, Completion | Failure)
+
+
+@given(st.binary(max_size=200), st.integers(200, 599))
+def test_whatever_the_bytes(body: bytes, status: int) -> None:
+    assert isinstance(read(reply_of(body, status), "prompt", HERE), Failure)
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("<think>a\nb</think>\n\nIDEA: x", "IDEA: x"),
+        ("\n<thinking>a</thinking><think></think>IDEA", "IDEA"),
+        ("<think>never closed", ""),
+        ("thoughts, the tag is missing\n</think>\nIDEA", "IDEA"),
+        ("IDEA: mention </think> in passing", "IDEA: mention </think> in passing"),
+        ("IDEA: x <think>y</think>", "IDEA: x <think>y</think>"),
+    ],
+)
+def test_thoughts_are_stripped(text: str, rest: str) -> None:
+    assert strip_thoughts(text) == rest
+
+
+def test_content_in_parts_is_joined() -> None:
+    parts = [{"type": "text", "text": "IDEA"}, {"type": "image"}, None, ": x", {"text": 3}]
+    outcome = read(reply_of(answer(parts).body), "prompt", HERE)  # type: ignore[arg-type]
+    assert isinstance(outcome, Completion) and outcome.text == "IDEA: x"

@@ -1,0 +1,274 @@
+"""The whole notifier: it delays nothing, ends in time, and tells what a reader needs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from agent.entries import Webhook
+from agent.notify.discord import Discord
+from agent.notify.notifier import Notifier, Silent, choose_notifier
+from agent.notify.pace import Pace
+from tests.agent.notify import told
+from tests.agent.notify.told import PNG
+from tests.fakes.discord_server import REPLIES, FakeDiscord, Reply, closed_port, limited, url_at
+
+QUICK = Pace(first_pause=0.02, longest_pause=0.1, outage=30.0, picture=0.0, request=5.0)
+
+
+@contextmanager
+def discord(url: str, pace: Pace = QUICK) -> Iterator[Discord]:
+    made = Discord(SecretStr(url), pace=pace)
+    try:
+        yield made
+    finally:
+        made.close(0.0)
+    assert not [thread for thread in threading.enumerate() if thread.name == "discord"], "it went on"
+
+
+def begin(notifier: Notifier, folder: Path | str = "/nowhere") -> None:
+    notifier.tell(told.opened(folder))
+    notifier.tell(told.baselined())
+
+
+def win(notifier: Notifier, n: int) -> None:
+    notifier.tell(told.proposed(n, f"idea {n}"))
+    notifier.tell(told.judged(n, wins=n))
+
+
+def test_a_climb_from_start_to_end(tmp_path: Path) -> None:
+    (tmp_path / "progress.png").write_bytes(PNG)
+    with FakeDiscord(answer=REPLIES["200"]) as fake, discord(fake.url) as notifier:
+        begin(notifier, tmp_path)
+        fake.wait_for(1)
+        win(notifier, 1)
+        fake.wait_for(2)
+        notifier.tell(told.judged(2, kept=False))
+        notifier.tell(told.turned("near_ties"))
+        fake.wait_for(3)
+        notifier.tell(told.trouble())
+        fake.wait_for(4)
+        notifier.tell(told.finished())
+        notifier.close()
+    assert fake.titles == [
+        "demo/toy: run night started",
+        "demo/toy: win 1, 2.5x over the baseline",
+        "Plateau: on to edit on tiling",
+        "demo/toy: trouble",
+        "demo/toy, run night ended: 1 win, 3.5x over the baseline",
+    ]
+    assert [list(posted.files) for posted in fake.posts] == [[], ["progress.png"], [], [], ["progress.png"]]
+    assert dict(notifier.outcomes())[1].webhook_status == "sent"
+
+
+@pytest.mark.parametrize("fault", ["closed", "hang", "drip", "slow", "502", "404", "429-text"])
+def test_telling_returns_at_once_and_closing_in_its_seconds(fault: str) -> None:
+    with FakeDiscord(answer=REPLIES.get(fault, REPLIES["204"])) as fake:
+        url = url_at(closed_port()) if fault == "closed" else fake.url
+        with discord(url) as notifier:
+            slowest = 0.0
+            for n in range(1, 200):
+                for event in (
+                    told.proposed(n),
+                    told.progress(),
+                    told.judged(n, wins=n),
+                    told.trouble(str(n)),
+                ):
+                    began = time.perf_counter()
+                    notifier.tell(event)
+                    slowest = max(slowest, time.perf_counter() - began)
+                notifier.webhook(n, kept=True)
+            began = time.monotonic()
+            notifier.tell(told.finished())
+            notifier.close(0.6)
+            took = time.monotonic() - began
+            outcomes = notifier.outcomes()
+    assert slowest < 0.1, "ten times what it takes on a busy machine"
+    assert took < 0.6 + 0.9
+    assert sorted(n for n, _ in outcomes) == list(range(1, 200))
+
+
+def test_telling_is_quick_with_a_dead_server() -> None:
+    with FakeDiscord(answer=REPLIES["hang"]) as fake, discord(fake.url) as notifier:
+        begin(notifier)
+        fake.wait_for(1)
+        times = []
+        for n in range(1, 300):
+            began = time.perf_counter()
+            notifier.tell(told.judged(n, wins=n))
+            times.append(time.perf_counter() - began)
+    assert sorted(times)[int(len(times) * 0.98)] < 0.01
+
+
+@pytest.mark.parametrize("fault", ["401", "404", "404-html", "400-gone"])
+def test_one_request_and_no_more_once_the_webhook_is_gone(fault: str) -> None:
+    with FakeDiscord([REPLIES[fault]]) as fake, discord(fake.url) as notifier:
+        begin(notifier)
+        fake.wait_for(1)
+        for n in range(1, 6):
+            win(notifier, n)
+        time.sleep(0.15)
+        notifier.tell(told.finished())
+        notifier.close(1.0)
+        status = notifier.webhook(3, kept=True)
+        assert len(notifier.outcomes()) == 5
+    assert len(fake.posts) == 1
+    assert "the webhook is gone: HTTP 4" in status.webhook_status
+    assert (status.webhook_attempted, status.webhook_sent) == (False, False)
+
+
+def test_a_rate_limit_is_honoured_by_the_thread() -> None:
+    with FakeDiscord([limited(0.7, header=0)]) as fake, discord(fake.url) as notifier:
+        begin(notifier)
+        first = fake.wait_for(1)[0]
+        win(notifier, 1)
+        second = fake.wait_for(2)[1]
+    assert second.time - first.time >= 0.7
+
+
+def test_an_outage_becomes_one_digest_when_the_server_is_back() -> None:
+    port = closed_port()
+    with discord(url_at(port), replace(QUICK, longest_pause=0.4)) as notifier:
+        begin(notifier)
+        for n in range(1, 8):
+            win(notifier, n)
+            time.sleep(0.03)
+        with FakeDiscord(port=port) as fake:
+            fake.wait_for(1)
+            time.sleep(0.5)
+            assert fake.titles == ["While posts could not be sent: 1 start, 7 wins"]
+            assert notifier.webhook(7, kept=True).webhook_status == "sent in a digest"
+
+
+def test_the_digest_of_the_morning_comes_through_at_the_last_moment() -> None:
+    """Whatever backing off there was: the end is tried at once, everything missed in it."""
+    port = closed_port()
+    with discord(url_at(port), replace(QUICK, first_pause=60.0, longest_pause=300.0)) as notifier:
+        begin(notifier)
+        for n in range(1, 5):
+            win(notifier, n)
+        time.sleep(0.2)
+        with FakeDiscord(port=port) as fake:
+            notifier.tell(told.finished(wins=4))
+            notifier.close(3.0)
+    (posted,) = fake.posts
+    assert "run night ended: 4 wins" in posted.text
+    assert "Not posted before: 1 start, 4 wins" in posted.text
+    assert {webhook.webhook_status for _, webhook in notifier.outcomes()} == {"sent in a digest"}
+
+
+def test_a_hanging_request_makes_way_for_the_digest() -> None:
+    with FakeDiscord([REPLIES["hang"]]) as fake, discord(fake.url, replace(QUICK, request=30.0)) as notifier:
+        begin(notifier)
+        win(notifier, 1)
+        fake.wait_for(1)
+        notifier.tell(told.finished())
+        notifier.close(2.0)
+    assert "run night ended" in fake.titles[-1]
+    assert dict(notifier.outcomes())[1].webhook_sent
+
+
+def test_a_rate_limit_longer_than_the_end_is_not_broken() -> None:
+    with FakeDiscord([limited(60)]) as fake, discord(fake.url) as notifier:
+        begin(notifier)
+        fake.wait_for(1)
+        win(notifier, 1)
+        notifier.tell(told.finished())
+        began = time.monotonic()
+        notifier.close(2.0)
+        assert time.monotonic() - began < 1.0, "it does not wait for what cannot come"
+    assert len(fake.posts) == 1
+    assert dict(notifier.outcomes())[1] == Webhook(
+        webhook_enabled_by_config=True,
+        webhook_expected=True,
+        webhook_status="not sent before the climb ended; last: rate limited (HTTP 429)",
+    )
+
+
+def test_an_end_without_a_word_still_sends_what_was_held_back() -> None:
+    """The climb ended with an error: no `finished` event comes."""
+    with FakeDiscord() as fake, discord(fake.url) as notifier:
+        notifier.tell(told.opened())
+        notifier.tell(told.trouble("one"))
+        notifier.tell(told.trouble("the climb ended with an error"))
+        notifier.close(2.0)
+    assert fake.titles == ["demo/toy: run night started", "demo/toy: trouble", "demo/toy: trouble"]
+    assert "ended with an error" in fake.posts[-1].text
+
+
+def test_after_closing_nothing_is_taken() -> None:
+    with FakeDiscord() as fake, discord(fake.url) as notifier:
+        begin(notifier)
+        notifier.close(2.0)
+        notifier.close(2.0)
+        win(notifier, 1)
+        notifier.tell(told.finished())
+    assert len(fake.posts) == 1
+    assert notifier.outcomes() == []
+
+
+def test_a_post_that_cannot_be_worded_ends_nothing_and_is_owned_up_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with FakeDiscord() as fake, discord(fake.url) as notifier:
+        monkeypatch.setattr("agent.notify.story.tell_win", fail)
+        win(notifier, 1)
+        assert dict(notifier.outcomes())[1].webhook_status == "no post could be made of it: ZeroDivisionError"
+        monkeypatch.undo()
+        win(notifier, 2)
+        fake.wait_for(1)
+
+
+def test_a_thread_that_cannot_start_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    fake = FakeDiscord()
+    with fake, discord(fake.url) as notifier:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            begin(notifier)
+        win(notifier, 1)
+        assert len(fake.wait_for(2)) == 2
+
+
+def test_what_is_not_configured_or_switched_off_posts_nothing() -> None:
+    url = SecretStr(url_at(1))
+    fields = [
+        tuple(choose_notifier(*given, switched_off=off).webhook(1, kept=True).model_dump().values())
+        for given, off in (((None,), False), ((None,), True), ((url,), True))
+    ]
+    assert fields == [
+        (False, False, False, False, False, "not configured"),
+        (False, True, False, False, False, "not configured"),
+        (True, True, False, False, False, "switched off"),
+    ]
+    silent = Silent()
+    silent.tell(told.finished())
+    silent.close()
+    assert silent.outcomes() == []
+    chosen = choose_notifier(url)
+    assert isinstance(chosen, Discord)
+    chosen.close(0.0)
+
+
+def test_a_slow_server_gets_everything_in_order() -> None:
+    slow = Reply(204, wait=0.05)
+    with FakeDiscord(answer=slow) as fake, discord(fake.url) as notifier:
+        begin(notifier)
+        for n in range(1, 4):
+            win(notifier, n)
+        notifier.tell(told.finished(wins=3))
+        notifier.close(4.0)
+    assert len(fake.posts) == 5
+    assert "ended" in fake.titles[-1]

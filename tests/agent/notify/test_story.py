@@ -1,0 +1,183 @@
+"""Which events become posts, and what the posts say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from agent.events import Event
+from agent.notify.pace import Pace
+from agent.notify.post import Post
+from agent.notify.story import Story
+from tests.agent.notify import told
+
+PACE = Pace()
+
+
+def tell(*events: Event, story: Story | None = None, now: float = 0.0) -> list[Post]:
+    story = story or Story(PACE)
+    return [post for event in events for post in story.take(event, now)]
+
+
+def begun() -> Story:
+    story = Story(PACE)
+    tell(told.opened("/runs/x"), told.baselined(), story=story)
+    return story
+
+
+def read(post: Post) -> str:
+    return "\n".join([post.title, post.text, *(f"{name}: {value}" for name, value in post.fields)])
+
+
+def test_the_start_waits_for_the_baseline() -> None:
+    assert tell(told.opened()) == []
+    (post,) = tell(told.opened(), told.baselined())
+    said = read(post)
+    assert post.kind == "start"
+    for part in (
+        "demo/toy",
+        "night",
+        told.BRANCH,
+        "Loopback CPU",
+        "18.2 us",
+        "1.000x",
+        "1 h 00 min",
+        "90 candidates",
+    ):
+        assert part in said
+
+
+def test_a_run_taken_up_is_told_at_once_with_what_it_has() -> None:
+    (post,) = tell(told.opened(resumed=True, candidates=41, best=(1.5, 2.0), cumulative=told.interval(2.0)))
+    assert "taken up" in post.title
+    assert "41 candidates, 2 wins, 2.000x" in read(post)
+
+
+def test_the_start_is_told_once_however_often_the_run_is_opened() -> None:
+    story = begun()
+    assert tell(told.opened(resumed=True), told.opened(resumed=True), story=story) == []
+
+
+def test_trouble_before_the_baseline_comes_after_the_start() -> None:
+    assert [post.kind for post in tell(told.opened(), told.trouble())] == ["start", "trouble"]
+
+
+def test_a_win() -> None:
+    story = begun()
+    (post,) = tell(told.proposed(7), told.judged(7, wins=3), story=story)
+    assert (post.kind, post.n, post.picture) == ("win", 7, Path("/runs/x/progress.png"))
+    said = read(post)
+    for part in (
+        "win 3",
+        "2.5x over the baseline",
+        "keep C in registers",
+        "llm, registers",
+        "1.250x [1.238, 1.262]",
+    ):
+        assert part in said
+    assert "`abcdef012345`" in said
+
+
+def test_a_win_of_an_earlier_sessions_idea_is_told_without_it() -> None:
+    (post,) = tell(told.judged(7), story=begun())
+    assert "candidate 7" in post.line
+
+
+def test_what_is_not_worth_a_post() -> None:
+    quiet = (told.proposed(1), told.judged(1, kept=False), told.called(), told.turned(), told.progress())
+    assert tell(*quiet, story=begun()) == []
+
+
+def test_plateaus_are_rare_and_say_what_was_left_out() -> None:
+    story = begun()
+    assert [post.kind for post in tell(told.turned("near_ties"), story=story, now=0.0)] == ["turn"]
+    assert tell(told.turned("near_ties"), told.turned("near_ties"), story=story, now=1799.0) == []
+    (post,) = tell(told.turned("stale_profile", reason="the top bucket stays"), story=story, now=1800.0)
+    assert "on to edit on tiling" in post.title
+    assert "stale\\_profile" in read(post)
+    assert "2 times before" in read(post)
+    assert "the top bucket stays" in read(post)
+
+
+def test_troubles_are_told_together_after_the_first() -> None:
+    story = begun()
+    assert len(tell(told.trouble("one"), story=story, now=0.0)) == 1
+    assert tell(told.trouble("two"), told.trouble("two"), told.trouble("three"), story=story, now=10.0) == []
+    assert story.next_ripe() == 600.0
+    assert story.ripe(599.0) == []
+    (post,) = story.ripe(600.0)
+    assert "3 troubles" in post.title
+    assert post.text == "- two\n- three"
+    assert story.next_ripe() == float("inf")
+
+
+def test_the_end_comes_after_what_was_held_back() -> None:
+    story = begun()
+    tell(told.trouble("one"), story=story)
+    assert [post.kind for post in tell(told.trouble("two"), told.finished(), story=story)] == [
+        "trouble",
+        "end",
+    ]
+
+
+def test_the_end() -> None:
+    story = begun()
+    tell(told.called(), told.called(fault=True), told.turned("near_ties"), told.trouble(), story=story)
+    for n, speedup in ((1, 1.1), (2, 2.0), (3, 1.4)):
+        tell(told.proposed(n, f"idea {n}"), told.judged(n, speedup=speedup, wins=n), story=story)
+    (post,) = tell(told.finished(wins=3), story=story)
+    said = read(post)
+    for part in (
+        "3 wins, 3.5x over the baseline",
+        "the budget of 100 candidates is used up",
+        "3.500x [3.465, 3.535]",
+        "Candidates: 100, 3 wins",
+        "2 h 59 min",
+        "123456 tokens, $1.50; 2 calls this session, 1 failed",
+        "MM\\_TILE 70%",
+        "moved on 1 time",
+        "1 trouble this session",
+        f"`git log {told.BRANCH}`",
+        "`hillclimb report demo/toy --tag night`",
+    ):
+        assert part in said
+    assert said.index("idea 2") < said.index("idea 3") < said.index("idea 1")
+    assert post.picture == Path("/runs/x/progress.png")
+
+
+def test_an_interrupted_run_and_one_without_wins() -> None:
+    (post,) = tell(told.finished(wins=0, interrupted=True, reason="interrupted by SIGINT"), story=begun())
+    said = read(post)
+    assert "interrupted: 0 wins" in post.title
+    assert "nothing faster than the baseline" in said
+    assert "goes on from here" in said
+
+
+def test_an_end_before_anything_began() -> None:
+    (post,) = tell(told.finished(wins=0))
+    assert "the run ended" in post.title
+
+
+def test_foreign_text_is_defused_and_secrets_are_blotted_out_everywhere() -> None:
+    secret = SecretStr("https://discord.com/api/webhooks/1/token-token-token-token")
+    bad = f"@everyone **{secret.get_secret_value()}** `x`\x00\n<@1>"
+    story = Story(PACE, (secret,))
+    posts = tell(
+        told.opened(case=bad, tag=bad, branch=bad),
+        told.baselined(),
+        told.trouble(bad),
+        told.turned(bad, reason=bad),
+        told.proposed(1, bad, bad),
+        told.judged(1),
+        told.finished(reason=bad).model_copy(update={"branch": bad, "importances": {bad: 1.0}}),
+        story=story,
+    )
+    assert {post.kind for post in posts} == {"start", "trouble", "turn", "win", "end"}
+    for post in posts:
+        said = f"{read(post)}\n{post.line}"
+        assert "token-token" not in said
+        assert "\x00" not in said
+        assert "@everyone" not in said
+        assert "<@1>" not in said
+        assert "hidden" not in said or "\\*\\*\\[hidden\\]" in said

@@ -1,0 +1,283 @@
+"""A climb with a language model: the real controller, the real client, a real server on loopback, a simulated judge."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from agent.background import Background
+from agent.budget import Budgets
+from agent.entries import Called
+from agent.events import CalledEvent
+from agent.model.endpoint import Endpoint
+from agent.model.settings import ModelSettings
+from agent.proposers.llm import BARREN, PAUSE_SECONDS, Llm
+from harness.case.case import Prices
+from tests.fakes.clock import SkippingClock
+from tests.fakes.night import Night, git, make_repository
+from tests.fakes.openai_server import Asked, FakeOpenAI, Turn, answer, fault, openai_server
+
+KEY = "sk-canary-3f9a1c"
+BRANCH = "hillclimb/demo/toy/night"
+
+
+def edit(quality: float, before: float = 1.0, flaw: str = "") -> str:
+    """A reply that sets the toy's number."""
+    return reply(
+        f"quality {quality}",
+        f"QUALITY = {before}",
+        f"QUALITY = {quality}" + (f"\nFLAW = {flaw!r}" if flaw else ""),
+    )
+
+
+def reply(idea: str, search: str, replace: str, path: str = "kernel.py") -> str:
+    block = f"<<<<<<< SEARCH\n{search}\n=======\n{replace}\n>>>>>>> REPLACE"
+    return f"IDEA: {idea}\nFAMILY: number\nNOTE: larger is faster\nNEXT: memory: keep it all\n\nFILE: {path}\n{block}\n"
+
+
+def incumbent(asked: Asked) -> float:
+    """The number in the files that the last briefing shows."""
+    return float(re.findall(r"^QUALITY = ([0-9.]+)$", asked.prompt, re.MULTILINE)[-1])
+
+
+def climbing(asked: Asked) -> Turn:
+    """A model that always makes the number larger by a quarter."""
+    before = incumbent(asked)
+    return answer(
+        edit(round(before * 1.25, 4), before), usage={"prompt_tokens": 900, "completion_tokens": 100}
+    )
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make_repository(tmp_path / "repository")
+
+
+@contextmanager
+def night(root: Path, server: FakeOpenAI, candidates: int = 3, **options: object) -> Iterator[Night]:
+    """A night whose ideas come from the server."""
+    opened: list[Endpoint] = []
+    deadline = options.pop("deadline", 5.0)
+    settings = ModelSettings(
+        model="fake-1",
+        base_url=server.base_url,
+        api_key=SecretStr(KEY),
+        deadline_seconds=float(str(deadline)),
+        prices=Prices(prompt=1.0, completion=10.0),
+    )
+
+    def make(background: Background) -> Llm:
+        opened.append(Endpoint(settings, random.Random(0)))
+        return Llm(background, opened[-1], settings.model)
+
+    budgets = options.pop("budgets", Budgets(candidates=candidates))
+    try:
+        yield Night(root, make_proposer=make, budgets=budgets, clock=SkippingClock(), **options)  # type: ignore[arg-type]
+    finally:
+        for endpoint in opened:
+            endpoint.close()
+
+
+def set_rules(root: Path, **rules: object) -> None:
+    """Say more in the case's llm section."""
+    path = root / "cases/demo/toy/case.yaml"
+    path.write_text(path.read_text() + f"llm: {{{', '.join(f'{k}: {v}' for k, v in rules.items())}}}\n")
+    git(root, "commit", "--quiet", "--all", "--message", "rules")
+
+
+def outcomes(night: Night) -> list[tuple[str, int | None, int]]:
+    return [(call.outcome, call.repairs, call.turn) for call in night.ledger.calls]
+
+
+def reasons(night: Night) -> list[str]:
+    return [str(c.judged.reason or "kept") for c in night.ledger.candidates if c.judged]
+
+
+def test_what_a_capable_model_proposes_wins(root: Path) -> None:
+    with openai_server(climbing) as server, night(root, server) as climb:
+        finished = climb.climb()
+    assert finished.wins >= 2 and reasons(climb)[0] == "kept"
+    assert git(root, "show", f"{BRANCH}:cases/demo/toy/workspace/kernel.py").startswith("QUALITY = 1.")
+    message = git(root, "log", "-1", "--format=%B", BRANCH)
+    assert "Hillclimb-Author: llm\n" in message and "Hillclimb-Family: number\n" in message
+    assert "Hillclimb-Tokens: 900 prompt, 100 completion\n" in message
+    assert "Hillclimb-Cost: 0.001900 USD\n" in message and "Hillclimb-Model: fake-1\n" in message
+    notes = git(root, "show", f"{BRANCH}:cases/demo/toy/workspace/docs/notes.md")
+    assert notes.startswith("nothing yet\n") and "larger is faster" in notes and "quality 1.25" in notes
+    assert "keep it all" in git(root, "show", f"{BRANCH}:cases/demo/toy/workspace/docs/candidates.md")
+
+
+def test_every_call_is_in_the_ledger_with_what_it_cost(root: Path) -> None:
+    with openai_server(climbing) as server, night(root, server) as climb:
+        climb.climb()
+    ledger = climb.ledger
+    answered = [call for call in ledger.calls if call.outcome == "proposal"]
+    assert len(answered) >= 3 and all(call.usage.total == 1000 and call.cost == 0.0019 for call in answered)
+    told = [event for event in climb.events if isinstance(event, CalledEvent)]
+    assert len(told) == len(ledger.calls) and told[-1].run_tokens == ledger.tokens
+    for call in answered:
+        text = (climb.folder / f"calls/{call.k}.json").read_text()
+        assert "Make the number in kernel.py larger" in text and "IDEA: quality" in text
+
+
+def test_a_reply_that_does_not_apply_goes_back_with_the_error(root: Path) -> None:
+    set_rules(root, in_flight=1)
+    script = [reply("from memory", "QUALITY = 9", "QUALITY = 10"), edit(1.25)]
+    with openai_server(script) as server, night(root, server, 1) as climb:
+        climb.climb()
+        second = server.requests[1].messages
+    assert outcomes(climb)[:2] == [("unusable", None, 0), ("proposal", 1, 1)]
+    assert second[-2]["role"] == "assistant" and "from memory" in second[-2]["content"]
+    assert "kernel.py" in second[-1]["content"] and climb.ledger.calls[0].detail in second[-1]["content"]
+    assert reasons(climb) == ["kept"]
+
+
+def test_a_candidate_that_fails_the_gate_goes_back_with_the_reason(root: Path) -> None:
+    set_rules(root, in_flight=1)
+    script = [edit(2.0, flaw="wrong_result"), edit(1.5)]
+    with openai_server(script) as server, night(root, server, 2) as climb:
+        climb.climb()
+        second = server.requests[1].messages
+    assert reasons(climb) == ["wrong_result", "kept"]
+    assert "wrong_result: simulated wrong_result" in second[-1]["content"]
+    assert climb.ledger.calls[1].repairs == 1
+
+
+def test_repairs_are_bounded_and_a_fresh_briefing_follows(root: Path) -> None:
+    set_rules(root, in_flight=1, repairs=2)
+    script = ["no change in here", "nor here", "nor here", edit(1.25)]
+    with openai_server(script) as server, night(root, server, 1) as climb:
+        climb.climb()
+    assert outcomes(climb)[:4] == [
+        ("unusable", None, 0),
+        ("unusable", 1, 1),
+        ("unusable", 2, 2),
+        ("proposal", None, 0),
+    ]
+
+
+def test_the_same_idea_is_not_judged_twice(root: Path) -> None:
+    set_rules(root, in_flight=1, repairs=0)
+    again = edit(0.5).replace("QUALITY = 0.5\n", "QUALITY = 0.5  # not the same text\n")
+    script = [edit(0.5), again, again, edit(1.25)]
+    with openai_server(script) as server, night(root, server, 2) as climb:
+        climb.climb()
+    assert reasons(climb) == ["slower", "kept"]
+    dropped = climb.ledger.dropped
+    assert [d.reason for d in dropped.values()] == ["duplicate", "duplicate"]
+    assert "candidate #1, which was rejected: slower" in dropped[2].detail
+
+
+def test_a_reply_about_an_older_incumbent_is_merged_or_dropped(root: Path) -> None:
+    set_rules(root, in_flight=3, repairs=0)
+    more = "IDEA: notes\nFAMILY: other\nKNOB: TILE=32\n"
+    script = [edit(1.25), edit(1.3), more, edit(1.5, 1.25)]
+    with openai_server(script) as server, night(root, server, 3) as climb:
+        climb.climb()
+    ideas = {c.proposal.idea: str(c.judged.reason or "kept") for c in climb.ledger.candidates if c.judged}
+    assert "stale" in [d.reason for d in climb.ledger.dropped.values()]
+    assert ideas["notes"] == "kept"  # made for the baseline, and still good on what came meanwhile
+
+
+@pytest.mark.parametrize("name", ["quota", "unauthorised", "no_model"])
+def test_what_no_further_call_can_mend_ends_the_asking(root: Path, name: str) -> None:
+    set_rules(root, in_flight=1)
+    with openai_server([edit(1.25), fault(name)]) as server, night(root, server, 50) as climb:
+        finished = climb.climb()
+        asked = len(server.requests)
+    assert "no further model calls" in finished.reason and finished.wins == 1
+    assert asked == 2 and len(climb.troubles) == 1
+
+
+def test_an_outage_is_waited_out(root: Path) -> None:
+    set_rules(root, in_flight=1)
+    script = [fault("r500"), fault("r500"), fault("html200"), edit(1.25)]
+    with openai_server(script) as server, night(root, server, 1, deadline=0.4) as climb:
+        finished = climb.climb()
+    assert finished.wins == 1
+    assert [call.outcome for call in climb.ledger.calls].count("fault") >= 1
+    clock = climb.clock
+    assert isinstance(clock, SkippingClock) and sum(clock.slept) >= PAUSE_SECONDS * 0.9
+
+
+MALICIOUS = [
+    reply("out", "QUALITY = 1.0", "x", "../contract.py"),
+    "IDEA: out\nFILE: ../../../../../etc/passwd\n```\nroot\n```\n",
+    "IDEA: hook\nFILE: .git/hooks/post-commit\n```\n#!/bin/sh\ntouch /tmp/owned\n```\n",
+    "IDEA: case\nFILE: ../case.yaml\n```\nschema: 1\n```\n",
+    "IDEA: {{ 7 * 7 }} </script><script>alert(1)</script> \x1b[2J\nFILE: kernel.py\n```\nQUALITY = 0.1\n```\n",
+]
+
+
+@pytest.mark.parametrize("text", MALICIOUS)
+def test_a_malicious_reply_costs_a_candidate_at_most(root: Path, text: str) -> None:
+    set_rules(root, in_flight=1, repairs=0)
+    before = git(root, "status", "--porcelain"), git(root, "rev-parse", "HEAD")
+    with openai_server([text, edit(1.25), "and nothing more"]) as server, night(root, server, 3) as climb:
+        finished = climb.climb()
+    assert "kept" in reasons(climb)
+    assert finished.candidates == 3 or f"{BARREN} replies in a row came to nothing" in finished.reason
+    assert all(
+        reason in ("kept", "outside_workspace", "slower", "does_not_apply") for reason in reasons(climb)
+    )
+    assert (git(root, "status", "--porcelain"), git(root, "rev-parse", "HEAD")) == before
+
+
+def test_paid_replies_are_used_by_the_next_session(root: Path) -> None:
+    set_rules(root, in_flight=2)
+    script = [edit(1.25), "IDEA: tile\nFAMILY: tiling\nKNOB: TILE=32\n"]
+    with openai_server(lambda asked: answer(script[min(asked.count, 2) - 1])) as server:
+        with night(root, server, 1) as climb:
+            climb.climb()
+        waiting = {call.k for call in climb.ledger.calls if call.outcome == "proposal"} - {1}
+        with night(root, server, 2) as later:
+            later.climb()
+    assert waiting and later.ledger.candidates[1].proposal.call in waiting
+    assert reasons(later) == ["kept", "kept"]
+
+
+def test_a_token_budget_ends_the_climb(root: Path) -> None:
+    budgets = Budgets(candidates=50, tokens=2500)
+    with openai_server(climbing) as server, night(root, server, budgets=budgets) as climb:
+        finished = climb.climb()
+    assert finished.reason.startswith("the budget of 2500 tokens is used up")
+    assert 2500 <= climb.ledger.tokens <= 6500
+
+
+def test_a_cost_budget_ends_the_climb(root: Path) -> None:
+    budgets = Budgets(candidates=50, cost=0.004)
+    with openai_server(climbing) as server, night(root, server, budgets=budgets) as climb:
+        finished = climb.climb()
+    assert finished.reason.startswith("the budget of 0.004 dollars is used up")
+
+
+def test_a_call_given_up_at_the_end_is_counted(root: Path) -> None:
+    set_rules(root, in_flight=2)
+
+    def slow(asked: Asked) -> Turn:
+        return climbing(asked) if asked.count == 1 else fault("hang")
+
+    with openai_server(slow) as server, night(root, server, 1) as climb:
+        climb.climb()
+    last = climb.ledger.calls[-1]
+    assert (last.outcome, last.fault) == ("fault", "given_up")
+    assert last.usage.estimated and last.usage.prompt > 500
+
+
+def test_the_key_is_nowhere(root: Path) -> None:
+    def echo(asked: Asked) -> Turn:
+        return climbing(asked) if asked.count != 2 else fault("key_echo")
+
+    with openai_server(echo) as server, night(root, server, 2) as climb:
+        climb.climb()
+        assert any(KEY in str(request.headers) for request in server.requests)
+    for path in (path for path in root.rglob("*") if path.is_file()):
+        assert KEY.encode() not in path.read_bytes(), path
+    assert not any(KEY in event.model_dump_json() for event in climb.events)
+    assert all(isinstance(call, Called) for call in climb.ledger.calls)

@@ -1,0 +1,265 @@
+"""Every kind of candidate shown; what is gone is said to be gone; and nothing written by others steers a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import pty
+import shutil
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.entries import Called, Proposed, Samples, Usage
+from agent.lines import Line, neutralise, print_lines
+from agent.proposal import Edit, Proposal
+from agent.repository import Repository
+from agent.showing import Shelf, show_baseline, show_candidate, summarise
+from agent.shown import describe_baseline, describe_candidate, log_ratio
+from harness.errors import UsageError
+from harness.records import Block, Pair
+from tests.fakes.night import KINDS, Night, git, make_repository
+from tests.fakes.toy import kernel
+
+HOSTILE = f"{kernel(9.0)}# \x1b]0;owned\x07\x1b[2J\u202egnp.\r\u2028\n"
+
+
+class Plan:
+    """One candidate whose words and files try to write to the terminal, after the usual ones."""
+
+    def __init__(self) -> None:
+        from tests.fakes.proposer import PlannedProposer
+
+        self._usual = PlannedProposer()
+
+    def propose(self, ledger):  # type: ignore[no-untyped-def]
+        n = len(ledger.candidates) + 1
+        if n <= len(KINDS):
+            return self._usual.propose(ledger)
+        if n == len(KINDS) + 1:
+            call = {"seconds": 12.0, "model": "m\x1b[31m", "incumbent": ledger.incumbent, "cost": 0.02}
+            used = Usage(prompt=8000, completion=12)
+            ledger.append(Called(k=1, time=1.0, outcome="proposal", usage=used, note="remember", **call))
+            edits = (Edit(path="kernel.py", content=HOSTILE), Edit(path="docs/\x1b[0m.md", content="x"))
+            idea = "fast\x1b]8;;http://x\x07er"
+            return Proposal(author="llm", idea=idea, family="tricks", edits=edits[:1], call=1)
+        return None
+
+    def finish(self, ledger) -> None:  # type: ignore[no-untyped-def]
+        pass
+
+    def importances(self, ledger):  # type: ignore[no-untyped-def]
+        return {}
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
+    night = Night(make_repository(tmp_path_factory.mktemp("night") / "repository"), proposer=Plan())
+    night.climb()
+    return night
+
+
+@pytest.fixture
+def shelf(night: Night) -> Shelf:
+    return Shelf.open(Repository.open(night.root), night.folder)
+
+
+@pytest.fixture
+def copied(night: Night, tmp_path: Path) -> Shelf:
+    """A copy that a test may damage."""
+    shutil.copytree(night.root, tmp_path / "copy")
+    return Shelf.open(Repository.open(tmp_path / "copy"), tmp_path / "copy/runs/demo/toy/night")
+
+
+def text(shelf: Shelf, n: int, *, blocks: bool = False) -> str:
+    return "\n".join(line.text for line in describe_candidate(show_candidate(shelf, n, blocks=blocks)))
+
+
+def test_a_win_shows_proposal_figures_samples_and_diff(shelf: Shelf) -> None:
+    shown = text(shelf, 5)
+    assert shown.startswith("demo/toy/night #5: kept\n")
+    for part in (
+        "author      llm",
+        "files       kernel.py, docs/more.md",
+        "screened    1.250x on one pair, a lead",
+        "speedup     1.250x [1.238, 1.262] over the incumbent",
+        "over the baseline",
+        "(alpha 0.00152, confirmation 2 of the run)",
+        "gate        passed 8 checks, largest error 0.250 of the budget at only/normal",
+        "guardrail   ragged: 1.000x [0.990, 1.010], may slow down by 5%: kept",
+        "(refs/heads/hillclimb/demo/toy/night)",
+        "webhook     not configured",
+        "decide      main             3       3        0    1.2500x",
+        "-QUALITY = 1.0\n+QUALITY = 1.25",
+    ):
+        assert part in shown, part
+
+
+@pytest.mark.parametrize("n", range(1, len(KINDS) + 2))
+def test_every_candidate_can_be_shown_in_words_and_as_json(shelf: Shelf, n: int) -> None:
+    found = show_candidate(shelf, n, blocks=True)
+    document = json.loads(found.model_dump_json())
+    judged = found.judged
+    assert judged is not None
+    assert (document["n"], document["state"]) == (n, "kept" if judged.kept else "rejected")
+    assert (judged.reason or "kept") in text(shelf, n)
+    for line in describe_candidate(found):
+        assert "\n" not in line.text
+        assert not any(unicodedata.category(c) in ("Cc", "Cf", "Zl") for c in line.text.replace("\t", ""))
+
+
+def test_what_was_not_built_shows_its_edits_as_proposed(shelf: Shelf) -> None:
+    found = show_candidate(shelf, 3, blocks=False)
+    assert found.diff_missing == "no tree was built: the edits as proposed"
+    assert found.diff == "--- a/../contract.py\n+++ b/../contract.py\n@@ -0,0 +1 @@\n+pass\n"
+    assert found.samples_missing == "nothing was timed"
+
+
+def test_a_hostile_candidate_is_shown_in_letters(shelf: Shelf) -> None:
+    shown = text(shelf, len(KINDS) + 1)
+    assert "idea        fast\\x1b]8;;http://x\\x07er" in shown
+    assert "+# \\x1b]0;owned\\x07\\x1b[2J\\u202egnp.\\r\\u2028" in shown
+    assert "call        1 to m\\x1b[31m: 12 s, 8012 tokens, $0.0200 (calls/1.json)" in shown
+    assert "note        remember" in shown
+
+
+def test_attributes_and_configuration_of_the_repository_hide_nothing(copied: Shelf) -> None:
+    root = copied.repository.root
+    (root / ".git/info").mkdir(exist_ok=True)
+    (root / ".git/info/attributes").write_text("*.py binary\n*.py diff=evil\n")
+    for name in ("diff.external", "diff.evil.command", "diff.evil.textconv", "core.pager"):
+        git(root, "config", name, f"touch {root}/ran")
+    for name in ("diff.noprefix", "color.ui"):
+        git(root, "config", name, "always" if name == "color.ui" else "true")
+    assert "--- a/cases/demo/toy/workspace/kernel.py" in text(copied, 5)
+    assert "+QUALITY = 1.25" in text(copied, 5)
+    assert not (root / "ran").exists()
+
+
+def test_lost_samples_and_commits_are_said_to_be_lost(copied: Shelf) -> None:
+    (copied.folder / "samples/5.json").unlink()
+    (copied.folder / "samples/1.json").write_text("{")
+    root = copied.repository.root
+    git(root, "update-ref", "-d", "refs/heads/hillclimb/demo/toy/night")
+    for ref in copied.repository.refs("refs/hillclimb/"):
+        git(root, "update-ref", "-d", ref)
+    git(root, "gc", "--quiet", "--prune=now")
+    shown = text(Shelf.open(Repository.open(root), copied.folder), 5)
+    assert "samples     5.json is not there" in shown
+    assert "is gone from this repository: the edits as proposed" in shown
+    assert "+QUALITY = 1.25" in shown
+    assert "samples     1.json is damaged" in text(copied, 1)
+
+
+def test_a_pending_candidate_shows_what_is_known(copied: Shelf) -> None:
+    n = len(copied.ledger.candidates) + 1
+    proposal = Proposal(
+        author="human", idea="try", edits=(Edit(path="kernel.py", content="QUALITY = 3.0\n"),)
+    )
+    line = Proposed(n=n, time=1.0, proposal=proposal).model_dump_json()
+    with (copied.folder / "ledger.jsonl").open("a") as ledger:
+        ledger.write(f"{line}\n")
+    shown = text(Shelf.open(copied.repository, copied.folder), n)
+    assert shown.startswith(f"demo/toy/night #{n}: pending")
+    assert "diff        not judged yet: as proposed" in shown
+    assert "+QUALITY = 3.0" in shown
+
+
+def test_the_baseline_shows_its_time_and_noise(shelf: Shelf) -> None:
+    found = show_baseline(shelf, blocks=True)
+    shown = "\n".join(line.text for line in describe_baseline(found))
+    assert "time        1 ms a call" in shown
+    assert "noise       1.000x [0.990, 1.010] over itself; one pair scatters by 0.20%" in shown
+    assert "profile     100.0%  kernel.py:run" in shown
+    assert "pair 1: noise, main, 0 dropped" in shown
+    assert json.loads(found.model_dump_json())["baselined"]["seconds_per_call"] == 1e-3
+
+
+def test_a_number_that_is_not_there_is_told(shelf: Shelf) -> None:
+    for n in (0, 99):
+        with pytest.raises(
+            UsageError, match=f"has no candidate {n}; it has 1 to {len(KINDS) + 1}, and 'base"
+        ):
+            show_candidate(shelf, n, blocks=False)
+
+
+def test_every_block_is_listed_when_asked_for(shelf: Shelf) -> None:
+    assert "  ABBA" in text(shelf, 5, blocks=True)
+    assert "  ABBA" not in text(shelf, 5)
+    assert len(show_candidate(shelf, 5, blocks=True).pairs) == 4
+
+
+def test_figures_of_a_stage_are_those_of_its_pairs() -> None:
+    def block(a: float, b: float) -> Block:
+        return Block(order="BAAB", seconds=(b, a, a, b))
+
+    assert log_ratio(block(1.0, 2.0)) == pytest.approx(math.log(2))
+    pairs = [
+        Pair(stage="decide", suite="main", blocks=(block(1.0, 2.0), block(1.0, 8.0)), dropped=1),
+        Pair(stage="decide", suite="main", blocks=(block(1.0, 1.0),)),
+        Pair(stage="guardrail", suite="ragged", blocks=()),
+    ]
+    decide, rail = summarise(pairs)
+    assert (decide.pairs, decide.blocks, decide.dropped) == (2, 3, 1)
+    assert decide.median == pytest.approx(math.log(2))
+    assert decide.between_pairs == pytest.approx(math.log(4) / math.sqrt(2))
+    assert rail.blocks == 0 and math.isnan(rail.median)
+
+
+@given(st.text())
+def test_nothing_that_steers_is_left(given_text: str) -> None:
+    plain = neutralise(given_text)
+    assert all(c == "\t" or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in plain)
+    plain.encode()
+
+
+def test_colour_is_for_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", stream)
+    print_lines([Line("kept", "bold green")], colour=True)
+    assert stream.getvalue() == "kept\n"
+
+
+@pytest.mark.parametrize(("options", "coloured"), [((), True), (("--no-color",), False)])
+def test_a_terminal_sees_colours_unless_told_not_to(
+    night: Night, options: tuple[str, ...], coloured: bool
+) -> None:
+    master, slave = pty.openpty()
+    command = [sys.executable, "-c", "from agent.cli import main; main()", "show", "demo/toy", "5", *options]
+    environment = {**os.environ, "TERM": "xterm", "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment.pop("NO_COLOR", None)
+    with os.fdopen(master, "rb") as reader:
+        with os.fdopen(slave, "wb") as terminal:
+            subprocess.run(command, cwd=night.root, stdout=terminal, check=True, env=environment, timeout=60)
+        seen = os.read(reader.fileno(), 65536)
+    assert (b"\x1b[" in seen) is coloured
+    assert b"kept" in seen
+
+
+def test_a_reader_who_leaves_early_is_no_error(night: Night) -> None:
+    program = "import sys; from agent.cli import main; sys.argv[1:] = ['show', 'demo/toy', '5']; main()"
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as closed:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=night.root,
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_samples_are_read_as_written(shelf: Shelf) -> None:
+    written = Samples.model_validate_json((shelf.folder / "samples/5.json").read_bytes())
+    assert written.confirmation is not None
+    assert set(written.confirmation.pairs) <= set(show_candidate(shelf, 5, blocks=True).pairs)

@@ -1,0 +1,182 @@
+"""Own times by function and thread, as the runner's profiler tells them of code in this process."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from harness.candidate.profiler import (
+    LONGEST_NAME,
+    MOST_ROWS,
+    REST,
+    SMALLEST_SHARE,
+    UNNAMEABLE,
+    WAITING,
+    WORKERS,
+    Profiler,
+    Row,
+    largest,
+)
+
+HERE = Path(__file__)
+
+
+@pytest.fixture
+def profiler() -> Iterator[Profiler]:
+    """Of this folder; leaves no profile function behind."""
+    before = sys.getprofile()
+    yield Profiler(str(HERE.parent))
+    threading.setprofile(None)
+    sys.setprofile(before)
+
+
+def timed(work: Callable[[], object], calls: int = 1) -> Callable[[], int]:
+    def run() -> int:
+        start = time.perf_counter_ns()
+        for _ in range(calls):
+            work()
+        return time.perf_counter_ns() - start
+
+    return run
+
+
+def by_name(rows: list[Row]) -> dict[str, Row]:
+    assert len(rows) <= MOST_ROWS
+    assert all(0 <= share <= 1 and seconds >= 0 and entries >= 0 for _, share, seconds, entries in rows)
+    return {row[0]: row for row in rows}
+
+
+def doze(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def spin(seconds: float) -> None:
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+def test_own_time_leaves_out_what_is_called(profiler: Profiler) -> None:
+    def outer() -> None:
+        doze(0.01)
+        doze(0.01)
+        spin(0.01)
+
+    rows = by_name(profiler.measure(timed(outer, 3), 3))
+    _, share, seconds, entries = rows["time.sleep"]
+    assert share > 0.4
+    assert 0.02 <= seconds < 0.2
+    assert entries == 2
+    assert f"{HERE.name}:doze" not in rows or rows[f"{HERE.name}:doze"][1] < 0.1
+    assert rows[f"{HERE.name}:spin"][3] == 1
+    assert sys.getprofile() is None
+
+
+def test_a_worker_thread_is_adopted_and_its_idle_time_is_no_longer_than_the_work(profiler: Profiler) -> None:
+    profiler.adopt_threads()
+    begin, done, stop = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
+
+    def work() -> None:
+        while begin.acquire() and not stop.is_set():
+            doze(0.004)
+            done.release()
+
+    def call() -> None:
+        begin.release()
+        done.acquire()
+        doze(0.004)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    time.sleep(0.2)  # idle before the recording, which does not count
+    rows = by_name(profiler.measure(timed(call, 5), 5))
+    stop.set()
+    begin.release()
+    thread.join()
+    assert rows[WAITING][1] > 0.2
+    assert rows["time.sleep"][1] > 0.2
+    assert rows["time.sleep" + WORKERS][3] == 1
+    assert 0.2 < rows["time.sleep" + WORKERS][1] < 0.8
+    assert 0.1 < rows[WAITING + WORKERS][1] < 0.8
+    assert sum(row[1] for row in rows.values() if row[0].endswith(WORKERS)) == pytest.approx(1, abs=0.01)
+
+
+def test_threads_that_live_for_one_call_count_as_those_alive_at_a_time(profiler: Profiler) -> None:
+    profiler.adopt_threads()
+
+    def call() -> None:
+        threads = [threading.Thread(target=doze, args=(0.01,)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    rows = by_name(profiler.measure(timed(call, 4), 4))
+    assert rows["time.sleep" + WORKERS][3] == 2
+    assert rows["time.sleep" + WORKERS][1] > 0.3, "two at a time, not eight"
+
+
+def test_a_thread_costs_nothing_it_shows_before_the_recording(profiler: Profiler) -> None:
+    profiler.adopt_threads()
+    thread = threading.Thread(target=doze, args=(0.01,))
+    thread.start()
+    thread.join()
+    rows = profiler.measure(timed(lambda: spin(0.005)), 1)
+    assert not [row for row in rows if row[0].endswith(WORKERS)]
+
+
+def test_an_exception_passes_and_the_profiler_is_off(profiler: Profiler) -> None:
+    def fail() -> int:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        profiler.measure(fail, 1)
+    assert sys.getprofile() is None
+    assert f"{HERE.name}:spin" in by_name(profiler.measure(timed(lambda: spin(0.01)), 1))
+
+
+def test_the_smallest_are_added_up_by_kind_of_thread() -> None:
+    large = [(f"f{i}", 0.01 + i / 1e4, 1e-3, 1.0) for i in range(50)]
+    small = [(f"g{i}{WORKERS}", 0.002, 1e-4, 3.0) for i in range(10)]
+    rows = largest([*small, *large, ("h", 0.0001, 0.0, 1.0)])
+    assert [row[0] for row in rows[:2]] == ["f49", "f48"]
+    assert len(rows) == MOST_ROWS
+    assert rows[-2] == (REST, pytest.approx(sum(r[1] for r in large[:12]) + 0.0001), pytest.approx(0.012), 13)
+    assert rows[-1] == (REST + WORKERS, pytest.approx(0.02), pytest.approx(1e-3), 30)
+    assert largest([("h", SMALLEST_SHARE / 2, 0.0, 1.0)]) == []
+
+
+def test_names_are_of_plain_letters_and_bounded(profiler: Profiler) -> None:
+    def strange() -> None:
+        spin(0.002)
+
+    strange.__code__ = strange.__code__.replace(co_name="größe\x1b[2J\n" + "x" * 500)
+    rows = profiler.measure(timed(strange), 1)
+    assert all(0 < len(name) <= LONGEST_NAME and not UNNAMEABLE.search(name) for name, *_ in rows)
+
+
+@pytest.mark.parametrize(
+    ("file", "shown"),
+    [
+        (str(HERE.parent / "sub" / "tile.py"), "sub/tile.py"),
+        (threading.__file__, "threading.py"),
+        (pytest.__file__, "pytest/__init__.py"),
+        ("<string>", "<string>"),
+        ("/nowhere/at/all.py", "all.py"),
+    ],
+)
+def test_files_are_named_as_they_are_imported(profiler: Profiler, file: str, shown: str) -> None:
+    code = compile("def f(): pass\nf()", file, "exec")
+    assert profiler._name(id(code), code) == f"{shown}:<module>"
+
+
+def test_a_wait_is_called_one(profiler: Profiler) -> None:
+    assert profiler._name((None, "lock.acquire"), "_thread") == WAITING
+    assert profiler._name((None, "ndarray.sum"), "numpy") == "numpy.ndarray.sum"
+    assert profiler._name(("math", "sqrt"), SimpleNamespace()) == "math.sqrt"

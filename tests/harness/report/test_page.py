@@ -1,0 +1,296 @@
+"""What report.html is made of: lenient reading, rows, packs, samples and words; without a browser."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import re
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.records import Reason
+from harness.report import page_text
+from harness.report.page import Sources, render
+from harness.report.page_costs import add_up, list_phases
+from harness.report.page_knobs import MOST_VALUES, KnobFacts, Observation, describe_knobs
+from harness.report.page_ledger import read_chronicle, text
+from harness.report.page_packs import Diff, embed, pack_diffs, pack_facts
+from harness.report.page_profile import describe_profiles
+from harness.report.page_samples import read_stages
+from tests.harness.report.page_night import Night
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
+    return Night(tmp_path_factory.mktemp("night"), 30).write()
+
+
+def make_page(folder: Path, lines: list[dict[str, Any]] | str) -> str:
+    whole = lines if isinstance(lines, str) else "".join(f"{json.dumps(line)}\n" for line in lines)
+    (folder / "ledger.jsonl").write_text(whole)
+    return render(Sources(folder, read_chronicle(folder / "ledger.jsonl"))).decode()
+
+
+def data_of(page: str) -> Any:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found
+    return json.loads(found[1])
+
+
+def unpack(packed: str) -> Any:
+    return json.loads(zlib.decompress(base64.b64decode(packed)))
+
+
+# -- reading
+
+
+def test_a_torn_line_is_counted_and_said(night: Night, tmp_path: Path) -> None:
+    page = make_page(tmp_path, night.ledger.read_text() + '{"kind":"judg')
+    assert "1 line of the ledger could not be read" in page
+    assert len(data_of(page)["rows"]) == 30
+
+
+def test_line_separators_inside_a_text_do_not_split_a_line(tmp_path: Path) -> None:
+    line = {"kind": "proposed", "n": 1, "time": 1.0, "proposal": {"author": "llm", "idea": "a\u2028b\x85c"}}
+    (tmp_path / "ledger.jsonl").write_text(json.dumps(line, ensure_ascii=False) + "\n")
+    chronicle = read_chronicle(tmp_path / "ledger.jsonl")
+    assert (len(chronicle.candidates), chronicle.damaged) == (1, 0)
+
+
+def test_a_later_session_takes_back_the_end(tmp_path: Path) -> None:
+    lines = [
+        {"kind": "session", "time": 10.0},
+        {"kind": "finished", "time": 20.0, "reason": "patience", "importances": {"TILE": 0.5}},
+        {"kind": "session", "time": 100.0},
+        {"kind": "proposed", "n": 1, "time": 130.0, "proposal": {}},
+    ]
+    page = make_page(tmp_path, lines)
+    chronicle = read_chronicle(tmp_path / "ledger.jsonl")
+    assert chronicle.finished == {}
+    assert chronicle.importances == {"TILE": 0.5}
+    assert chronicle.elapsed == 40.0
+    assert "<b>Unfinished.</b>" in page
+
+
+def test_an_interrupted_run_says_so(tmp_path: Path) -> None:
+    lines = [{"kind": "opened"}, {"kind": "finished", "reason": "Ctrl-C", "interrupted": True}]
+    assert "<b>Interrupted.</b> <bdi>Ctrl-C</bdi>" in make_page(tmp_path, lines)
+
+
+def test_figures_that_are_not_finite_are_left_out(tmp_path: Path) -> None:
+    judged = {"kind": "judged", "n": 1, "kept": True, "screened": "NaN", "seconds": "Infinity", "parent": "0"}
+    judged |= {"cumulative": {"estimate": "Infinity", "low": "NaN", "high": 2.0}, "speedup": None}
+    page = make_page(tmp_path, [{"kind": "proposed", "n": 1, "proposal": {"idea": "x"}}, judged])
+    (row,) = data_of(page)["rows"]
+    assert row[7:14] == [None, None, 2.0, None, None, None, None]
+
+
+def test_a_dropped_reply_is_told_by_its_reason(tmp_path: Path) -> None:
+    lines = [
+        {
+            "kind": "called",
+            "k": 1,
+            "outcome": "proposal",
+            "model": "m",
+            "usage": {"prompt": 5, "completion": 2},
+        },
+        {"kind": "dropped", "k": 1, "reason": "duplicate", "detail": "as #3"},
+    ]
+    make_page(tmp_path, lines)
+    costs = add_up(read_chronicle(tmp_path / "ledger.jsonl"))
+    assert list(costs.outcomes) == ["duplicate"]
+    assert (costs.total.tokens, costs.total.paid) == (7, None)
+
+
+def test_the_headline_is_the_measurement_of_the_last_win(night: Night, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in night.ledger.read_text().splitlines()]
+    assert "first commit against last, measured again" in make_page(tmp_path, lines)
+    stale = [line | {"commit": "0" * 40} if line["kind"] == "remeasured" else line for line in lines]
+    assert "as measured when the last win was kept" in make_page(tmp_path, stale)
+
+
+def test_old_ledgers_without_the_newer_kinds(night: Night, tmp_path: Path) -> None:
+    old = [json.loads(line) for line in night.ledger.read_text().splitlines()]
+    old = [line for line in old if line["kind"] not in ("profiled", "turned", "called", "notified")]
+    for line in old:
+        line.get("proposal", {}).pop("family", None)
+        line.pop("webhook", None)
+    page = make_page(tmp_path, old)
+    for words in ("No model was asked", "No profile was taken", "This run knows no phases"):
+        assert words in page
+    assert len(data_of(page)["rows"]) == 30
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    seed=st.integers(0, 2**32), junk=st.sampled_from([None, 5, "x", [], {}, [1], {"a": 1}, True, "NaN", -1])
+)
+def test_no_ledger_is_too_odd(night: Night, tmp_path: Path, seed: int, junk: Any) -> None:
+    """Any value anywhere in a ledger may be something else: the page is made all the same."""
+    draw = random.Random(seed)
+    lines = [json.loads(line) for line in night.ledger.read_text().splitlines()]
+    for line in draw.sample(lines, 12):
+        at = line
+        while True:
+            key = draw.choice([key for key in at if key != "kind"] or ["more"])
+            inner = at.get(key)
+            if not isinstance(inner, dict) or not inner or draw.random() < 0.4:
+                break
+            at = inner
+        at[key] = junk
+    assert make_page(tmp_path, lines).endswith("</html>")
+
+
+# -- data in the page
+
+
+@given(st.text())
+def test_embedded_json_reads_back_and_ends_nothing(whole: str) -> None:
+    found = embed({"a": whole.replace("\ud800", "")})
+    assert json.loads(found) == {"a": whole.replace("\ud800", "")}
+    assert not re.search("[<>&\u2028\u2029]", found)
+
+
+def test_packs_read_back() -> None:
+    packs = pack_facts({n: {"idea": f"{n} </script>"} for n in range(1, 251)})
+    assert [len(group) for group in packs.places] == [100, 100, 50]
+    assert unpack(packs.elements["facts-2"])["250"] == {"idea": "250 </script>"}
+
+
+def test_wins_keep_their_diffs_when_room_is_short() -> None:
+    draw = random.Random(1)
+    noise = {n: "".join(chr(draw.randrange(33, 1000)) for _ in range(4000)) for n in range(1, 301)}
+    packs = pack_diffs({n: Diff(noise[n], keep=n % 10 == 0) for n in noise}, most=700_000)
+    kept = {n for group in packs.places for n in group}
+    wins = {n for n in noise if n % 10 == 0}
+    assert wins <= kept
+    assert kept - wins == set(sorted(set(noise) - wins)[-len(kept - wins) :])
+    assert 0 < len(kept - wins) < 270
+    assert sum(map(len, packs.elements.values())) <= 700_000
+
+
+def test_the_page_says_which_diffs_were_left_out(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pack_diffs, "__defaults__", (0,))
+    page = render(Sources(night.folder, read_chronicle(night.ledger), {3: Diff("x"), 5: Diff("y")}))
+    assert data_of(page.decode())["undiffed"] == [3, 5]
+
+
+def test_nothing_is_loaded_and_one_script_may_run(night: Night) -> None:
+    page = render(Sources(night.folder, read_chronicle(night.ledger))).decode()
+    assert not re.search(r'(?:src|href)="(?!#|data:,)', page)
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", page)
+    assert "@import" not in page
+    assert "url(" not in page
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)
+    assert policy
+    assert policy[1].startswith("default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-")
+
+
+# -- words
+
+
+def test_every_reason_is_explained() -> None:
+    assert set(page_text.REASONS) == set(Reason)
+    assert {group for group, _ in page_text.REASONS.values()} == {"slow", "stopped"}
+
+
+@pytest.mark.parametrize(
+    ("say", "value", "expected"),
+    [
+        (page_text.say_speedup, 1.03456, "1.035×"),
+        (page_text.say_speedup, 3.421, "3.42×"),
+        (page_text.say_speedup, 31.24, "31.2×"),
+        (page_text.say_speedup, 1234.5, "1,234×"),
+        (page_text.say_speedup, "NaN", "–"),
+        (page_text.say_interval, {"low": 1.9484, "high": 2.0712}, "[1.948, 2.071]"),
+        (page_text.say_interval, None, ""),
+        (page_text.say_seconds, 9.81e-3, "9.81 ms"),
+        (page_text.say_seconds, 4.2e-7, "420 ns"),
+        (page_text.say_seconds, 0.0, "0 ns"),
+        (page_text.say_duration, 45.0, "45 s"),
+        (page_text.say_duration, 8000, "2 h 13 min"),
+        (page_text.say_share, 0.0042, "0.42 %"),
+        (page_text.say_share, 0.463, "46 %"),
+        (page_text.say_money, 0.0123, "$0.0123"),
+        (page_text.say_money, 2.918, "$2.92"),
+        (page_text.say_money, None, "unknown"),
+        (page_text.say_when, 1e300, "–"),
+        (page_text.say_count, 12345, "12,345"),
+    ],
+)
+def test_figures_in_words(say: Any, value: Any, expected: str) -> None:
+    assert say(value) == expected
+
+
+def test_characters_that_deceive_are_spelled_out() -> None:
+    assert text("a\u202eb\x00\r\nc\td\ud800") == "a‹U+202E›b‹U+0000›\nc\td‹U+D800›"
+    assert text("x" * 50, 10) == "x" * 9 + "…"
+
+
+# -- sections
+
+
+def test_samples_are_boiled_down(tmp_path: Path) -> None:
+    block = {"order": "ABBA", "seconds": [1.0, 2.0, 2.0, 1.0], "environment": {"steal": 0.1, "others": 0.5}}
+    turned = {"order": "BAAB", "seconds": [3.0, 1.0, 1.0, 3.0]}
+    pairs = [
+        {"stage": "screen", "suite": "main", "blocks": [block, block], "dropped": 2},
+        {"stage": "screen", "suite": "main", "blocks": [turned]},
+        {"stage": "screen", "suite": "main", "blocks": [{"order": "ABBA", "seconds": [0, "NaN", 1, 1]}]},
+    ]
+    (tmp_path / "1.json").write_text(json.dumps({"screening": {"pairs": pairs}, "confirmation": None}))
+    assert read_stages(tmp_path / "1.json") == [["screen", "main", 3, 4, 2, 2.5, 2.0, 3.0, 0.1, 0.5]]
+    assert read_stages(tmp_path / "2.json") == []
+    (tmp_path / "3.json").write_text('{"screening": {"pai')
+    assert read_stages(tmp_path / "3.json") == []
+
+
+def test_phases_and_what_they_led_to(night: Night) -> None:
+    rows = list_phases(read_chronicle(night.ledger))
+    assert [(row.phase, row.first, row.last, row.wins) for row in rows] == [
+        ("sweep", 1, 11, 1),
+        ("edit", 12, 23, 1),
+        ("sweep", 24, 30, 1),
+    ]
+    assert rows[-1].best > rows[0].best > 1
+
+
+def test_knobs_by_value() -> None:
+    facts = [KnobFacts("TILE", "int", "1 to 8", "1", "4"), KnobFacts("ODD", "choice", "a, b", "a", "a")]
+    seen = [Observation(n, {"TILE": str(n), "ODD": "a"}, None if n == 3 else float(n)) for n in (1, 2, 3, 4)]
+    tile, odd = describe_knobs(facts, seen, {"TILE": 0.9, "GONE": 0.1})[0::2]
+    assert [(row.label, row.middle, row.failed, row.is_now) for row in tile.rows] == [
+        ("1", 1.0, 0, False),
+        ("2", 2.0, 0, False),
+        ("3", None, 1, False),
+        ("4", 4.0, 0, True),
+    ]
+    assert (tile.rows[1].left, tile.rows[3].mark) == (50.0, 100.0)
+    assert (odd.rows[0].tried, odd.rows[0].failed, odd.rows[0].low, odd.rows[0].high) == (4, 1, 1.0, 4.0)
+
+
+@pytest.mark.parametrize("spell", [str, lambda n: f"name{n}"])
+def test_many_values_are_put_together(spell: Any) -> None:
+    facts = [KnobFacts("K", "", "", "", "")]
+    (panel,) = describe_knobs(facts, [Observation(n, {"K": spell(n)}, 1.0) for n in range(100)], {})
+    assert len(panel.rows) <= MOST_VALUES + 1
+    assert sum(row.tried for row in panel.rows) == 100
+
+
+def test_headroom_is_time_over_what_the_ceilings_allow() -> None:
+    problem = {"problem": "p", "seconds_per_call": 1.0, "flops": 100.0, "bytes": 10.0}
+    ceilings = {"flops": 1000.0, "bytes": 20.0, "how": "measured"}
+    before = {"problems": [problem], "buckets": [{"name": "a", "share": 1.0}], "ceilings": ceilings}
+    after = {"problems": [problem | {"seconds_per_call": 0.75}], "buckets": [], "ceilings": ceilings}
+    panel = describe_profiles([{"profile": before}, {"profile": after}])
+    assert panel
+    (row,) = panel.problems
+    assert (row.limit, row.headroom_before, row.headroom) == ("memory", 2.0, 1.5)
+    assert row.gain == pytest.approx(4 / 3)
+    assert [(bucket.before, bucket.after) for bucket in panel.buckets] == [(1.0, None)]
