@@ -53,7 +53,7 @@ def brief(facts: Facts, budget_tokens: int) -> Briefing:
 
     Raises UsageError where what is never cut does not fit.
     """
-    rules, past = system(facts), recollect(facts.ledger)
+    rules, past = system(facts), recollect(facts.ledger, facts.family)
     seen = observe(survey(facts.case.knobs, facts.ledger), facts.ledger.cumulative)
     made: dict[Extent, Briefing] = {}
 

@@ -9,6 +9,8 @@ import math
 import os
 import shutil
 import sys
+import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +22,7 @@ from harness.errors import HillclimbError, MachineError, UsageError
 if TYPE_CHECKING:
     from agent.evaluation import Evaluated, Question
     from agent.events import Emit, Event
+    from agent.notify.notifier import Notifier
     from agent.repository import Repository
     from harness.judge.protocol import Progress
 
@@ -50,6 +53,9 @@ app = typer.Typer(
 CaseArgument = Annotated[str, typer.Argument(metavar="CASE", help="A case's folder, or `<family>/<case>`.")]
 TagOption = Annotated[str | None, typer.Option(help="The run; without it, the newest one.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+WebhookOption = Annotated[
+    bool, typer.Option("--no-webhook", help="Post nothing to Discord, whatever is configured.")
+]
 TrustOption = Annotated[
     bool,
     typer.Option(
@@ -151,9 +157,7 @@ def climb(
     reasoning_effort: Annotated[
         str | None, typer.Option(help="Of the model: low, medium, high. Default: case.yaml, then its own.")
     ] = None,
-    no_webhook: Annotated[
-        bool, typer.Option("--no-webhook", help="Post nothing to Discord, whatever is configured.")
-    ] = False,
+    no_webhook: WebhookOption = False,
     seed: Annotated[
         int | None, typer.Option(help="What the sweep's choices follow from. Default: 0.")
     ] = None,
@@ -180,7 +184,6 @@ def climb(
     from agent.budget import Budgets
     from agent.config import read_config
     from agent.controller import climb as climb_case
-    from agent.notify.notifier import choose_notifier
     from agent.proposers.choice import Kind, Wishes, choose
     from agent.rebuilding import mirror_study
     from agent.repository import Repository
@@ -200,8 +203,9 @@ def climb(
     for notice in config.notices:
         print(f"hillclimb: {notice}", file=sys.stderr)
     with ExitStack() as at_end, choose_screen(json=json, quiet=quiet) as screen:
-        notifier = choose_notifier(config.webhook_url, switched_off=no_webhook, secrets=config.secrets)
+        notifier = _notifier(request.case, no_webhook)
         at_end.callback(notifier.close)
+        at_end.push(_telling_errors(notifier))
         finished = climb_case(
             request,
             lambda folder, log: LocalJudge(folder, log, trust_workspace=trust_workspace),
@@ -270,6 +274,7 @@ def evaluate(
     author: Annotated[
         str | None, typer.Option(metavar="human|agent", help="Who made it, for --commit. Default: human.")
     ] = None,
+    no_webhook: WebhookOption = False,
     json: JsonOption = False,
     trust_workspace: TrustOption = False,
 ) -> None:
@@ -288,11 +293,12 @@ def evaluate(
     from harness.case.case import find_case
 
     question = Question(find_case(case), candidate, against, tuple(knob or ()), trust_workspace)
+    notifier = _notifier(question.case, no_webhook, wins_only=True)
     if commit:
-        found = _land(question, tag, author, idea, family, json)
+        found = _land(question, tag, author, idea, family, json, notifier)
     else:
         _refuse_without_commit(tag=tag, idea=idea, family=family, author=author)
-        found = evaluate_case(question, _show_progress(json))
+        found = evaluate_case(question, _show_progress(json)).posted(notifier.webhook(0, kept=False))
     print(found.model_dump_json() if json else _describe(found))
     if not found.kept:
         raise typer.Exit(REJECTED)
@@ -519,6 +525,18 @@ def runs(
         print(show_states(states))
 
 
+def _telling_errors(notifier: Notifier) -> Callable[..., None]:
+    """An exit callback: an error that ends the climb is told, too."""
+
+    def tell(kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        from agent.events import TroubleEvent
+
+        if isinstance(error, Exception) and not isinstance(error, typer.Exit):
+            notifier.tell(TroubleEvent(time=time.time(), message=f"the climb ended with an error: {error}"))
+
+    return tell
+
+
 def _both(first: Emit, second: Emit) -> Emit:
     def emit(event: Event) -> None:
         first(event)
@@ -546,8 +564,24 @@ def _locate(given: str) -> tuple[Repository, str]:
     return repository, case_name(repository, folder)
 
 
+def _notifier(case: Path, off: bool, *, wins_only: bool = False) -> Notifier:
+    """Whoever is told about this case's wins; what is odd about the configuration is said."""
+    from agent.config import read_config
+    from agent.notify.notifier import choose_notifier
+    from agent.repository import Repository
+
+    config = read_config(Repository.open(case).root, os.environ)
+    return choose_notifier(config.webhook_url, switched_off=off, secrets=config.secrets, wins_only=wins_only)
+
+
 def _land(
-    question: Question, tag: str | None, author: str | None, idea: str | None, family: str | None, json: bool
+    question: Question,
+    tag: str | None,
+    author: str | None,
+    idea: str | None,
+    family: str | None,
+    json: bool,
+    notifier: Notifier,
 ) -> Evaluated:
     """Judge it as a candidate of a run."""
     from agent.landing import Landing, Listener, land
@@ -562,7 +596,7 @@ def _land(
     found = land(
         landing,
         lambda folder, log: LocalJudge(folder, log, trust_workspace=trust),
-        Tools(emit=listener.show),
+        Tools(emit=_both(listener.show, notifier.tell), notifier=notifier),
     )
     if found is None:
         print("hillclimb: interrupted; the same command, or a climb, goes on with it", file=sys.stderr)

@@ -111,9 +111,28 @@ class Climb:
     def _climb(self, scene: Scene, proposer: Proposer) -> NoReturn:
         """The loop. Raises the Stop that ends it."""
         while True:
-            candidate = self._run.ledger.pending or self._propose(proposer, scene)
+            candidate = self._take_up() or self._propose(proposer, scene)
             outcome = try_candidate(scene.court, self._run.ledger, candidate, self._watch(candidate.n))
             self._record(candidate, outcome, scene)
+
+    def _take_up(self) -> Candidate | None:
+        """The candidate that an earlier session left without a verdict."""
+        pending = self._run.ledger.pending
+        if pending:
+            self._announce(pending)
+        return pending
+
+    def _announce(self, candidate: Candidate) -> None:
+        said = candidate.proposal
+        self._tools.emit(
+            ProposedEvent(
+                time=self._tools.clock.now(),
+                n=candidate.n,
+                author=said.author,
+                idea=said.idea,
+                family=said.family,
+            )
+        )
 
     def _background(self, scene: Scene) -> Background:
         return Background(
@@ -129,13 +148,9 @@ class Climb:
 
     def _propose(self, proposer: Proposer, scene: Scene) -> Candidate:
         ledger, proposal = self._run.ledger, self._await_idea(proposer, scene)
-        n, now = len(ledger.candidates) + 1, self._tools.clock.now()
-        ledger.append(Proposed(n=n, time=now, proposal=proposal))
-        self._tools.emit(
-            ProposedEvent(
-                time=now, n=n, author=proposal.author, idea=proposal.idea, family=proposal.family
-            )
-        )
+        n = len(ledger.candidates) + 1
+        ledger.append(Proposed(n=n, time=self._tools.clock.now(), proposal=proposal))
+        self._announce(ledger.candidates[-1])
         return ledger.candidates[-1]
 
     def _await_idea(self, proposer: Proposer, scene: Scene) -> Proposal:
@@ -217,6 +232,7 @@ class Climb:
         """At the start of a session: the views are made whole, and a verdict carried out late is told."""
         self._views.rebuild_table(self._run.ledger)
         if scene.mended:
+            self._announce(scene.mended)
             self._show(scene.mended, scene)
 
     def _show(self, candidate: Candidate, scene: Scene) -> None:

@@ -75,7 +75,7 @@ def _run_git(folder: Path, texts: Mapping[str, str]) -> tuple[str, int]:
     command = ["git", "-c", "merge.conflictStyle=merge", "merge-file", "--stdout", "--quiet"]
     try:
         for name, text in texts.items():
-            (folder / name).write_bytes(text.encode(errors="surrogatepass"))
+            (folder / name).write_bytes(text.encode())
         done = subprocess.run(
             [*command, f"--marker-size={_WIDTH}", *texts],
             cwd=folder,
@@ -94,7 +94,7 @@ def _run_git(folder: Path, texts: Mapping[str, str]) -> tuple[str, int]:
     if not 0 <= done.returncode < 128:
         said = done.stderr.decode(errors="replace").strip() or "no message"
         raise MachineError(f"git merge-file: {said}")
-    return done.stdout.decode(errors="surrogatepass"), done.returncode
+    return done.stdout.decode(), done.returncode
 
 
 def _environment(folder: Path) -> dict[str, str]:

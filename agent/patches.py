@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from agent.repository import GitFailed, Repository
 
-BATCH = 200
+BATCH = 500
 """Candidates compared by one git process."""
 LARGEST_FILE = "256k"
 """Larger files are said to differ, without their lines."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent.families import families, is_edit, slug
+from agent.families import Family, families, is_edit, slug
 from agent.headroom import duration
 from agent.quotation import quoted
 from harness.case.knobs import to_environment
@@ -56,15 +56,18 @@ class Recollection:
     troubled: tuple[str, ...]
 
 
-def recollect(ledger: Ledger) -> Recollection:
-    """Candidates fall apart into wins, rejected ideas, ablations and sweep candidates not kept, and under way."""
+def recollect(ledger: Ledger, family: str = "") -> Recollection:
+    """Candidates fall apart into wins, rejected ideas, ablations and sweep candidates not kept, and under way.
+
+    `family` is the one asked for: its open ideas count as the newest.
+    """
     judged = [candidate for candidate in ledger.candidates if candidate.judged]
     kept = [candidate for candidate in judged if candidate.judged and candidate.judged.kept]
     lost = [candidate for candidate in judged if candidate.judged and not candidate.judged.kept]
     ablations = [candidate for candidate in lost if _is_ablation(candidate)]
     ideas = [candidate for candidate in lost if is_edit(candidate) and not _is_ablation(candidate)]
     sweeps = [c for c in lost if not is_edit(c) and not _is_ablation(c)]
-    waiting = len(ledger.candidates) - len(judged)
+    waiting, found = len(ledger.candidates) - len(judged), tuple(families(ledger).values())
     return Recollection(
         counts=(
             f"{len(ledger.candidates)} candidates so far: {len(kept)} kept, {len(ideas)} ideas rejected, "
@@ -76,8 +79,8 @@ def recollect(ledger: Ledger) -> Recollection:
         ablations=tuple(map(_ablation, ablations)),
         sweeps=tuple(_sweeps(sweeps, ledger)),
         under_way=tuple(_under_way(ledger)),
-        families=tuple(_families(ledger)),
-        ideas=tuple(_open_ideas(ledger)),
+        families=tuple(_families(found)),
+        ideas=tuple(_open_ideas(found, slug(family))),
         notes=tuple(_notes(ledger)),
         troubled=tuple(_troubled(ledger)),
     )
@@ -179,20 +182,25 @@ def _under_way(ledger: Ledger) -> Iterator[str]:
         yield f"and {len(waiting) - MOST_UNDER_WAY} older ideas that wait"
 
 
-def _families(ledger: Ledger) -> Iterator[str]:
-    every = sorted(families(ledger).values(), key=lambda family: (-len(family.candidates), family.name))
+def _families(found: Sequence[Family]) -> Iterator[str]:
+    every = sorted(found, key=lambda family: (-len(family.candidates), family.name))
     for family in every[:MOST_FAMILIES]:
         name = family.name or "no family named"
         best = family.best.judged.speedup if family.best and family.best.judged else None
-        found = f", best {best}" if best else ""
-        yield f"{name}: {len(family.candidates)} tried, {len(family.kept)} kept{found}"
+        largest = f", best {best}" if best else ""
+        yield f"{name}: {len(family.candidates)} tried, {len(family.kept)} kept{largest}"
     if len(every) > MOST_FAMILIES:
         yield f"and {len(every) - MOST_FAMILIES} other families"
 
 
-def _open_ideas(ledger: Ledger) -> Iterator[str]:
-    for family in families(ledger).values():
-        yield from (f"{family.name}: {quoted(idea)}" for idea in family.ideas)
+def _open_ideas(found: Sequence[Family], asked: str) -> list[str]:
+    """Those of the family asked for last; of the others first what is oldest in its family."""
+    ranked = [
+        (family.name == asked, age - len(family.ideas), f"{family.name}: {quoted(idea)}")
+        for family in found
+        for age, idea in enumerate(family.ideas)
+    ]
+    return [line for _, _, line in sorted(ranked, key=lambda item: item[:2])]
 
 
 def _notes(ledger: Ledger) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from agent.disk import Disk
-from agent.ledger import Ledger
 from agent.patches import read_patches
-from agent.proposers.landscape import survey
 from agent.rebuilding import find_run
 from agent.repository import GitFailed, Repository
 from agent.run import LEDGER
@@ -21,7 +18,7 @@ from harness.case.complaints import parse_yaml
 from harness.case.knobs import FloatKnob, Knob, Knobs, environment_text, parse_knobs
 from harness.errors import CaseError, StorageError, UsageError
 from harness.report.page import PAGE, Sources, render
-from harness.report.page_knobs import KnobFacts, Observation
+from harness.report.page_knobs import KnobFacts
 from harness.report.page_ledger import Chronicle, Seen, many, read_chronicle, section, text
 from harness.report.page_packs import Diff
 
@@ -54,15 +51,13 @@ def gather(repository: Repository, folder: Path) -> Sources:
     """Everything the page about the run in `folder` shows. What cannot be read any more is named, and left out."""
     chronicle = read_chronicle(folder / LEDGER)
     then = _Then(repository, chronicle)
-    observations, note = _observations(folder, then.knobs)
     return Sources(
         folder,
         chronicle,
         diffs=collect_diffs(repository, chronicle),
         settings=then.settings,
         knobs=tuple(_knob_facts(then.knobs, then.knobs_now)),
-        observations=observations,
-        notes=(note,) if note else (),
+        defaults={name: environment_text(knob.default) for name, knob in then.knobs_edited.items()},
     )
 
 
@@ -76,6 +71,10 @@ class _Then:
         self.settings = self._settings(base)
         self.knobs = self._knobs(base)
         self.knobs_now = self._knobs(best) if best != base else self.knobs
+        edited = (win for win in reversed(chronicle.wins) if many(win.proposal.get("edits")))
+        source = next((text(win.judged.get("commit"), 64) for win in edited), base)
+        self.knobs_edited = self._knobs(source) if source != base else self.knobs
+        """Of the present source: the last win that edited files."""
 
     def _settings(self, commit: str) -> Settings | None:
         try:
@@ -93,22 +92,6 @@ class _Then:
     def _text(self, commit: str, name: str) -> str:
         blob = self._repository.resolve(f"{commit}:{self._path}/{name}") if _is_hash(commit) else None
         return self._repository.read([blob])[0].decode(errors="replace") if blob else ""
-
-
-def _observations(folder: Path, knobs: Knobs) -> tuple[tuple[Observation, ...], str]:
-    """What was seen of the knobs on the current source, and why it is nothing where the ledger is damaged."""
-    try:
-        seen = survey(knobs, Ledger.read(folder / LEDGER)).observations if knobs else ()
-    except UsageError:
-        return (), "the ledger is damaged, so that what was seen of the knobs cannot be told"
-    return tuple(
-        Observation(
-            each.n,
-            {name: environment_text(value) for name, value in each.configuration.items()},
-            None if each.value is None else math.exp(each.value),
-        )
-        for each in seen
-    ), ""
 
 
 def _knob_facts(knobs: Knobs, now: Knobs) -> Iterator[KnobFacts]:

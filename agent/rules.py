@@ -14,11 +14,11 @@ class Rules:
     """The case's: what differs by less is a tie."""
     first_sweep: int = 60
     """Most candidates of the first sweep."""
-    first_patience: int = 12
-    """Candidates without a win that end it: TPE has ten random ones before it has an opinion."""
+    first_patience: int = 8
+    """Candidates without a win that end it."""
     sweep: int = 30
     """Most candidates of a later sweep."""
-    sweep_patience: int = 8
+    sweep_patience: int = 5
     """Candidates without a win that end it."""
     sweep_after: int = 2
     """Wins that changed the source after which the knobs are swept again; one is enough where it brought knobs."""
@@ -31,16 +31,16 @@ class Rules:
     edit_patience: int = 4
     """Candidates without a win that end it."""
     ties: int = 3
-    """So many of the last `edit_patience` edits within the noise of 1.0x end it. The rule is looked at after every
-    candidate, so it can end a block one candidate before the patience does."""
+    """So many of the last `edit_patience` less one edits within the noise of 1.0x end it: a family whose edits are
+    right and change nothing is left a candidate earlier than one whose edits lose."""
     failures: int = 3
     """Ideas in a row that come to nothing before they are timed end it."""
     unmoved_patience: int = 2
     """Candidates without a win that end a block whose wins left the profile as it was."""
     unmoved_points: float = 0.05
     """A bucket whose share moved by less has not moved; profiles of one kernel differ by a few points."""
-    ablations: int = 3
-    """Most re-ablations after one change of the source."""
+    ablations: int = 2
+    """Most re-ablations in one block."""
     fill: int = 8
     """Most sweep candidates of an edit block, tried while the model is still thinking."""
     memory: float = 0.95

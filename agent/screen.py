@@ -20,6 +20,7 @@ from agent.events import (
     TroubleEvent,
     TurnedEvent,
 )
+from agent.lines import neutralise
 from agent.scoreboard import (
     Scoreboard,
     describe_baseline,
@@ -91,7 +92,7 @@ class LineScreen(_Text):
 
     def show(self, event: Event) -> None:
         for line in self._lines(event):
-            self._write(line)
+            self._write(neutralise(line))
 
     def _lines(self, event: Event) -> list[str]:
         match event:
@@ -151,7 +152,7 @@ class LiveScreen:
         if isinstance(event, ProposedEvent):
             self._ideas = {event.n: event.idea, **dict(list(self._ideas.items())[:20])}
         for line in self._news(event):
-            self._live.console.print(Text(line, overflow="fold"))
+            self._live.console.print(Text(neutralise(line), overflow="fold"))
         self._draw(urgent=not isinstance(event, ProgressEvent))
 
     def _news(self, event: Event) -> list[str]:
@@ -202,13 +203,13 @@ class LiveScreen:
         ]
         if board.left:
             rows.append(("budget left", self._budget(board)))
-        rows.append(("now", Text(self._now(board))))
+        rows.append(("now", Text(neutralise(self._now(board)))))
         rows.append(("this session", Text(describe_counts(board.counts))))
         for event in board.last:
             style = "green" if event.kept else "dim"
-            rows.append((f"#{event.n}", Text(describe_verdict(event), style=style)))
+            rows.append((f"#{event.n}", Text(neutralise(describe_verdict(event)), style=style)))
         if board.trouble:
-            rows.append(("trouble", Text(board.trouble, style="red")))
+            rows.append(("trouble", Text(neutralise(board.trouble), style="red")))
         return rows
 
     def _budget(self, board: Scoreboard) -> RenderableType:

@@ -77,7 +77,11 @@ def read_win(commit: str, time: int, message: str) -> Win | None:
     """The win that a commit message tells of; None where it tells of none."""
     found = read_trailers(message)
     speedup = read_interval(found.get("Speedup", ""))
-    if found.get("Verdict") != "kept" or speedup is None or not found.get("Candidate", "").isdecimal():
+    if (
+        found.get("Verdict") != "kept"
+        or speedup is None
+        or not re.fullmatch("[0-9]{1,9}", found.get("Candidate", ""))
+    ):
         return None
     return Win(
         n=int(found["Candidate"]),

@@ -4,6 +4,7 @@ was tried and what came of it. Both are made from the ledger, so the same ledger
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from agent.families import Family, families, is_edit
@@ -40,8 +41,8 @@ def write_candidates(ledger: Ledger) -> str:
         "Kept by the climb after every win; edits to this file are overwritten.",
         [
             ("Families", [*map(_figures, listed), *_omitted(len(every) - len(listed), "families")]),
-            ("Open ideas", [line for family in listed for line in _open(family)]),
-            ("Dropped", [line for family in listed for line in _dropped(family)]),
+            ("Open ideas", _foremost([line for family in listed for line in _open(family)])),
+            ("Dropped", _foremost([line for family in listed for line in _dropped(family)])),
         ],
     )
 
@@ -52,12 +53,12 @@ def write_notes(ledger: Ledger, existing: str, importances: Mapping[str, float] 
         "What the climb knows",
         _standing(ledger),
         [
-            ("Phases", list(_phases(ledger))),
-            ("Wins", [_win(candidate) for candidate in ledger.wins]),
-            ("What failed", list(_failures(ledger))),
-            ("Worth remembering", list(_remembered(ledger))),
+            ("Phases", _newest(list(_phases(ledger)))),
+            ("Wins", _newest([_win(candidate) for candidate in ledger.wins])),
+            ("What failed", _newest(list(_failures(ledger)))),
+            ("Worth remembering", _newest(list(_remembered(ledger)))),
             ("Knobs that matter", [f"{name}: {share:.0%}" for name, share in (importances or {}).items()]),
-            ("Older wins taken back", list(_ablations(ledger))),
+            ("Older wins taken back", _newest(list(_ablations(ledger)))),
         ],
     )
     return f"{_above(existing)}{MARKER}\n\n{kept}"
@@ -73,17 +74,26 @@ def flatten(text: str, longest: int = LONGEST) -> str:
 def _page(title: str, lead: str, sections: Sequence[tuple[str, list[str]]]) -> str:
     parts = [f"# {title}\n\n{lead}\n"]
     for name, lines in sections:
-        body = "".join(f"- {line}\n" for line in _fitting(lines)) or "Nothing yet.\n"
+        body = "".join(f"- {line}\n" for line in lines) or "Nothing yet.\n"
         parts.append(f"## {name}\n\n{body}")
     return "\n".join(parts)
 
 
-def _fitting(lines: list[str]) -> list[str]:
-    """The newest lines that fit a section, and how many older ones were left out."""
-    room, first = SECTION_BYTES, len(lines)
-    while first > 0 and (room := room - len(lines[first - 1].encode()) - 3) >= 0:
-        first -= 1
-    return [*_omitted(first, "older lines"), *lines[first:]]
+def _foremost(lines: list[str]) -> list[str]:
+    """The first lines that fit a section, and how many more there are."""
+    fitting = _fitting(lines)
+    return [*lines[:fitting], *_omitted(len(lines) - fitting, "more lines")]
+
+
+def _newest(lines: list[str]) -> list[str]:
+    """The last lines that fit a section, and how many older ones there are."""
+    older = len(lines) - _fitting(lines[::-1])
+    return [*_omitted(older, "older lines"), *lines[older:]]
+
+
+def _fitting(lines: list[str]) -> int:
+    sizes = accumulate(len(line.encode()) + 3 for line in lines)
+    return sum(1 for size in sizes if size <= SECTION_BYTES)
 
 
 def _omitted(count: int, what: str) -> list[str]:

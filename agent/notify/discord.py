@@ -29,13 +29,18 @@ class Discord:
     """One webhook, for one climb."""
 
     def __init__(
-        self, url: SecretStr, *, pace: Pace | None = None, secrets: Sequence[SecretStr] = ()
+        self,
+        url: SecretStr,
+        *,
+        pace: Pace | None = None,
+        secrets: Sequence[SecretStr] = (),
+        story: type[Story] = Story,
     ) -> None:
         from agent.notify.courier import Courier  # takes a moment: here, and not while something is measured
 
         self._pace = pace or Pace()
         self._courier = Courier(url)
-        self._story = Story(self._pace, (url, *secrets))
+        self._story = story(self._pace, (url, *secrets))
         self._postman = Postman(self._pace)
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -80,7 +85,7 @@ class Discord:
             self._is_over = True
             self._courier.cut()
             self._changed.notify_all()
-            self._postman.give_up("not sent before the climb ended")
+            self._postman.give_up("the climb ended first")
         if self._thread is not None:
             self._thread.join(timeout=0.5)
 

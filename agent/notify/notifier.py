@@ -57,11 +57,19 @@ class Silent:
 
 
 def choose_notifier(
-    url: SecretStr | None, *, switched_off: bool = False, secrets: tuple[SecretStr, ...] = ()
+    url: SecretStr | None,
+    *,
+    switched_off: bool = False,
+    secrets: tuple[SecretStr, ...] = (),
+    wins_only: bool = False,
 ) -> Notifier:
-    """Discord where a webhook is configured and wanted. `secrets` are blotted out of posts like the URL itself."""
+    """Discord where a webhook is configured and wanted. `secrets` are blotted out of posts like the URL itself.
+
+    `wins_only`: nothing about a start, an end or trouble, for whoever waits at the screen.
+    """
     if url is None or switched_off:
         return Silent(configured=url is not None, switched_off=switched_off)
     from agent.notify.discord import Discord
+    from agent.notify.story import Story, Wins
 
-    return Discord(url, secrets=secrets)
+    return Discord(url, secrets=secrets, story=Wins if wins_only else Story)

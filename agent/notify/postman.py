@@ -128,8 +128,8 @@ class Postman:
         under_way = self._batch.candidates if self._batch else []
         self._pending.clear()
         self._under_way, self._batch, self._tally = (), None, Tally()
-        self._end(under_way, f"sent, no reply: {why}")
-        self._end(waiting.candidates, f"{why}{last}")
+        self._end(under_way, f"no reply to the request: {why}")
+        self._end(waiting.candidates, why if self._dead else f"not sent: {why}{last}")
 
     def _is_crowded(self, now: float) -> bool:
         if self._held_since is None:

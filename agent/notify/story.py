@@ -111,3 +111,17 @@ class Story:
     def _picture(self) -> Path | None:
         opened = self._seen.opened
         return Path(opened.folder) / PICTURE if opened else None
+
+
+class Wins(Story):
+    """One candidate that somebody waits for: told only where it is kept."""
+
+    def take(self, event: Event, now: float) -> list[Post]:
+        return (
+            super().take(event, now) if isinstance(event, JudgedEvent | ProposedEvent) else self._note(event)
+        )
+
+    def _note(self, event: Event) -> list[Post]:
+        if isinstance(event, OpenedEvent):
+            self._seen.opened, self._started = event, True
+        return []

@@ -29,7 +29,7 @@ from agent.proposal import Later, Proposal
 from agent.proposers.answers import Unusable, read, to_proposal
 from agent.proposers.known import gather
 from agent.trees import is_judged
-from harness.errors import Plateau
+from harness.errors import Plateau, UsageError
 from harness.records import Reason
 
 HOPELESS = frozenset({Reason.SLOWER, Reason.NO_PROVEN_GAIN, Reason.GUARDRAIL, Reason.BROKE_JUDGE})
@@ -39,8 +39,8 @@ LOOK_SECONDS = 5.0
 """Longest wait before the budgets are looked at again."""
 PAUSE_SECONDS, LONGEST_PAUSE = 5.0, 300.0
 """After a call without a reply: doubled with every further one in a row."""
-SMALLEST_BRIEFING = 2_000
-"""Tokens. An endpoint that finds even this too long is of no use."""
+SHORTER = 0.7
+"""Of the briefing's tokens, after the endpoint found it too long."""
 
 BARREN = 12
 """Replies in a row that came to nothing before the model is given up: each of them was paid for."""
@@ -148,7 +148,7 @@ class Llm:
         self._faults += 1
         pause = min(max(PAUSE_SECONDS * 2 ** min(self._faults - 1, 10), fault.wait or 0.0), LONGEST_PAUSE)
         if fault.fault == Fault.CONTEXT_TOO_LONG:
-            self._shorten()
+            self._briefing_tokens = int(self._briefing_tokens * SHORTER)
             pause = 0.0
         self._quiet_until = self._now() + pause
         if fault.final:
@@ -163,11 +163,6 @@ class Llm:
             self._stop(
                 f"no further model calls: {BARREN} replies in a row came to nothing, the last one: {why}"
             )
-
-    def _shorten(self) -> None:
-        self._briefing_tokens = int(self._briefing_tokens * 0.7)
-        if self._briefing_tokens < SMALLEST_BRIEFING:
-            self._stop(f"the model takes no briefing of even {SMALLEST_BRIEFING} tokens; use another --model")
 
     def _stop(self, why: str) -> None:
         if not self._over:
@@ -224,7 +219,11 @@ class Llm:
         while not self._silent() and len(self._under_way) + waiting < self._rules.in_flight:
             hint = ANOTHER_WAY if self._under_way or waiting else ""
             facts = gather(self._background, ledger, family, "; ".join(filter(None, (reason, hint))))
-            briefing = brief(facts, self._briefing_tokens)
+            try:
+                briefing = brief(facts, self._briefing_tokens)
+            except UsageError as error:
+                self._stop(f"no further model calls: {error}")
+                return
             self._ask(briefing.messages, ledger.incumbent, family)
 
     def _ask(
@@ -250,8 +249,8 @@ class Llm:
             base = now if call.incumbent == ledger.incumbent else self._files(call.incumbent)
             try:
                 proposal = to_proposal(read(self._exchanges.read(call.k).reply, base), call.k, base, now)
-            except Conflict as conflict:
-                self._drop(ledger, call, "stale", str(conflict))
+            except (Conflict, Unusable, UsageError) as error:
+                self._drop(ledger, call, "stale", str(error))
                 continue
             twin = _tried_before(ledger, proposal)
             if twin:

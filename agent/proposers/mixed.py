@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from agent.entries import Phase, Turned
 from agent.events import TurnedEvent
 from agent.proposal import Later, Proposal, Proposer
+from agent.proposers.retune import Retuned
 from agent.rhythm import Turn, next_turn
 from agent.rules import Rules
 from harness.errors import Plateau
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from agent.ledger import Ledger
 
 SWEPT = "every knob configuration worth trying on this source was tried"
+KNOBLESS = "the case has no knobs"
 CHECKED = "no older win is left that can be taken out"
 SILENT = "the editor has no ideas left"
 
@@ -54,7 +56,8 @@ class Mixed:
         """Without `rules`, the usual ones at the case's minimum effect."""
         effect = background.case.settings.objective.minimum_effect
         self._background, self._rules = background, rules or Rules(minimum_effect=effect)
-        self._sweep, self._edit, self._ablation = sweep, edit, ablation
+        self._sweep = Retuned(background.case.knobs, background.seed, sweep)
+        self._edit, self._ablation = edit, ablation
         self._edits_over = ""
         """Why no edit will come any more; empty while they do."""
         self._thinking = False
@@ -89,7 +92,8 @@ class Mixed:
         if phase == "edit":
             self._enter(turn, ledger)
             return self._ask_editor(ledger)
-        proposer, otherwise = (self._sweep, SWEPT) if phase == "sweep" else (self._ablation, CHECKED)
+        swept = SWEPT if self._background.case.knobs or ledger.wins else KNOBLESS
+        proposer, otherwise = (self._sweep, swept) if phase == "sweep" else (self._ablation, CHECKED)
         found = proposer.propose(ledger)
         if found is None:
             return otherwise
@@ -113,7 +117,7 @@ class Mixed:
             return self._edits_over
         return (self._fill(ledger) or found) if self._thinking else found
 
-    def _fill(self, ledger: Ledger) -> Proposal | Later | None:
+    def _fill(self, ledger: Ledger) -> Proposal | None:
         """A sweep candidate in an edit block, as long as few enough were."""
         inside = ledger.candidates[ledger.turns[-1].n - 1 :]
         filled = sum(1 for candidate in inside if candidate.proposal.author == "sweep")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -46,7 +46,7 @@ class Look:
     problems: list[ProblemTime] = field(default_factory=list)
     buckets: tuple[Bucket, ...] = ()
     detail: str = ""
-    _crowded: list[str] = field(default_factory=list)
+    _crowded: str = ""
 
     def take(self, side: Side) -> None:
         """Time and profile every problem of the objective's suite, in turn."""
@@ -73,8 +73,7 @@ class Look:
                 problem.refresh(arena, calls)
                 profiled.profile(arena, calls, statistics.median(times))
         self.buckets = profiled.buckets()
-        notes = self._crowded[:1] or profiled.distortion()
-        self.detail = "; ".join([*profiled.trouble(), *notes])
+        self.detail = profiled.trouble() or self._crowded or profiled.distortion()
 
     @contextmanager
     def _others_watched(self, timed: CandidateProcess, profiled: Profiled) -> Iterator[None]:
@@ -88,9 +87,7 @@ class Look:
         environment = cpu.environment_since(start, own_seconds() - own)
         if cpu.is_contaminated(environment):
             busy = f"{environment.others:.1f} CPUs by other processes, {environment.steal:.0%} of all by the host"
-            self._crowded.append(
-                f"while it was measured the machine was busy ({busy}), so times and waits are too long"
-            )
+            self._crowded = f"the machine was busy meanwhile ({busy}), so times and waits are too long"
 
 
 class Profiled:
@@ -133,18 +130,18 @@ class Profiled:
     def buckets(self) -> tuple[Bucket, ...]:
         return () if self._trouble else combine(self._tables)
 
-    def trouble(self) -> list[str]:
-        """Why there are no buckets, where there are none."""
+    def trouble(self) -> str:
+        """Why there are no buckets; empty where there are some."""
         if self._trouble or self.buckets():
-            return [self._trouble] if self._trouble else []
-        return ["no buckets: the profiler was told of no function"]
+            return self._trouble
+        return "no buckets: the profiler was told of no function"
 
-    def distortion(self) -> list[str]:
-        """What to know about buckets of functions that are entered often."""
-        if not self.buckets() or self._slowdown <= DISTORTED:
-            return []
+    def distortion(self) -> str:
+        """What to know about buckets of functions that are entered often; empty where there is nothing."""
+        if self._slowdown <= DISTORTED:
+            return ""
         slower = f"under the profiler calls took {self._slowdown:.1f} times as long"
-        return [f"{slower}; shares of small functions may be too large"]
+        return f"{slower}; shares of small functions may be too large"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Rows that a candidate's profiler answers, as buckets: taken at their form only, for a candidate may answer anything."""
+"""Rows that a profiler answers, as buckets. Only their form is looked at, for a candidate may answer anything."""
 
 from __future__ import annotations
 

@@ -259,12 +259,13 @@
   /** Where candidates and speedups lie, for the width there is. */
   function scale() {
     const width = Math.max(280, $("chart").clientWidth), narrow = width < 560;
-    const height = narrow ? 260 : 380, left = narrow ? 42 : 52, right = 14, top = 14, bottom = data.phases.length ? 46 : 36;
+    const height = narrow ? 260 : 380, right = 14, top = 14, bottom = data.phases.length ? 46 : 36;
     const first = 0, last = Math.max(rows[rows.length - 1][N], 4);
     const [low, high] = extent();
     const isLog = logarithmic ?? high / low >= LOG_FROM;
     const room = Math.max(high - low, 0.05);
     const [from, to] = isLog ? [low * Math.pow(high / low, -0.08) * 0.995, high * Math.pow(high / low, 0.08) * 1.005] : [Math.max(0, low - 0.1 * room), high + 0.08 * room];
+    const left = 14 + 7.2 * Math.max(3, ...ticks(from, to, isLog).map((value) => label(value).length));
     const floor = height - bottom - 16;
     const share = (value) => isLog ? Math.log(value / from) / Math.log(to / from) : (value - from) / (to - from);
     const x = (n) => left + (width - left - right) * (n - first) / (last - first) * 0.995;
@@ -284,6 +285,7 @@
       for (const sub of subs) { const value = sub * Math.pow(10, power); if (value >= from && value <= to) found.push(Number(value.toPrecision(3))); }
     return found;
   }
+  const label = (value) => value >= 1e4 ? `${value.toLocaleString("en-US", { notation: "compact" })}×` : `${value.toLocaleString("en-US", { maximumFractionDigits: 6 })}×`;
   const dots = (list, s) => list.map((row) => `M${s.x(row[N]).toFixed(1)} ${s.y(row[BASE]).toFixed(1)}h0`).join("");
   const strokes = (list, s) => list.map((row) => `M${s.x(row[N]).toFixed(1)} ${s.floor + 5}v9`).join("");
 
@@ -309,11 +311,11 @@
   function paintAxes(svg, s) {
     for (const value of ticks(s.from, s.to, s.isLog)) {
       svg.append(draw("path", { class: value === 1 ? "grid one" : "grid", d: `M${s.left} ${s.y(value).toFixed(1)}H${s.width - s.right}` }));
-      svg.append(draw("text", { x: s.left - 7, y: s.y(value) + 4, "text-anchor": "end" }, `${value.toLocaleString("en-US", { maximumFractionDigits: 6 })}×`));
+      svg.append(draw("text", { x: s.left - 7, y: s.y(value) + 4, "text-anchor": "end" }, label(value)));
     }
     const step = ticks(0, s.last, false);
     for (const value of step.filter((each) => Number.isInteger(each) && each <= s.last))
-      svg.append(draw("text", { x: s.x(value), y: s.height - s.bottom + 16, "text-anchor": value === 0 ? "start" : "middle" }, value === 0 ? "start" : count(value)));
+      svg.append(draw("text", { x: s.x(value), y: s.height - s.bottom + 16, "text-anchor": value === 0 ? "start" : s.x(value) > s.width - 30 ? "end" : "middle" }, value === 0 ? "start" : count(value)));
   }
   function paintPhases(svg, s) {
     data.phases.forEach(([first, phase, family], at) => {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from harness.case.case import Settings
 from harness.report import page_text
 from harness.report.page_costs import add_up, list_phases
-from harness.report.page_knobs import KnobFacts, Observation, describe_knobs, observe_steps
+from harness.report.page_knobs import KnobFacts, describe_knobs, observe_source, observe_steps
 from harness.report.page_ledger import Chronicle, many, section, text
 from harness.report.page_packs import Diff, embed, pack_diffs, pack_facts
 from harness.report.page_profile import describe_profiles
@@ -43,9 +43,8 @@ class Sources:
     settings: Settings | None = None
     """case.yaml as the run began; None where it cannot be read any more."""
     knobs: tuple[KnobFacts, ...] = ()
-    observations: tuple[Observation, ...] = ()
-    notes: tuple[str, ...] = ()
-    """What is missing from the page, and why."""
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """Of the knobs in the last win that edited files, or at the start."""
 
 
 def render(sources: Sources) -> bytes:
@@ -131,14 +130,16 @@ def _summary(sources: Sources) -> dict[str, Any]:
         **_knobs(sources),
         "profile": describe_profiles(chronicle.profiles),
         "settings": sources.settings,
-        "notes": _notes(sources),
+        "notes": _notes(chronicle),
     }
 
 
 def _knobs(sources: Sources) -> dict[str, Any]:
     """What was seen on the present source; while that is little, what was seen all along, step by step."""
-    is_settled = len(sources.observations) >= ENOUGH
-    seen = sources.observations if is_settled else observe_steps(sources.chronicle.candidates)
+    candidates = sources.chronicle.candidates
+    present = observe_source(candidates, sources.defaults)
+    is_settled = len(present) >= ENOUGH
+    seen = present if is_settled else observe_steps(candidates)
     panels = describe_knobs(sources.knobs, seen, sources.chronicle.importances)
     return {"knobs": panels, "is_settled": is_settled}
 
@@ -165,7 +166,6 @@ def _state(chronicle: Chronicle) -> tuple[str, str]:
     return "interrupted" if finished.get("interrupted") else "finished", text(finished.get("reason"), 400)
 
 
-def _notes(sources: Sources) -> list[str]:
-    damaged = sources.chronicle.damaged
-    torn = f"{damaged} line{'s' if damaged > 1 else ''} of the ledger could not be read and stand aside"
-    return [*([torn] if damaged else []), *sources.notes]
+def _notes(chronicle: Chronicle) -> list[str]:
+    lines = f"{chronicle.damaged} line{'s' if chronicle.damaged > 1 else ''}"
+    return [f"{lines} of the ledger could not be read and stand aside"] if chronicle.damaged else []

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from harness.report.page_ledger import Seen, section, text
+from harness.report.page_ledger import Seen, many, section, text
 
 MOST_VALUES = 14
 """Rows of one knob; a domain with more values is shown in ranges, or by its most tried ones."""
@@ -69,13 +69,33 @@ class KnobPanel:
     """The ends of the scale of its bars."""
 
 
+def observe_source(candidates: Iterable[Seen], defaults: Mapping[str, str]) -> tuple[Observation, ...]:
+    """Configurations tried since the last win that edited files, over the baseline; `defaults` are that win's."""
+    running, found = dict(defaults), list[Observation]()
+    for seen in candidates:
+        if not seen.judged:
+            continue
+        tried = running | _knobs_of(seen)
+        if many(seen.proposal.get("edits")):
+            if seen.kept:
+                running, found = dict(defaults), [Observation(seen.n, dict(defaults), seen.over_baseline)]
+            continue
+        found.append(Observation(seen.n, tried, seen.over_baseline))
+        running = tried if seen.kept else running
+    return tuple(found)
+
+
 def observe_steps(candidates: Iterable[Seen]) -> tuple[Observation, ...]:
     """The knobs that each proposal set, and its speedup over the incumbent that it met."""
     return tuple(
-        Observation(seen.n, {text(name, 80): _spell(value) for name, value in knobs.items()}, seen.step)
+        Observation(seen.n, knobs, seen.step)
         for seen in candidates
-        if seen.judged and (knobs := section(seen.proposal.get("knobs")))
+        if seen.judged and (knobs := _knobs_of(seen))
     )
+
+
+def _knobs_of(seen: Seen) -> dict[str, str]:
+    return {text(name, 80): _spell(value) for name, value in section(seen.proposal.get("knobs")).items()}
 
 
 def _spell(value: object) -> str:

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,9 @@ class Seen:
     def kept(self) -> bool:
         return self.judged.get("kept") is True
 
-    @property
+    @cached_property
     def verdict(self) -> str:
-        """kept, the reason of the rejection, or pending."""
+        """kept, the reason of the rejection, or pending. Asked once all of the ledger is read."""
         if not self.judged:
             return "pending"
         return "kept" if self.kept else text(self.judged.get("reason")) or "rejected"
@@ -72,6 +73,8 @@ class Chronicle:
     candidates: list[Seen] = field(default_factory=list)
     turns: list[Line] = field(default_factory=list)
     calls: list[Line] = field(default_factory=list)
+    dropped: dict[float | None, Line] = field(default_factory=dict)
+    """Usable replies that became no candidate, by their calls."""
     profiles: list[Line] = field(default_factory=list)
     spans: list[tuple[float, float]] = field(default_factory=list)
     """First and last time of each session."""
@@ -94,19 +97,22 @@ def read_chronicle(path: Path) -> Chronicle:
     for line in _lines(path, chronicle):
         _take(chronicle, seen, line)
     chronicle.candidates = [seen[n] for n in sorted(seen)]
+    chronicle.calls = [_end(call, chronicle.dropped.get(number(call.get("k")))) for call in chronicle.calls]
     _place(chronicle)
     return chronicle
 
 
 def number(value: object) -> float | None:
     """A finite figure; None for anything else, such as the "NaN" of a record."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) else None
+    if type(value) is int:
+        return float(value) if abs(value) < 1e300 else None
+    return value if type(value) is float and math.isfinite(value) else None
 
 
 def text(value: object, most: int = 4096) -> str:
     """A cell's text: cut, and with the characters that show nothing or turn the line around spelled out."""
+    if type(value) is str and len(value) <= most and value.isascii() and value.isprintable():
+        return value
     whole = value if isinstance(value, str) else "" if value is None else str(value)
     shown = whole if len(whole) <= most else whole[: most - 1] + "…"
     return _INVISIBLE.sub(lambda found: f"‹U+{ord(found[0]):04X}›", shown.replace("\r\n", "\n"))
@@ -151,7 +157,7 @@ def _take(chronicle: Chronicle, seen: dict[int, Seen], line: Line) -> None:
         case "called":
             chronicle.calls.append(line)
         case "dropped":
-            _drop(chronicle, line)
+            chronicle.dropped[number(line.get("k"))] = line
         case "profiled":
             chronicle.profiles.append(line)
         case "finished":
@@ -170,11 +176,9 @@ def _change(candidate: Seen, line: Line) -> None:
             candidate.webhook = section(line.get("webhook")) or candidate.webhook
 
 
-def _drop(chronicle: Chronicle, line: Line) -> None:
-    """A reply that was usable and became nothing."""
-    for at, call in enumerate(chronicle.calls):
-        if call.get("k") == line.get("k"):
-            chronicle.calls[at] = {**call, "outcome": line.get("reason"), "detail": line.get("detail")}
+def _end(call: Line, drop: Line | None) -> Line:
+    """A call as it ended: a reply that was usable may have become nothing."""
+    return call if drop is None else {**call, "outcome": drop.get("reason"), "detail": drop.get("detail")}
 
 
 def _shares(value: object) -> dict[str, float]:

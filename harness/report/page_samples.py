@@ -37,9 +37,7 @@ def _summarise(stage: str, suite: str, pairs: list[Line]) -> Stage:
     spread = (statistics.median(values), min(values), max(values)) if values else (None, None, None)
     dropped = sum(int(number(pair.get("dropped")) or 0) for pair in pairs)
     places = [section(block.get("environment")) for each in blocks for block in each]
-    most = [
-        max((number(place.get(key)) or 0.0 for place in places), default=0.0) for key in ("steal", "others")
-    ]
+    most = [max([number(place.get(key)) or 0.0 for place in places] or [0.0]) for key in ("steal", "others")]
     return [stage, suite, len(pairs), len(places), dropped, *map(_short, spread), *map(_short, most)]
 
 

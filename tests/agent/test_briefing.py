@@ -58,7 +58,10 @@ def test_everything_that_happened_is_told(tmp_path: Path) -> None:
     )
     assert '#2 "turn a knob" (sweep): 1.400x [1.386, 1.414]' in told["Kept, oldest first"]
     assert '#4 "unroll by four" (llm in unroll): 1.200x' in told["Kept, oldest first"]
-    assert "- #7 without win #2: slower, screened 0.700x" in told["Wins taken back for a check, and missed"]
+    assert (
+        "- #7 without win #2: slower, screened 0.700x"
+        in told["Wins taken back for a check, and left in place"]
+    )
     assert "1 sweep candidates rejected on the present source" not in told["Knobs: what the sweep found"]
     assert "2 sweep candidates rejected on earlier sources" in told["Knobs: what the sweep found"]
     rejected = told["Ideas rejected, by family, oldest first"]
@@ -300,7 +303,7 @@ def _accounted(briefing: Briefing) -> int:
         len(re.findall(r"^- #\d+ ", told.get(name, ""), flags=re.MULTILINE))
         for name in (
             "Kept, oldest first",
-            "Wins taken back for a check, and missed",
+            "Wins taken back for a check, and left in place",
             "Ideas rejected, by family, oldest first",
             "Under way: leave these to others",
         )
@@ -379,6 +382,26 @@ def test_knobs_are_told_over_the_incumbent(tmp_path: Path) -> None:
     assert "Importance: TILE 90%, UNROLL 10%." in told
     assert "TILE with UNROLL 25%" in told
     assert "- 2 sweep candidates rejected on the present source: 1 raised, 1 slower." in told
+
+
+def test_open_ideas_of_the_family_asked_for_come_last(tmp_path: Path) -> None:
+    run = story(tmp_path)
+    named = [
+        ("threads", "one a half"),
+        ("packing", "panels"),
+        ("threads", "spin a flag"),
+        ("tiling", "smaller"),
+    ]
+    for family, words in named:
+        run.call(ideas=(Idea(family=family, idea=words),))
+    told = sections(texts(brief(facts(tmp_path, run.ledger, family="packing"), ALL))[3])
+    lines = told["Candidate set: suggested and not tried yet"].split("\n- ")
+    assert [re.findall('"(.*)"', line)[0] for line in lines[1:]] == [
+        "one a half",
+        "spin a flag",
+        "smaller",
+        "panels",
+    ]
 
 
 def test_a_repair_turn_has_the_error_and_asks_for_everything_again(tmp_path: Path) -> None:

@@ -29,20 +29,20 @@ def test_changes_of_other_lines_are_both_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("proposed", "ours", "expected"),
+    ("base", "proposed", "ours", "expected"),
     [
-        ({"a": "1"}, {}, {"a": "1"}),
-        ({"a": "1"}, {"a": "1"}, {"a": "1"}),
-        ({"a": "1", "new": "x"}, {"a": "2"}, {"a": "2", "new": "x"}),
-        ({}, {"a": "0", "b": ""}, {"b": ""}),
-        ({}, {"b": ""}, {"b": ""}),
-        ({"a": "0"}, {"a": "2"}, {"a": "2"}),
+        ({}, {"a": "1"}, {}, {"a": "1"}),
+        ({}, {"a": "1"}, {"a": "1"}, {"a": "1"}),
+        ({"a": "0"}, {"a": "1"}, {"a": "1"}, {"a": "1"}),
+        ({"a": "0"}, {"a": "0", "new": "x"}, {"a": "2"}, {"a": "2", "new": "x"}),
+        ({"a": "0"}, {"a": "0"}, {"a": "2"}, {"a": "2"}),
+        ({"a": "0"}, {}, {"a": "0", "b": ""}, {"b": ""}),
+        ({"a": "0"}, {}, {"b": ""}, {"b": ""}),
     ],
 )
-def test_whole_files(proposed: dict[str, str], ours: dict[str, str], expected: dict[str, str]) -> None:
-    base = {"a": "0"}
-    if "a" not in ours and proposed.get("a") == "1":
-        base = {}
+def test_whole_files(
+    base: dict[str, str], proposed: dict[str, str], ours: dict[str, str], expected: dict[str, str]
+) -> None:
     assert _made(ours, merge(base, proposed, ours)) == expected
 
 
@@ -73,7 +73,7 @@ def test_conflicts(proposed: dict[str, str], ours: dict[str, str], said: list[st
 
 def test_many_conflicts_are_counted() -> None:
     files = {f"{i:02}": "a\n" for i in range(15)}
-    with pytest.raises(Conflict, match="; and 5 more files$"):
+    with pytest.raises(Conflict, match=r"; and 5 more files$"):
         merge(files, dict.fromkeys(files, "b\n"), dict.fromkeys(files, "c\n"))
 
 
@@ -83,12 +83,10 @@ def test_lines_like_markers_are_text() -> None:
     assert merge(BASE, _with(2, marks), ours)[0].content == _with(2, marks, ours)["k.py"]
 
 
-@pytest.mark.parametrize("text", ["é漢\n", "x\r\n", "no end", "\u2028\x0c\n", "\ud800\n"])
+@pytest.mark.parametrize("text", ["é漢\n", "x\r\n", "no end", "\u2028\x0c\n"])
 def test_text_of_any_kind(text: str) -> None:
-    ours = {"k.py": BASE["k.py"] + text}
-    assert (
-        merge({"k.py": BASE["k.py"]}, _with(2, "two\n"), ours)[0].content == _with(2, "two\n", ours)["k.py"]
-    )
+    ours = {**BASE, "k.py": BASE["k.py"] + text}
+    assert merge(BASE, _with(2, "two\n"), ours)[0].content == _with(2, "two\n", ours)["k.py"]
 
 
 def test_nothing_of_the_users_git_matters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

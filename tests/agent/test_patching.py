@@ -130,8 +130,11 @@ LOOP = "    for i in range(len(a)):\n        total += a[i] * b[i]\n"
 REFUSED: dict[str, tuple[list[Change], list[str]]] = {
     "a blank line forgotten": (
         [Replace("kernel.py", f"    total = 0\n{LOOP}    c[0] = total\n", "pass\n")],
-        ["kernel.py: the SEARCH of block 1", "line 10", "has a blank line, SEARCH has '    c[0] = total'"]
-        + ["    9 |         total += a[i] * b[i]\n   10 | \n   11 |     c[0] = total"],
+        [
+            "kernel.py: the SEARCH of block 1",
+            "line 10: the file has a blank line, SEARCH has '    c[0] = total'",
+            "    9 |         total += a[i] * b[i]\n   10 | \n   11 |     c[0] = total",
+        ],
     ),
     "a blank line too many": (
         [Replace("kernel.py", f"    total = 0\n\n{LOOP}", "pass\n")],

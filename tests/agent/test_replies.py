@@ -275,8 +275,6 @@ PIECES = st.sampled_from(
         ">>>>> x",
         "\r",
         " ",
-    ]
-    + [
         '"""',
         "# FILE: c.py",
         "</think>",

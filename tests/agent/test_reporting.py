@@ -42,7 +42,7 @@ def test_a_real_climb_is_reported(tmp_path: Path) -> None:
     assert {facts.name for facts in sources.knobs} == {"TILE", "UNROLL", "TRICK"}
     assert sources.settings
     assert sources.settings.budgets.candidates == 50
-    assert len(sources.observations) > 5
+    assert set(sources.defaults) == {"TILE", "UNROLL", "TRICK"}
 
 
 def _lines(diff: str) -> list[str]:
@@ -96,7 +96,7 @@ def test_what_git_no_longer_has_is_said(night: Night, tmp_path: Path) -> None:
 
 
 def test_one_lost_object_costs_one_diff(tmp_path: Path) -> None:
-    night = Night(tmp_path, BATCH // 4).write()
+    night = Night(tmp_path, BATCH // 10).write()
     chronicle = read_chronicle(night.ledger)
     lost = next(seen for seen in chronicle.candidates if seen.proposal["edits"] and seen.judged["commit"])
     subprocess.run(
@@ -118,14 +118,12 @@ def _moved_pack(root: Path) -> int:
 
 
 def test_a_case_without_knobs(night: Night) -> None:
-    sources = gather(Repository.open(night.root), night.folder)
-    assert sources.observations
     lines = night.ledger.read_text().replace("cases/demo/toy", "cases/demo/gone")
     folder = night.root / "runs" / CASE / "gone"
     folder.mkdir(exist_ok=True)
     (folder / "ledger.jsonl").write_text(lines)
     bare = gather(Repository.open(night.root), folder)
-    assert (bare.knobs, bare.observations) == ((), ())
+    assert (bare.knobs, bare.defaults) == ((), {})
     page = write_report(Repository.open(night.root), CASE, "gone", None).read_text()
     assert "Importance:" in page
 
@@ -137,7 +135,6 @@ def test_a_damaged_ledger_is_reported_as_far_as_it_goes(night: Night) -> None:
     (folder / "ledger.jsonl").write_text("\n".join([*lines[:9], "rubbish", *lines[9:]]) + "\n")
     page = write_report(Repository.open(night.root), CASE, "damaged", None).read_text()
     assert "1 line of the ledger could not be read" in page
-    assert "the ledger is damaged, so that what was seen of the knobs" in page
 
 
 def test_an_empty_ledger(night: Night, tmp_path: Path) -> None:

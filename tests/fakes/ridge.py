@@ -29,7 +29,7 @@ from agent.background import Background
 from agent.entries import Called, Idea
 from agent.ledger import Ledger
 from agent.proposal import Edit, Proposal
-from harness.case.knobs import Knobs, contains, defaults, environment_text, load_knobs, parse_knobs
+from harness.case.knobs import Knobs, contains, defaults, environment_text, parse_knobs
 from harness.judge.protocol import Watch
 from harness.records import (
     Bucket,
@@ -299,10 +299,15 @@ def true_log_speed(
     return ridge.log_speed(present, positions)
 
 
-@lru_cache(maxsize=64)
 def _read(tree: str) -> tuple[frozenset[str], Knobs]:
     folder = Path(tree)
-    return traits_of({p.name: p.read_text() for p in folder.glob("*.py")}), load_knobs(folder / "knobs.yaml")
+    files = {path.name: path.read_text() for path in folder.glob("*.py")}
+    return traits_of(files), _parse((folder / "knobs.yaml").read_text())
+
+
+@lru_cache(maxsize=256)
+def _parse(text: str) -> Knobs:
+    return parse_knobs(text, Path("knobs.yaml"))
 
 
 def _interval(log_ratio: float) -> Interval:
@@ -398,7 +403,7 @@ class RidgeModel:
         return Proposal(author="llm", idea=trait.name, family=trait.family, edits=tuple(edits))
 
     def _turn_a_knob(self, files: Mapping[str, str], rng: random.Random) -> Proposal | None:
-        knobs = parse_knobs(files["knobs.yaml"], Path("knobs.yaml"))
+        knobs = _parse(files["knobs.yaml"])
         name = rng.choice(list(knobs))
         now, best = defaults(knobs)[name], self._ridge.bowls[name][0]
         assert isinstance(now, int)

@@ -147,6 +147,28 @@ def test_others_are_told_how_to_get_bubblewrap(repo: ScriptsRepo) -> None:
     assert "install the package 'bubblewrap'" in done.stdout
 
 
+def test_the_tests_get_a_browser_and_a_running_lab_none(repo: ScriptsRepo) -> None:
+    (repo.programs / "chromium").unlink()
+    repo.on_path("id", "echo 0")
+    repo.on_path("apt-get", f'echo "$*" >>"{repo.programs}/apt"')
+    path = bare_path(repo)
+    assert repo.run("scripts/setup", PATH=path, HILLCLIMB_PYTHON=sys.executable).returncode == 0
+    assert not (repo.programs / "apt").exists()
+    for _ in range(2):  # and tries once only, though the fake installs nothing
+        done = repo.run("scripts/setup", "dev", PATH=path, HILLCLIMB_PYTHON=sys.executable)
+        assert done.returncode == 0, done.stderr
+    assert (repo.programs / "apt").read_text() == "install -y -qq chromium\n"
+
+
+def test_others_are_told_how_to_get_a_browser(repo: ScriptsRepo) -> None:
+    (repo.programs / "chromium").unlink()
+    repo.on_path("id", "echo 1000")
+    repo.on_path("sudo", "exit 1")
+    done = repo.run("scripts/setup", "dev", PATH=bare_path(repo), HILLCLIMB_PYTHON=sys.executable)
+    assert done.returncode == 0, done.stderr
+    assert "install the package 'chromium'" in done.stdout
+
+
 def test_unknown_kind_is_a_clear_error(repo: ScriptsRepo) -> None:
     done = repo.run("scripts/setup", "everything")
     assert done.returncode == 3

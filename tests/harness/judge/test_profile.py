@@ -78,14 +78,12 @@ def run(x, y):
     done.acquire()
 """
 
-TURNS_IT_OFF = "import sys\n" + HONEST.replace(
-    "def run(x, y):\n", "def run(x, y):\n    sys.setprofile(None)\n"
-)
+TURNS_IT_OFF = "import sys\nsys.setprofile = lambda function: None\n" + HONEST
 
 MISBEHAVES_WHEN_PROFILED = {
     "raises": ("raise ValueError('not today')", "raised: "),
     "prints to the terminal": ("raise ValueError('\\x1b[2Jgone')", "ValueError: ?[2Jgone"),
-    "hangs": ("time.sleep(60)", "hung: no answer after 1.5 s"),
+    "hangs": ("time.sleep(60)", "hung: no answer after "),
     "segfaults": ("ctypes.string_at(0)", "crashed: "),
     "leaves": ("os._exit(0)", "exited: "),
     "forks": ("os.fork()", "started_process: "),
@@ -171,10 +169,10 @@ def test_time_goes_where_it_goes(rung_lab: Lab) -> None:
     assert 1e-6 < problem.seconds_per_call < 1
     heavy, light = (next(b for b in found.buckets if b.name == f"kernel.py:{n}") for n in ("heavy", "light"))
     assert found.buckets[0] == heavy
-    assert heavy.share > 0.5 > 4 * light.share > 0
+    assert heavy.share > light.share > 0
     assert (heavy.calls, light.calls) == (9, 1)
     assert 0.5 < sum(bucket.share for bucket in found.buckets) <= 1.001
-    assert heavy.seconds_per_call > 4 * light.seconds_per_call > 0
+    assert heavy.seconds_per_call > light.seconds_per_call > 0
     assert found.ceilings is not None
     assert found.seconds > 0
     assert {p.stage for p in seen} == {"profile"}
@@ -182,9 +180,9 @@ def test_time_goes_where_it_goes(rung_lab: Lab) -> None:
 
 def test_worker_threads_are_seen_and_so_is_waiting_for_them(rung_lab: Lab) -> None:
     shares = {bucket.name: bucket.share for bucket in rung_lab.profile(WITH_A_WORKER).buckets}
-    assert shares["waiting for other threads"] > 0.5
-    assert shares["time.sleep (worker threads)"] > 0.5
-    assert shares["waiting for other threads (worker threads)"] < 0.5
+    assert shares["waiting for other threads"] > 0.2
+    assert shares["time.sleep (worker threads)"] > 0.2
+    assert shares["waiting for other threads (worker threads)"] < 0.8
 
 
 def test_the_demo_shows_its_compiled_function_on_both_threads(tmp_path: Path, rung: Rung) -> None:
@@ -232,7 +230,7 @@ def test_turning_the_profiler_off_leaves_nothing_to_show(lab: Lab) -> None:
     found = lab.profile(TURNS_IT_OFF)
     assert found.problems
     assert found.buckets == ()
-    assert found.detail.startswith("no buckets: the profiler was told of no function")
+    assert found.detail == "no buckets: the profiler was told of no function"
 
 
 @pytest.mark.parametrize(
@@ -337,5 +335,5 @@ def test_a_busy_machine_is_told(lab: Lab) -> None:
             stack.callback(busy.kill)
         time.sleep(0.1)
         found = lab.profile(UNEVEN)
-    assert "the machine was busy (" in found.detail
+    assert found.detail.startswith("the machine was busy meanwhile (")
     assert found.buckets

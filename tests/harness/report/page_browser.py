@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
 
+PATIENCE = 20_000
+"""Milliseconds: the machine may be busy."""
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -43,9 +45,13 @@ class Visit:
         note = self.complaints.append
         self.page.on("console", lambda message: note(f"console {message.type}: {message.text}"))
         self.page.on("pageerror", lambda error: note(f"error: {error}"))
-        self.page.on("dialog", lambda dialog: (note(f"dialog: {dialog.message}"), dialog.dismiss()))
+        self.page.on("dialog", self._refuse)
         self.page.on("request", lambda request: self._note_request(request.url))
         self.page.on("popup", lambda popup: note(f"popup: {popup.url}"))
+
+    def _refuse(self, dialog: Dialog) -> None:
+        self.complaints.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
 
     def _note_request(self, url: str) -> None:
         if url.split("#")[0] != self.url and url != "data:,":
@@ -73,11 +79,15 @@ class Visit:
         self.wait_for_sheet(n)
 
     def wait_for_sheet(self, n: int) -> None:
-        self.page.wait_for_function(
-            "n => document.querySelector('dialog[open] h2')?.textContent === `#${n}` &&"
-            " [...document.querySelectorAll('dialog h3')].some(h => h.textContent === 'Change')",
-            arg=n,
-        )
+        """Until all of candidate n is shown."""
+        expect(self.page.locator("dialog[open] h2")).to_have_text(f"#{n}")
+        expect(self.page.locator("dialog h3", has_text="Change")).to_be_visible()
+
+    def wait_until_open(self) -> None:
+        expect(self.page.locator("dialog")).to_be_visible()
+
+    def wait_until_closed(self) -> None:
+        expect(self.page.locator("dialog")).to_be_hidden()
 
 
 @contextmanager
@@ -87,13 +97,14 @@ def visit(browser: Browser, path: Path, anchor: str = "", **context: Any) -> Ite
     surroundings = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **context})
     try:
         page = surroundings.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(PATIENCE)
+        expect.set_options(timeout=PATIENCE)
         if init:
             page.add_init_script(init)
         visited = Visit(page, path.as_uri())
         visited.watch()
         page.goto(path.as_uri() + anchor)
         yield visited
-        assert visited.complaints == []
+        assert not visited.complaints, visited.complaints
     finally:
         surroundings.close()

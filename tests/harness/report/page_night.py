@@ -33,7 +33,6 @@ from agent.entries import (
 from agent.proposal import Edit, Proposal
 from harness.case.knobs import Value
 from harness.records import (
-    SCHEMA,
     Block,
     Bucket,
     Ceilings,
@@ -173,17 +172,20 @@ class Night:
         self._open()
 
     def _open(self) -> None:
-        base = {"case": CASE, "case_path": "cases/demo/toy", "tag": TAG, "seed": 0, "alpha": 0.01}
         self._add(
             Opened(
-                schema_version=SCHEMA,
+                schema_version=1,
                 time=START,
                 base=self.base,
                 snapshot=False,
                 provenance=PROVENANCE,
-                **base,
+                case=CASE,
+                case_path="cases/demo/toy",
+                tag=TAG,
+                seed=0,
+                alpha=0.01,
             )
-        )  # type: ignore[arg-type]
+        )
         self._add(Session(time=START, pid=4711, host="lab"))
         gate = GateReport(passed=True, runs=56, worst=0.21, worst_at="ragged/wide")
         noise = Interval(estimate=1.0003, low=0.9981, high=1.0025, pairs=6)
@@ -255,7 +257,7 @@ class Night:
             return Proposal(
                 author="ablation", idea="without win #9: is it still worth its lines?", edits=edits, undoes=9
             )
-        choices = {
+        choices: dict[str, list[Any]] = {
             "MM_TILE_M": [8, 16, 32, 64, 128, 256],
             "MM_TILE_N": [8, 16, 32, 64, 128, 256],
             "MM_ORDER": ["ijk", "ikj", "kij"],
@@ -316,7 +318,7 @@ class Night:
     def _judge(self, n: int, proposal: Proposal, kept: bool) -> Judged:
         draw = self._draw
         failed = None if kept or draw.random() > 0.4 else draw.choice(FAILURES)
-        gain = 1 + draw.uniform(0.02, 0.5) / math.sqrt(self._ks) if kept else draw.uniform(0.35, 1.02)
+        gain = 1 + draw.uniform(0.02, 0.8) / self._ks if kept else draw.uniform(0.35, 1.02)
         parent = self._incumbent
         commit = None if failed and failed[0] is Reason.DOES_NOT_APPLY else self._commit(n, proposal, kept)
         if kept:
@@ -431,7 +433,7 @@ def _screening(draw: random.Random, judged: Judged) -> Screening:
         pairs = [
             *pairs,
             *(_pair(draw, stage, judged.screened, 5) for stage in ("decide", "report") for _ in range(4)),
-        ]  # type: ignore[arg-type]
+        ]
     return Screening(
         gate=gate, reason=judged.reason, speedup=judged.screened, pairs=tuple(pairs), seconds=1.0
     )

@@ -64,7 +64,7 @@ def test_line_separators_inside_a_text_do_not_split_a_line(tmp_path: Path) -> No
 
 
 def test_a_later_session_takes_back_the_end(tmp_path: Path) -> None:
-    lines = [
+    lines: list[dict[str, Any]] = [
         {"kind": "session", "time": 10.0},
         {"kind": "finished", "time": 20.0, "reason": "patience", "importances": {"TILE": 0.5}},
         {"kind": "session", "time": 100.0},

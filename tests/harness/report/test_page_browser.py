@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from agent.ledger import Ledger
 from agent.proposal import Edit, Proposal
@@ -78,7 +78,7 @@ def test_candidates_are_filtered_sorted_and_paged(browser: Browser, report: Path
         page.select_option("#filters [name=order]", "fastest")
         assert seen.text("#list tbody tr td.n") == f"#{ledger.wins[-1].n}"
         page.get_by_role("button", name="Clear").first.click()
-        page.wait_for_function("document.getElementById('found').textContent === '80 candidates'")
+        expect(page.locator("#found")).to_have_text("80 candidates")
         for name, value, expected in (
             ("author", "llm", sum(each.proposal.author == "llm" for each in ledger.candidates)),
             ("family", "tiling", sum(each.proposal.family == "tiling" for each in ledger.candidates)),
@@ -127,7 +127,8 @@ def test_a_candidate_opens_with_everything_known_of_it(
         assert seen.count("dialog .diff .cut") > 5
         assert f"+# version {win.n}" in page.locator("dialog .diff .add").all_inner_texts()
         page.keyboard.press("Escape")
-        page.wait_for_function("!document.querySelector('dialog').open && location.hash === ''")
+        seen.wait_until_closed()
+        assert page.evaluate("location.hash") == ""
 
 
 def test_a_rejection_shows_reason_and_detail(browser: Browser, report: Path, ledger: Ledger) -> None:
@@ -149,11 +150,11 @@ def test_addresses_back_and_neighbours(browser: Browser, report: Path) -> None:
         page.keyboard.press("ArrowLeft")
         seen.wait_for_sheet(9)
         page.get_by_role("button", name="Close").click()
-        page.wait_for_function("!document.querySelector('dialog').open")
+        seen.wait_until_closed()
         page.locator("#wins tbody a").first.click()
-        page.wait_for_function("document.querySelector('dialog').open")
+        seen.wait_until_open()
         page.go_back()
-        page.wait_for_function("!document.querySelector('dialog').open")
+        seen.wait_until_closed()
         page.evaluate("location.hash = 'n99999'")
         page.evaluate("location.hash = 'n1e9999'")
         assert not page.evaluate("document.querySelector('dialog').open")
@@ -174,7 +175,7 @@ def test_the_curve_is_clicked_and_walked(browser: Browser, report: Path, ledger:
         page.focus("#chart")
         for key in ("ArrowRight", "ArrowRight", "Enter"):
             page.keyboard.press(key)
-        page.wait_for_function("document.querySelector('dialog').open")
+        seen.wait_until_open()
         page.keyboard.press("Escape")
         assert seen.text("#scale") == "Linear axis"
         page.click("#scale")
@@ -188,10 +189,10 @@ def test_it_works_from_the_keyboard_alone(browser: Browser, report: Path) -> Non
         assert page.evaluate("document.activeElement.className") == "skip"
         page.focus("#list tbody tr:nth-child(3) a")
         page.keyboard.press("Enter")
-        page.wait_for_function("document.querySelector('dialog').open")
+        seen.wait_until_open()
         assert page.evaluate("document.activeElement.textContent") == "Close"
         page.keyboard.press("Enter")
-        page.wait_for_function("!document.querySelector('dialog').open")
+        seen.wait_until_closed()
         assert page.evaluate(
             "document.activeElement === document.querySelector('#list tbody tr:nth-child(3) a')"
         )
@@ -211,6 +212,16 @@ def test_dark_and_light(browser: Browser, report: Path) -> None:
         assert page.evaluate(ground) == dark
         page.reload()
         assert seen.text("#theme") == "Theme: dark"
+
+
+def test_print_is_dark_on_light(browser: Browser, report: Path) -> None:
+    with visit(browser, report, color_scheme="dark") as seen:
+        seen.page.emulate_media(media="print")
+        ink, ground = seen.page.evaluate(
+            "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
+        )
+        assert _lightness(ink) < 60 < 200 < _lightness(ground)
+        assert seen.page.locator("nav").is_hidden()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -261,10 +272,10 @@ def test_a_phone_can_tap_through_it(browser: Browser, report: Path) -> None:
         page = seen.page
         assert seen.count("#list tbody tr") == 20
         page.locator("#list tbody tr").nth(1).tap()
-        page.wait_for_function("document.querySelector('dialog').open")
+        seen.wait_until_open()
         assert seen.overflow() <= 0
         page.get_by_role("button", name="Close").tap()
-        page.wait_for_function("!document.querySelector('dialog').open")
+        seen.wait_until_closed()
 
 
 def test_without_scripts_it_still_tells_most(browser: Browser, report: Path, ledger: Ledger) -> None:

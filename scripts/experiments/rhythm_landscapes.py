@@ -1,0 +1,218 @@
+"""Sweep alone, edits alone and the rhythm on simulated landscapes: `python -m scripts.experiments.rhythm_landscapes`.
+
+The controller, git, ledger, sweep, re-ablation and rhythm are the real ones. Judge and model are simulated:
+tests/fakes/ridge.py says what is assumed of the landscapes, of the noise and of the model. Seed s climbs a landscape of
+the kind s modulo 3: knobs dominate, edits dominate, balanced. The rules were chosen on seeds from 100 on.
+
+Reported for each seed: after how many candidates each way of climbing was within 1 % (the minimum effect) of the best
+that sweep alone, and that edits alone, had at the end; and the best at the end. Speeds are the true ones of the
+incumbents. Who did not get there counts as one candidate more than the budget. A run whose proposer has nothing left
+stays where it is. With --write the figures go to docs/evidence/rhythm_landscapes.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from agent.background import Background
+from agent.budget import Budgets
+from agent.controller import climb
+from agent.ledger import Ledger
+from agent.proposal import Proposer
+from agent.proposers.ablation import Ablation
+from agent.proposers.mixed import Mixed
+from agent.proposers.sweep import Sweep
+from agent.repository import Repository
+from agent.request import Request, Tools
+from harness.case.knobs import parse_knobs
+from tests.fakes.ridge import (
+    KINDS,
+    MINIMUM_EFFECT,
+    Ridge,
+    RidgeJudge,
+    RidgeModel,
+    traits_of,
+    true_log_speed,
+    write_ridge,
+)
+
+Arm = Literal["sweep", "edit", "rhythm"]
+ARMS: tuple[Arm, ...] = ("sweep", "edit", "rhythm")
+CANDIDATES, SEEDS, PROCESSES = 200, 24, 2
+WORKSPACE = "cases/demo/ridge/workspace"
+
+
+@dataclass(frozen=True)
+class Climbed:
+    """One run: true log speed over the baseline after each candidate, the baseline first."""
+
+    curve: tuple[float, ...]
+    turns: int
+
+    def reaches(self, goal: float, candidates: int) -> int:
+        """Candidates until within the minimum effect of `goal`; one more than the budget where it never is."""
+        near = goal - math.log1p(MINIMUM_EFFECT)
+        return next((n for n, value in enumerate(self.curve) if value >= near), candidates + 1)
+
+
+class StepClock:
+    """A second goes by whenever somebody looks."""
+
+    def __init__(self) -> None:
+        self._now = 1_763_700_000.0
+
+    def now(self) -> float:
+        self._now += 1.0
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        self._now += seconds
+
+
+def main() -> int:
+    arguments = _arguments()
+    jobs = [(seed, arm, arguments.candidates) for seed in range(arguments.seeds) for arm in ARMS]
+    began = time.monotonic()
+    runs = {}
+    with ProcessPoolExecutor(PROCESSES) as pool:
+        for (seed, arm, _), climbed in zip(jobs, pool.map(_run, jobs), strict=True):
+            runs[seed, arm] = climbed
+            print(f"{seed} {arm}: {math.exp(climbed.curve[-1]):.2f}x", file=sys.stderr, flush=True)
+    figures = summarise(runs, arguments.seeds, arguments.candidates)
+    print(show(figures))
+    print(f"{len(jobs)} climbs in {time.monotonic() - began:.0f} s")
+    if arguments.write:
+        evidence = Path(__file__).parents[2] / "docs/evidence/rhythm_landscapes.json"
+        evidence.write_text(json.dumps(figures, indent=1) + "\n")
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="climb seeds 0 up to this one")
+    parser.add_argument("--candidates", type=int, default=CANDIDATES)
+    parser.add_argument("--write", action="store_true", help="to docs/evidence/rhythm_landscapes.json")
+    return parser.parse_args()
+
+
+def _run(job: tuple[int, Arm, int]) -> Climbed:
+    seed, arm, candidates = job
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        return climb_ridge(Path(folder), Ridge(KINDS[seed % 3], seed), arm, candidates)
+
+
+def climb_ridge(root: Path, ridge: Ridge, arm: Arm, candidates: int) -> Climbed:
+    """One climb through the real controller in a repository made below `root`."""
+    case = write_ridge(root)
+    (root / ".gitignore").write_text("/runs/\n")
+    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "start"]):
+        who = ["-c", "user.name=user", "-c", "user.email=user@example.org"]
+        subprocess.run(["git", "-C", str(root), *who, *command], check=True)
+    run = root / "runs/demo/ridge" / arm
+    climb(
+        Request(case, arm, ridge.seed, None, Budgets(candidates=candidates, patience=candidates)),
+        lambda folder, log: RidgeJudge(ridge),
+        lambda background: make_proposer(background, ridge, arm),
+        Tools(
+            emit=lambda event: None,
+            clock=StepClock(),
+            draw=lambda folder: "",
+        ),
+    )
+    ledger = Ledger.read(run / "ledger.jsonl")
+    return Climbed(_curve(Repository.open(root), ledger, ridge), len(ledger.turns))
+
+
+def make_proposer(background: Background, ridge: Ridge, arm: Arm) -> Proposer:
+    """Sweep alone and the model alone are what the mixed proposer is made of, too."""
+    sweep, model = Sweep(background.case.knobs, background.seed), RidgeModel(background, ridge)
+    if arm == "sweep":
+        return sweep
+    return model if arm == "edit" else Mixed(background, sweep, model, Ablation(background))
+
+
+def _curve(repository: Repository, ledger: Ledger, ridge: Ridge) -> tuple[float, ...]:
+    """The incumbent's true log speed over the baseline, from the commits."""
+    assert ledger.opened is not None
+    base = _true(repository, ledger.opened.base, ridge)
+    values = [0.0]
+    for candidate in ledger.candidates:
+        judged = candidate.judged
+        kept = judged.commit if judged and judged.kept else None
+        values.append(_true(repository, kept, ridge) - base if kept else values[-1])
+    return tuple(values)
+
+
+def _true(repository: Repository, commit: str, ridge: Ridge) -> float:
+    blobs = repository.listing(f"{commit}:{WORKSPACE}")
+    contents = repository.read([blob.sha for blob in blobs.values()])
+    files = {path: content.decode() for path, content in zip(blobs, contents, strict=True)}
+    value = true_log_speed(ridge, traits_of(files), parse_knobs(files["knobs.yaml"], Path("knobs.yaml")), {})
+    assert value is not None, "what was kept has passed the gate"
+    return value
+
+
+def summarise(runs: dict[tuple[int, Arm], Climbed], seeds: int, candidates: int) -> dict[str, object]:
+    """Every seed, and the medians and paired win shares over all of them and over each kind."""
+    rows = [_row(seed, {arm: runs[seed, arm] for arm in ARMS}, candidates) for seed in range(seeds)]
+    groups = {"all": rows} | {kind: [row for row in rows if row["kind"] == kind] for kind in KINDS}
+    return {
+        "candidates": candidates,
+        "seeds": rows,
+        "groups": {name: _group(group) for name, group in groups.items() if group},
+    }
+
+
+def _row(seed: int, climbed: dict[Arm, Climbed], candidates: int) -> dict[str, object]:
+    goals = {arm: climbed[arm].curve[-1] for arm in ("sweep", "edit")}
+    reached = {
+        f"{arm} to best of {goal}": climbed[arm].reaches(value, candidates)
+        for goal, value in goals.items()
+        for arm in (goal, "rhythm")
+    }
+    finals = {f"final {arm}": round(math.exp(climbed[arm].curve[-1]), 3) for arm in ARMS}
+    return {"seed": seed, "kind": KINDS[seed % 3], **reached, **finals, "turns": climbed["rhythm"].turns}
+
+
+def _group(rows: list[dict[str, object]]) -> dict[str, float]:
+    names = [name for name in rows[0] if name not in ("seed", "kind")]
+    found = {f"median {name}": statistics.median(float(str(row[name])) for row in rows) for name in names}
+    for goal in ("sweep", "edit"):
+        mine, theirs = f"rhythm to best of {goal}", f"{goal} to best of {goal}"
+        differences = [float(str(row[mine])) - float(str(row[theirs])) for row in rows]
+        found[f"share of seeds in which the rhythm reached the best of {goal} first"] = _share(differences)
+        ends = [float(str(row[f"final {goal}"])) - float(str(row["final rhythm"])) for row in rows]
+        found[f"share of seeds in which the rhythm ended faster than {goal}"] = _share(ends)
+    return found
+
+
+def _share(differences: list[float]) -> float:
+    """Of those below zero; a tie counts half."""
+    return round(sum(1.0 if d < 0 else 0.5 if d == 0 else 0.0 for d in differences) / len(differences), 3)
+
+
+def show(figures: dict[str, object]) -> str:
+    """The groups as a table."""
+    groups = figures["groups"]
+    assert isinstance(groups, dict)
+    lines = []
+    for name, found in groups.items():
+        lines.append(name)
+        lines += [f"  {what}: {value:g}" for what, value in found.items()]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,44 @@
+"""A real controller tells a notifier: the posts a person reads, and the fields in the ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from agent.entries import Webhook
+from agent.notify.notifier import choose_notifier
+from tests.agent.notify.told import PNG
+from tests.fakes.discord_server import REPLIES, FakeDiscord
+from tests.fakes.night import Night, make_repository
+
+
+def draw(folder: Path) -> str:
+    (folder / "progress.png").write_bytes(PNG)
+    return ""
+
+
+@pytest.mark.parametrize("reply", ["200", "404"])
+def test_a_climb_is_told_and_its_ledger_says_so(tmp_path: Path, reply: str) -> None:
+    root = make_repository(tmp_path / "repository")
+    with FakeDiscord(answer=REPLIES[reply]) as fake:
+        notifier = choose_notifier(SecretStr(fake.url))
+        night = Night(root, notifier=notifier, draw=draw)
+        finished = night.climb()
+        notifier.close(0.0)
+    wins = [candidate for candidate in night.ledger.candidates if candidate.judged and candidate.judged.kept]
+    others = [candidate for candidate in night.ledger.candidates if candidate not in wins]
+    assert len(wins) == finished.wins > 0
+    assert {candidate.webhook for candidate in others} == {
+        Webhook(webhook_enabled_by_config=True, webhook_status="not due")
+    }
+    states = {(win.webhook.webhook_sent, win.webhook.webhook_status) for win in wins if win.webhook}
+    if reply == "404":
+        assert len(fake.posts) == 1
+        assert states == {(False, "the webhook is gone: HTTP 404 (Discord code 10015); nothing more is sent")}
+        return
+    assert [title for title in fake.titles if "run night started" in title] == fake.titles[:1]
+    assert f"run night ended: {finished.wins} wins" in fake.titles[-1]
+    assert fake.posts[-1].files == {"progress.png": PNG}
+    assert {sent for sent, _ in states} == {True}
