@@ -216,6 +216,7 @@ def climb(
                 notifier=notifier,
             ),
         )
+    _write_page(Path(finished.folder), quiet=json)
     if finished.interrupted:
         raise typer.Exit(INTERRUPTED)
 
@@ -492,6 +493,24 @@ def _find_watched(case: str | None, tag: str | None) -> tuple[Path, str | None, 
 
 
 @app.command()
+def report(
+    case: CaseArgument,
+    tag: TagOption = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Where to write it. Default: report.html in the run's folder.")
+    ] = None,
+) -> None:
+    """Write the story of a run as one HTML page that needs no network: curve, candidates with diffs, phases, costs.
+
+    Example: `hillclimb report demo/cpu_matmul --tag first`
+    """
+    from agent.reporting import write_report
+
+    repository, name = _locate(case)
+    print(write_report(repository, name, tag, output))
+
+
+@app.command()
 def rebuild(case: CaseArgument, tag: TagOption = None) -> None:
     """Make results.tsv, progress.png and study.db of a run anew from its ledger.
 
@@ -523,6 +542,20 @@ def runs(
             print(state.model_dump_json())
     else:
         print(show_states(states))
+
+
+def _write_page(folder: Path, *, quiet: bool) -> None:
+    """report.html of the run that has just ended; what stands in the way ends nothing."""
+    from agent.reporting import write_report
+    from agent.repository import Repository
+
+    try:
+        page = write_report(Repository.open(folder), "/".join(folder.parts[-3:-1]), folder.name, None)
+    except HillclimbError as error:
+        print(f"hillclimb: no report: {error}", file=sys.stderr)
+        return
+    if not quiet:
+        print(f"report: {page}")
 
 
 def _telling_errors(notifier: Notifier) -> Callable[..., None]:

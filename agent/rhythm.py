@@ -8,6 +8,7 @@ re-ablated. What comes next is otherwise chosen by record: what gained most a ca
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -148,10 +149,9 @@ def _move_on(
         stands = (*names, "old_wins_unchecked") if phase == "ablate" else names
         return Turn(phase, "", f"{told}; {why}", stands)
     others = [arm for arm in arms(ledger, rules, shut) if (arm.phase, arm.family) != _place(present)]
-    left = _left(ledger)
-    others = [arm for arm in others if (arm.phase, arm.family) not in left] or others
     if others:
-        best = max(others, key=lambda arm: (arm.score, arm.open, arm.family))
+        left = _left(ledger)
+        best = max(others, key=lambda arm: (-left[arm.phase, arm.family], arm.score, arm.open, arm.family))
         return Turn(best.phase, best.family, f"{told}; {best.why}", names)
     return _last_resort(told, names, shut) if present.phase in shut else None
 
@@ -160,10 +160,10 @@ def _place(present: Turned) -> tuple[Phase, str]:
     return present.phase, slug(present.family)
 
 
-def _left(ledger: Ledger) -> set[tuple[Phase, str]]:
-    """What was left since the last win: it waits for another win, or until everything else was left too."""
+def _left(ledger: Ledger) -> Counter[tuple[Phase, str]]:
+    """How often each was left since the last win: without another one, everything gets its turn before any again."""
     last = ledger.wins[-1].n if ledger.wins else 0
-    return {_place(turn) for turn, after in pairwise(ledger.turns) if after.n > last}
+    return Counter(_place(turn) for turn, after in pairwise(ledger.turns) if after.n > last)
 
 
 def _due(
@@ -177,10 +177,8 @@ def _due(
     brought = any(edit.path == "knobs.yaml" for win in fresh for edit in win.proposal.edits)
     enough = rules.sweep_after * 2 ** _dry(ledger, "sweep")
     if "sweep" not in shut and fresh and (brought or len(fresh) >= enough):
-        return (
-            "sweep",
-            f"{_names(fresh)} changed the source{' and its knobs' if brought else ''}: swept again",
-        )
+        what = "the source and its knobs" if brought else "the source"
+        return "sweep", f"{_names(fresh)} changed {what}: swept again"
     unchecked, fresh = old_wins_unchecked(ledger), _since(ledger, "ablate")
     enough = rules.ablate_after * 2 ** _dry(ledger, "ablate")
     if "ablate" not in shut and present.phase != "ablate" and unchecked and len(fresh) >= enough:

@@ -3,6 +3,7 @@ was tried and what came of it. Both are made from the ledger, so the same ledger
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -68,6 +69,7 @@ def flatten(text: str, longest: int = LONGEST) -> str:
     """One line that can begin neither a section nor a list, whatever a model wrote."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     line = line.replace("<!--", "< !--").replace("`", "'")
+    line = re.sub(r"^(?=[#>+*=|~-])", "\\\\", line)
     return line if len(line) <= longest else line[: longest - 3] + "..."
 
 

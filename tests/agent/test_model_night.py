@@ -28,10 +28,10 @@ def change(idea: str, family: str, search: str, replace: str) -> str:
 
 GOOD = change("let sums be reordered", "vectorise", DECORATOR, '@numba.njit(fastmath=True, error_model="numpy")')
 CHEAT = change("leave the sums out", "skip", "        s[i] = total", "        s[i] = np.float32(0)")
-SPY = change("look around", "spy", "import numba\n", "import numba\nimport socket\n")
+SPY = change("look around", "spy", "import numba", "import numba\nimport socket")
 ESCAPE = "IDEA: easier contract\nFILE: ../contract.py\n```python\nclass Contract: ...\n```\n"
 HANG = change("take a rest", "wait", "    columns = np.uintp(x.shape[1])", "    while True:\n        columns = 1")
-CRASH = change("end it", "exit", "BLOCK = ", "os = __import__('os')\nos._exit(0)\nBLOCK = ")
+CRASH = change("end it", "exit", "ZERO = np.uintp(0)", "import os\nos._exit(0)")
 
 
 @pytest.fixture
@@ -45,7 +45,8 @@ def checkout(tmp_path: Path) -> Path:
     done = hillclimb(root, "new-case", "--model-slug", "fresh", "--case-slug", "rows", environment={})
     assert done.returncode == 0, done.stderr
     settings = root / "cases/fresh/rows/case.yaml"
-    settings.write_text(settings.read_text().replace("call_seconds: 10 ", "call_seconds: 2 "))
+    text = settings.read_text().replace("call_seconds: 10 ", "call_seconds: 2 ")
+    settings.write_text(text.replace("prepare_seconds: 120 ", "prepare_seconds: 12 "))
     git(root, "add", ".")
     git(root, "commit", "--quiet", "--message", "start")
     return root

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -196,6 +197,25 @@ def test_the_label_that_a_model_gives_does_not_leave_the_family_asked_for_untrie
     told = {arm.family: arm.why for arm in arms(ledger, Rules(), {})}
     assert "1 tried" in told["vectorise"]
     assert "1 tried" in told["simd-loads"]
+
+
+def test_in_a_drought_everything_gets_its_turn_before_any_again(tmp_path: Path) -> None:
+    ledger = in_phase(tmp_path, "edit", "good")
+    judge(ledger, 1.5, kept=True, what=edit("good"))
+    suggest(ledger, ("a", "this"), ("b", "that"))
+    places = []
+    for _ in range(80):
+        turn = next_turn(ledger, RULES)
+        if turn:
+            places.append((turn.phase, turn.family))
+            enter(ledger, turn)
+        present = ledger.turns[-1]
+        judge(ledger, 0.5, what=edit(present.family) if present.phase == "edit" else proposal("sweep"))
+    every = {("sweep", ""), ("edit", ""), ("edit", "a"), ("edit", "b"), ("edit", "good")}
+    assert set(places[:4]) == every - {("edit", "good")}, "that one was just left"
+    counts = Counter(places)
+    assert counts.keys() == every
+    assert max(counts.values()) - min(counts.values()) <= 2
 
 
 @pytest.mark.parametrize("left", PHASES)

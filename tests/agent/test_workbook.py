@@ -117,6 +117,7 @@ def test_flattened_text_is_one_short_line(text: str) -> None:
     assert len(flat) <= 200
     assert "<!--" not in flat
     assert flatten(flat) == flat
+    assert not flat.startswith(("#", ">", "-", "*"))
 
 
 def test_a_long_run_still_fits_and_says_what_was_left_out(tmp_path: Path) -> None:
