@@ -141,13 +141,18 @@ def describe_finish(event: FinishedEvent) -> list[str]:
         f"ended: {event.reason}",
         f"reached: {reached}, {event.wins} wins of {event.candidates} candidates",
         *([f"knobs that mattered: {mattered}"] if mattered else []),
-        *([f"model: {event.tokens} tokens, ${event.cost:.2f}"] if event.tokens else []),
+        *([f"model: {event.tokens} tokens{_dollars(event.cost)}"] if event.tokens else []),
         f"branch: {event.branch}",
         f"record: {event.folder}",
     ]
     if event.interrupted:
         lines.append("everything recorded is safe; the same command goes on from here")
     return lines
+
+
+def _dollars(cost: float) -> str:
+    """Nothing where no price is known."""
+    return f", ${cost:.2f}" if cost else ""
 
 
 def describe_counts(counts: Counter[str]) -> str:

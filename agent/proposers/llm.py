@@ -49,6 +49,9 @@ PAID_FAULTS = frozenset(
 )
 """Faults of what the model said, rather than of the way to it."""
 
+TOLD_OF_REPLIES = ("attempts", "usage", "cost", "seconds")
+TOLD_OF_FAULTS = ("fault", "detail", *TOLD_OF_REPLIES)
+
 ANOTHER_WAY = "another proposal is being written at the same time: leave the most obvious step to it"
 
 
@@ -133,17 +136,17 @@ class Llm:
 
     def _take_reply(self, ledger: Ledger, asked: Asked, reply: Reply) -> None:
         self._faults = 0
-        told: dict[str, Any] = {"attempts": reply.attempts, "usage": reply.usage, "cost": reply.cost}
+        told: dict[str, Any] = {name: getattr(reply, name) for name in TOLD_OF_REPLIES}
         try:
             answer = read(reply.text, self._files(asked.incumbent)).answer
         except Unusable as error:
             self._record(ledger, asked, reply, outcome="unusable", detail=str(error), **told)
             return
-        said = {"idea": answer.idea, "note": "\n".join(answer.notes), "ideas": answer.next}
-        self._record(ledger, asked, reply, outcome="proposal", **told, **said)
+        told |= {"idea": answer.idea, "note": "\n".join(answer.notes), "ideas": answer.next}
+        self._record(ledger, asked, reply, outcome="proposal", **told)
 
     def _take_fault(self, ledger: Ledger, asked: Asked, fault: ModelFault) -> None:
-        told = {name: getattr(fault, name) for name in ("fault", "detail", "attempts", "usage", "cost")}
+        told = {name: getattr(fault, name) for name in TOLD_OF_FAULTS}
         self._record(ledger, asked, None, outcome="fault", **told)
         self._faults += 1
         pause = min(max(PAUSE_SECONDS * 2 ** min(self._faults - 1, 10), fault.wait or 0.0), LONGEST_PAUSE)
@@ -176,6 +179,7 @@ class Llm:
         reply: Reply | None,
         *,
         outcome: Literal["proposal", "fault", "unusable"],
+        seconds: float | None = None,
         **facts: Any,
     ) -> None:
         """The exchange beside the ledger, then the line in it, then the news."""
@@ -188,7 +192,7 @@ class Llm:
         called = Called(
             k=k,
             time=now,
-            seconds=max(0.0, now - asked.began),
+            seconds=max(0.0, now - asked.began) if seconds is None else seconds,
             model=reply.model if reply else self._model,
             incumbent=asked.incumbent,
             family=asked.family,

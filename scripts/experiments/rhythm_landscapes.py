@@ -203,14 +203,27 @@ def _share(differences: list[float]) -> float:
     return round(sum(1.0 if d < 0 else 0.5 if d == 0 else 0.0 for d in differences) / len(differences), 3)
 
 
+COLUMNS = {
+    "sweep there": "median sweep to best of sweep",
+    "rhythm there": "median rhythm to best of sweep",
+    "first": "share of seeds in which the rhythm reached the best of sweep first",
+    "edits there": "median edit to best of edit",
+    "rhythm there ": "median rhythm to best of edit",
+    "first ": "share of seeds in which the rhythm reached the best of edit first",
+    "sweep ends": "median final sweep",
+    "edits end": "median final edit",
+    "rhythm ends": "median final rhythm",
+}
+"""Heading -> figure. The first three are about the best of sweep alone, the next three about that of edits alone."""
+
+
 def show(figures: dict[str, object]) -> str:
     """The groups as a table."""
     groups = figures["groups"]
     assert isinstance(groups, dict)
-    lines = []
+    lines = [f"{'':10}" + "".join(f"{heading.strip():>14}" for heading in COLUMNS)]
     for name, found in groups.items():
-        lines.append(name)
-        lines += [f"  {what}: {value:g}" for what, value in found.items()]
+        lines.append(f"{name:10}" + "".join(f"{found[figure]:>14.4g}" for figure in COLUMNS.values()))
     return "\n".join(lines)
 
 

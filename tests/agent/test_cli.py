@@ -63,7 +63,23 @@ def affine(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("command", ["climb", "check", "evaluate", "new-case", "history", "rebuild", "runs"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "climb",
+        "check",
+        "evaluate",
+        "new-case",
+        "history",
+        "rebuild",
+        "runs",
+        "show",
+        "review",
+        "watch",
+        "report",
+        "profile",
+    ],
+)
 def test_every_command_teaches_itself(tmp_path: Path, command: str) -> None:
     done = hillclimb(command, "--help", cwd=tmp_path)
     assert done.returncode == 0
