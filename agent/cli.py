@@ -358,7 +358,7 @@ def history(case: CaseArgument, tag: TagOption = None, json: JsonOption = False)
     Example: `hillclimb history demo/cpu_matmul --tag first`
     """
     from agent.branch import read_wins
-    from agent.history import pick_branch, show_json, show_table
+    from agent.review.history import pick_branch, show_json, show_table
 
     repository, name = _locate(case)
     branch = pick_branch(repository, name, tag)
@@ -381,8 +381,8 @@ def show(
     """
     from agent.lines import print_lines
     from agent.rebuilding import find_run
-    from agent.showing import Shelf, show_baseline, show_candidate
-    from agent.shown import describe_baseline, describe_candidate
+    from agent.review.showing import Shelf, show_baseline, show_candidate
+    from agent.review.shown import describe_baseline, describe_candidate
 
     repository, name = _locate(case)
     shelf = Shelf.open(repository, find_run(repository, name, tag))
@@ -427,8 +427,8 @@ def review(
     - `hillclimb review hillclimb/demo/cpu_matmul/first --first-last`
     """
     from agent.repository import Repository
-    from agent.reviewed import describe
-    from agent.reviewing import BASELINE, PARENT, duel, find_subject, measure
+    from agent.review.reviewed import describe
+    from agent.review.reviewing import BASELINE, PARENT, duel, find_subject, measure
     from harness.judge.pool import LocalJudge
 
     if first_last and against not in (PARENT, BASELINE):
@@ -462,8 +462,8 @@ def watch(
 
     Example: `hillclimb watch demo/cpu_matmul first`
     """
+    from agent.review.watching import find_folder, follow
     from agent.screen import choose_screen
-    from agent.watching import find_folder, follow
 
     root, name, wanted = _find_watched(case, tag)
     folder = find_folder(root, name, wanted)
@@ -504,7 +504,7 @@ def report(
 
     Example: `hillclimb report demo/cpu_matmul --tag first`
     """
-    from agent.reporting import write_report
+    from agent.review.reporting import write_report
 
     repository, name = _locate(case)
     print(write_report(repository, name, tag, output))
@@ -532,8 +532,8 @@ def runs(
 
     Example: `hillclimb runs demo/cpu_matmul`
     """
-    from agent.listing import list_states, show_states
     from agent.repository import Repository
+    from agent.review.listing import list_states, show_states
 
     repository, name = (Repository.open(Path.cwd()), None) if case is None else _locate(case)
     states = list_states(repository.root, name)
@@ -546,8 +546,8 @@ def runs(
 
 def _write_page(folder: Path, *, quiet: bool) -> None:
     """report.html of the run that has just ended; what stands in the way ends nothing."""
-    from agent.reporting import write_report
     from agent.repository import Repository
+    from agent.review.reporting import write_report
 
     try:
         page = write_report(Repository.open(folder), "/".join(folder.parts[-3:-1]), folder.name, None)

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import yaml
 
+from agent.vetting import is_quickly_read
 from harness.case.complaints import parse_yaml
 from harness.errors import CaseError
 
 _UNREAD = ("docs/", "tests/")
 """Folders whose files do not change what is timed."""
-_LARGEST_PYTHON, _LARGEST_YAML = 1 << 20, 1 << 17
+_LARGEST_PYTHON = 1 << 20
 """Characters; what is longer is taken as plain text."""
 
 
@@ -37,7 +38,7 @@ def fingerprint(files: Mapping[str, str]) -> str:
 def _normalised(path: str, content: str) -> str:
     if path.endswith(".py") and len(content) <= _LARGEST_PYTHON:
         return _normalised_python(content)
-    if path.endswith((".yaml", ".yml")) and len(content) <= _LARGEST_YAML:
+    if path.endswith((".yaml", ".yml")) and is_quickly_read(content):
         return _normalised_yaml(content)
     return _normalised_text(content)
 
@@ -66,9 +67,9 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
 
 
 def _normalised_yaml(content: str) -> str:
-    """The mapping as JSON; with anchors, which can stand for astronomically much, as text."""
+    """The mapping as JSON; with aliases, which can stand for astronomically much, as text."""
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(content, yaml.SafeLoader)):
+        if "*" in content and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(content)):
             return _normalised_text(content)
         return json.dumps(parse_yaml(content, Path()), sort_keys=True, default=repr)
     except (CaseError, yaml.YAMLError, TypeError, ValueError, RecursionError):

@@ -7,8 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.briefing.headroom import Headroom, duration, headroom
 from agent.evaluation import read_version, scratch
-from agent.headroom import Headroom, duration, headroom
 from agent.proposers.hand import read_knobs
 from agent.version import read_folder, write_version
 from harness.case.case import Case

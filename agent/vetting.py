@@ -16,6 +16,8 @@ MOST_FILES, LARGEST, LARGEST_IN_ALL = 64, 1 << 20, 4 << 20
 """Files of one proposal, bytes of one, and bytes of all."""
 LARGEST_KNOBS = 1 << 17
 """Bytes of knobs.yaml: YAML is read a thousand times slower than Python."""
+MOST_BRACKETS = 256
+"""Lists and mappings in brackets of one YAML file; the time to read nested ones grows with the depth's square."""
 KNOBS_FILE = "knobs.yaml"
 
 _LEFT_OUT = re.compile(
@@ -36,6 +38,11 @@ def vet(edits: Sequence[Edit], files: Mapping[str, str]) -> None:
         if edit.content is not None:
             _refuse_gaps(edit.path, edit.content, files.get(edit.path, ""))
             _refuse_syntax(edit.path, edit.content)
+
+
+def is_quickly_read(text: str) -> bool:
+    """Whether YAML is short and flat enough to be read at once."""
+    return len(text) <= LARGEST_KNOBS and text.count("[") + text.count("{") <= MOST_BRACKETS
 
 
 def is_left_out(line: str) -> bool:
@@ -76,10 +83,18 @@ def _refuse_syntax(path: str, content: str) -> None:
     if path.endswith(".py"):
         _refuse_python(path, content)
     if path == KNOBS_FILE:
-        try:
-            parse_knobs(content, Path(path))
-        except CaseError as error:
-            raise DoesNotApply(f"the knobs would not load: {error}") from None
+        _refuse_knobs(content)
+
+
+def _refuse_knobs(content: str) -> None:
+    if not is_quickly_read(content):
+        raise DoesNotApply(
+            f"{KNOBS_FILE} would have more than {MOST_BRACKETS} opening brackets; write it as indented lines."
+        )
+    try:
+        parse_knobs(content, Path(KNOBS_FILE))
+    except CaseError as error:
+        raise DoesNotApply(f"the knobs would not load: {error}") from None
 
 
 def _refuse_python(path: str, content: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.background import Background
-from agent.briefing import Facts, read_texts
+from agent.briefing.briefing import Facts, read_texts
 from agent.ledger import Ledger
 from agent.proposers.interactions import interactions
 from agent.proposers.landscape import survey

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from agent.background import Background
-from agent.briefing import brief, estimate_tokens, repair
+from agent.briefing.briefing import brief, estimate_tokens, repair
 from agent.entries import Called, Dropped, Usage
 from agent.events import CalledEvent, TroubleEvent
 from agent.exchanges import Exchange, Exchanges

@@ -206,7 +206,12 @@ def _is_code(entry: str) -> str:
 
 
 Glob = Annotated[str, AfterValidator(_below_workspace)]
-Entry = Annotated[str, Field(pattern=r"^[\w./-]+\.py:[A-Za-z_]\w*$"), AfterValidator(_below_workspace), AfterValidator(_is_code)]
+Entry = Annotated[
+    str,
+    Field(pattern=r"^[\w./-]+\.py:[A-Za-z_]\w*$"),
+    AfterValidator(_below_workspace),
+    AfterValidator(_is_code),
+]
 
 
 class Settings(_Section):

@@ -21,8 +21,8 @@ from typing import Any
 
 from playwright.sync_api import Page
 
-from agent.reporting import write_report
 from agent.repository import Repository
+from agent.review.reporting import write_report
 from tests.harness.report.page_browser import find_chromium, run_chromium, visit
 from tests.harness.report.page_night import CASE, TAG, Night
 

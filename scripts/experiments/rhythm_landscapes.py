@@ -36,16 +36,9 @@ from agent.proposers.sweep import Sweep
 from agent.repository import Repository
 from agent.request import Request, Tools
 from harness.case.knobs import parse_knobs
-from tests.fakes.ridge import (
-    KINDS,
-    MINIMUM_EFFECT,
-    Ridge,
-    RidgeJudge,
-    RidgeModel,
-    traits_of,
-    true_log_speed,
-    write_ridge,
-)
+from tests.fakes.ridge import KINDS, MINIMUM_EFFECT, Ridge, traits_of, true_log_speed, write_ridge
+from tests.fakes.ridge_judge import RidgeJudge
+from tests.fakes.ridge_model import RidgeModel
 
 Arm = Literal["sweep", "edit", "rhythm"]
 ARMS: tuple[Arm, ...] = ("sweep", "edit", "rhythm")

@@ -26,11 +26,15 @@ def change(idea: str, family: str, search: str, replace: str) -> str:
     return f"IDEA: {idea}\nFAMILY: {family}\nFILE: kernel.py\n{block}\n"
 
 
-GOOD = change("let sums be reordered", "vectorise", DECORATOR, '@numba.njit(fastmath=True, error_model="numpy")')
+GOOD = change(
+    "let sums be reordered", "vectorise", DECORATOR, '@numba.njit(fastmath=True, error_model="numpy")'
+)
 CHEAT = change("leave the sums out", "skip", "        s[i] = total", "        s[i] = np.float32(0)")
 SPY = change("look around", "spy", "import numba", "import numba\nimport socket")
 ESCAPE = "IDEA: easier contract\nFILE: ../contract.py\n```python\nclass Contract: ...\n```\n"
-HANG = change("take a rest", "wait", "    columns = np.uintp(x.shape[1])", "    while True:\n        columns = 1")
+HANG = change(
+    "take a rest", "wait", "    columns = np.uintp(x.shape[1])", "    while True:\n        columns = 1"
+)
 CRASH = change("end it", "exit", "ZERO = np.uintp(0)", "import os\nos._exit(0)")
 
 

@@ -238,6 +238,14 @@ REFUSED: dict[str, tuple[list[Change], list[str]]] = {
         [Replace("knobs.yaml", "  low: 8\n", "  low: [8\n")],
         ["knobs would not load: knobs.yaml: line"],
     ),
+    "knobs nested too deeply": (
+        [Whole("knobs.yaml", "A: " + "[" * 5000)],
+        ["more than 256 opening brackets"],
+    ),
+    "many knobs": (
+        [Whole("knobs.yaml", "A: 1\n" * 50_000)],
+        ["knobs.yaml would have 250000 bytes", "131072"],
+    ),
     "a large file": ([Whole("a.txt", "a" * (1 << 20) + "\n")], ["a.txt would have 1048577 bytes", "1048576"]),
     "large files": ([Whole(f"{i}.txt", "a" * 1_000_000) for i in range(5)], ["5000000 bytes in all"]),
     "many files": ([Whole(f"{i}.txt", "a\n") for i in range(65)], ["65 files", "64"]),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.briefing import Facts, Texts
+from agent.briefing.briefing import Facts, Texts
 from agent.entries import Baselined, Called, Dropped, Idea, Judged, Profiled, Proposed, Settled
 from agent.ledger import Ledger
 from agent.proposal import Edit, Proposal

@@ -67,7 +67,12 @@ def _climb(folder: Path, template: Path, pages: int | None) -> tuple[State, list
     clock = ReliefClock(repository / "runs/demo/toy" / TAG / "ledger.jsonl", filler)
     request = Request(case=repository / "cases/demo/toy", tag=TAG)
     tools = Tools(emit=events.append, clock=clock, draw=lambda folder: "")
-    climb(request, lambda case, log: SimulatedJudge(), lambda background: PlannedProposer(background.seed, PLAN), tools)
+    climb(
+        request,
+        lambda case, log: SimulatedJudge(),
+        lambda background: PlannedProposer(background.seed, PLAN),
+        tools,
+    )
     filler.unlink(missing_ok=True)
     return State.of(repository), [event.message for event in events if isinstance(event, TroubleEvent)]
 

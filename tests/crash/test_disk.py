@@ -86,7 +86,12 @@ def _run(repository: Path, weather: Weather) -> list[Event]:
         draw=lambda folder: "",
     )
     request = Request(case=repository / "cases/demo/toy", tag=TAG)
-    climb(request, lambda case, log: SimulatedJudge(), lambda background: PlannedProposer(background.seed, PLAN), tools)
+    climb(
+        request,
+        lambda case, log: SimulatedJudge(),
+        lambda background: PlannedProposer(background.seed, PLAN),
+        tools,
+    )
     return events
 
 

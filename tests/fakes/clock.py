@@ -1,4 +1,4 @@
-"""Clocks for tests. The first is one whose time is a function of how far the ledger has come, so that a resumed run tells the same time."""
+"""Clocks for tests: one tells how far the ledger has come, so that resumed runs tell the same; one skips sleep."""
 
 from __future__ import annotations
 

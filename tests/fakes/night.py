@@ -65,12 +65,8 @@ class Night:
     def climb(self) -> FinishedEvent:
         request = Request(self.case, self.tag, self.seed, None, self.budgets)
         clock = self.clock or LedgerClock(self.folder / "ledger.jsonl")
-        tools = Tools(
-            emit=self._emit, clock=clock, disk=self.disk, draw=self.draw, notifier=self.notifier
-        )
-        return climb(
-            request, lambda case, log: self.judge(), self._proposer, tools
-        )
+        tools = Tools(emit=self._emit, clock=clock, disk=self.disk, draw=self.draw, notifier=self.notifier)
+        return climb(request, lambda case, log: self.judge(), self._proposer, tools)
 
     @property
     def case(self) -> Path:

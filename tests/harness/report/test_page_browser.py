@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, expect
 
 from agent.ledger import Ledger
 from agent.proposal import Edit, Proposal
-from agent.reporting import gather, write_report
 from agent.repository import Repository
+from agent.review.reporting import gather, write_report
 from harness.report.page import Sources, render
 from harness.report.page_ledger import read_chronicle
 from harness.report.page_packs import Diff

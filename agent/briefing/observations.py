@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from agent.quotation import quoted
+from agent.briefing.quotation import quoted
 from harness.case.knobs import Value, environment_text
 
 if TYPE_CHECKING:

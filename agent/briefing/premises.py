@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from agent.extent import Extent, Part, notice
-from agent.facts import Facts
-from agent.headroom import work_table
-from agent.prompts import render
-from agent.quotation import clip, fenced, language, quoted
+from agent.briefing.extent import Extent, Part, notice
+from agent.briefing.facts import Facts
+from agent.briefing.headroom import work_table
+from agent.briefing.prompts import render
+from agent.briefing.quotation import clip, fenced, language, quoted
 from agent.trees import is_judged
 from agent.workbook import CANDIDATES, MARKER, NOTES
 from harness.judge.policy import DYNAMIC, LIBRARY_CALLS

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agent.briefing.headroom import duration
+from agent.briefing.quotation import quoted
 from agent.families import Family, families, is_edit, slug
-from agent.headroom import duration
-from agent.quotation import quoted
 from harness.case.knobs import to_environment
 from harness.records import Reason
 

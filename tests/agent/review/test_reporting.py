@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from agent.ledger import Ledger
-from agent.patches import BATCH
 from agent.proposal import Edit, Proposal
-from agent.reporting import MOST_DIFF, collect_diffs, gather, write_report
 from agent.repository import Repository
+from agent.review.patches import BATCH
+from agent.review.reporting import MOST_DIFF, collect_diffs, gather, write_report
 from harness.errors import StorageError, UsageError
 from harness.report.page_ledger import read_chronicle
 from tests.agent.climbed import CASE as TOY

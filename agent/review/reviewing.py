@@ -14,7 +14,7 @@ from typing import Final
 from agent.disk import Disk
 from agent.evaluation import scratch
 from agent.repository import Repository
-from agent.reviewed import Claim, Finding, Kind, Reviewed
+from agent.review.reviewed import Claim, Finding, Kind, Reviewed
 from agent.snapshot import changed_fixed_file
 from agent.trailers import flatten, read_interval, read_trailers
 from agent.trees import Trees

@@ -9,9 +9,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from agent.disk import Disk
-from agent.patches import read_patches
 from agent.rebuilding import find_run
 from agent.repository import GitFailed, Repository
+from agent.review.patches import read_patches
 from agent.run import LEDGER
 from harness.case.case import Settings
 from harness.case.complaints import parse_yaml

@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.extent import STEPS, Extent, cut_above, largest, newest, shrink
+from agent.briefing.extent import STEPS, Extent, cut_above, largest, newest, shrink
 
 NAMES = [field.name for field in fields(Extent)]
 EXTENTS = st.builds(Extent, **{name: st.integers(0, 60) for name in NAMES})

@@ -32,9 +32,9 @@ from agent.events import (
     TurnedEvent,
 )
 from agent.repository import Repository
+from agent.review.watching import SHOWN, Tail, find_folder, follow
 from agent.run import open_run
 from agent.screen import JsonScreen, LineScreen, LiveScreen
-from agent.watching import SHOWN, Tail, find_folder, follow
 from harness.errors import UsageError
 from harness.records import Record
 from tests.fakes.night import Night, git, make_repository

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from agent.branch import read_wins
-from agent.history import pick_branch, show_json, show_table
 from agent.ledger import Ledger
-from agent.listing import list_states, show_states
 from agent.repository import Repository
+from agent.review.history import pick_branch, show_json, show_table
+from agent.review.listing import list_states, show_states
 from harness.errors import UsageError
 from tests.agent.climbed import CASE, climb_toy, git
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent.quotation import quoted
+from agent.briefing.quotation import quoted
 from harness.records import Bucket, Ceilings, ProblemTime, Profile
 
 

@@ -18,8 +18,8 @@ from agent.entries import Samples, Webhook
 from agent.ledger import Candidate, Ledger
 from agent.proposal import Proposal
 from agent.repository import Repository
+from agent.review.shown import Shown, ShownBaseline, Stage, log_ratio
 from agent.run import LEDGER
-from agent.shown import Shown, ShownBaseline, Stage, log_ratio
 from harness.errors import UsageError
 from harness.records import Comparison, Pair
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agent.briefing.extent import Extent, Part, cut_above, largest, newest, notice
+from agent.briefing.facts import Facts
+from agent.briefing.headroom import bucket_line, table
+from agent.briefing.observations import Seen, shares
+from agent.briefing.prompts import render
+from agent.briefing.quotation import clip, fenced, language, outline, quoted
+from agent.briefing.recollection import Recollection, Rejected, tally
 from agent.edits import why_outside
-from agent.extent import Extent, Part, cut_above, largest, newest, notice
-from agent.facts import Facts
 from agent.families import slug
-from agent.headroom import bucket_line, table
-from agent.observations import Seen, shares
-from agent.prompts import render
 from agent.proposers.landscape import KNOBS_FILE
-from agent.quotation import clip, fenced, language, outline, quoted
-from agent.recollection import Recollection, Rejected, tally
 from agent.trees import is_judged
 
 LONGEST_DETAIL = 2_000

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.quotation import UNPRINTABLE, clean, clip, fenced, outline, quoted
+from agent.briefing.quotation import UNPRINTABLE, clean, clip, fenced, outline, quoted
 
 TEXTS = st.text(st.characters(exclude_categories=()), max_size=300) | st.text(
     '`#\n"[]x \u202e\ud800', max_size=80

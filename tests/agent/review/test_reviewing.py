@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from agent.repository import Repository
-from agent.reviewed import Reviewed, describe
-from agent.reviewing import BASELINE, PARENT, duel, find_subject, measure
+from agent.review.reviewed import Reviewed, describe
+from agent.review.reviewing import BASELINE, PARENT, duel, find_subject, measure
 from harness.errors import UsageError
 from harness.judge.protocol import Watch
 from harness.records import Comparison, Confirmation, Reason, Side

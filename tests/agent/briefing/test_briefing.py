@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent import prompts
-from agent.briefing import Briefing, Facts, Texts, brief, estimate_tokens, read_texts, repair
+from agent.briefing import prompts
+from agent.briefing.briefing import Briefing, Facts, Texts, brief, estimate_tokens, read_texts, repair
 from agent.entries import Idea
 from agent.model.messages import Message
 from agent.patching import apply
@@ -23,7 +23,7 @@ from harness.errors import UsageError
 from harness.records import Profile, Reason
 from tests.agent.told import PROFILE, Story, eventful, facts, idea, story, sweep, toy_files
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ALL = 100_000
 SMALLEST = 1_000
 TRACE = "Traceback\n" + "  in a line of code\n" * 300

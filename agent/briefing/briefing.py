@@ -14,16 +14,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_letters, digits, punctuation
 
-from agent.extent import Extent, Part, shrink
-from agent.facts import Facts, Texts, read_texts
+from agent.briefing.extent import Extent, Part, shrink
+from agent.briefing.facts import Facts, Texts, read_texts
+from agent.briefing.observations import observe
+from agent.briefing.passages import files, other_files, progress
+from agent.briefing.premises import case, system
+from agent.briefing.prompts import render
+from agent.briefing.quotation import clean, clip, fenced
+from agent.briefing.recollection import Recollection, recollect
 from agent.model.messages import Message
-from agent.observations import observe
-from agent.passages import files, other_files, progress
-from agent.premises import case, system
-from agent.prompts import render
 from agent.proposers.landscape import survey
-from agent.quotation import clean, clip, fenced
-from agent.recollection import Recollection, recollect
 from harness.errors import UsageError
 
 __all__ = ["Briefing", "Facts", "Texts", "brief", "estimate_tokens", "read_texts", "repair"]
@@ -49,7 +49,7 @@ class Briefing:
 
 
 def brief(facts: Facts, budget_tokens: int) -> Briefing:
-    """The briefing, cut to the budget in the order of agent.extent.STEPS.
+    """The briefing, cut to the budget in the order of agent.briefing.extent.STEPS.
 
     Raises UsageError where what is never cut does not fit.
     """

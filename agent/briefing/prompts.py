@@ -11,7 +11,7 @@ from harness.errors import UsageError
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-FOLDER = Path(__file__).resolve().parents[1] / "prompts"
+FOLDER = Path(__file__).resolve().parents[2] / "prompts"
 """In the clone that this package is installed from."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.headroom import bucket_line, duration, headroom, table, work_table
+from agent.briefing.headroom import bucket_line, duration, headroom, table, work_table
 from harness.records import Bucket, Ceilings, ProblemTime, Profile
 
 PROBLEMS = (

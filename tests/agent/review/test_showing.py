@@ -21,8 +21,8 @@ from agent.entries import Called, Proposed, Samples, Usage
 from agent.lines import Line, neutralise, print_lines
 from agent.proposal import Edit, Proposal
 from agent.repository import Repository
-from agent.showing import Shelf, show_baseline, show_candidate, summarise
-from agent.shown import describe_baseline, describe_candidate, log_ratio
+from agent.review.showing import Shelf, show_baseline, show_candidate, summarise
+from agent.review.shown import describe_baseline, describe_candidate, log_ratio
 from harness.errors import UsageError
 from harness.records import Block, Pair
 from tests.fakes.night import KINDS, Night, git, make_repository

@@ -14,9 +14,9 @@ from pydantic import ValidationError
 
 from agent.entries import ENTRY, Entry, Proposed
 from agent.events import Event, TroubleEvent
-from agent.listing import is_climbed
+from agent.review.listing import is_climbed
+from agent.review.telling import Teller, to_baselined, to_turned
 from agent.run import LEDGER
-from agent.telling import Teller, to_baselined, to_turned
 from harness.errors import UsageError
 
 POLL_SECONDS = 0.5
