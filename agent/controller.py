@@ -22,13 +22,13 @@ from agent.ledger import Candidate, Ledger
 from agent.opening import Opening, Scene, refuse_other_rules
 from agent.proposal import Proposal, Proposer
 from agent.request import MakeJudge, MakeProposer, Request, Tools
+from agent.rhythm.workbook import refresh
 from agent.run import LEDGER, Run, choose_tag, open_run, run_folder
 from agent.snapshot import case_name
 from agent.supervision import Supervised
 from agent.trailers import Dossier, write_message
 from agent.trial import Outcome, to_samples, to_verdict, try_candidate
 from agent.views import Views
-from agent.workbook import refresh
 from harness.case.case import Case
 from harness.errors import BudgetSpent, Interrupted, Plateau, Stop, StorageError
 from harness.judge.protocol import Progress, Watch

@@ -111,21 +111,29 @@ def _indent(line: str) -> str:
 
 def nearest(lines: Sequence[str], wanted: Sequence[str]) -> Difference | None:
     """Where the block and the region of the file that is most like it first part; None where nothing is like it."""
-    wanted = _trimmed(wanted[:_MOST_WANTED])
-    start = _best_start(lines, wanted)
+    lines, wanted = _trimmed(lines), _trimmed(wanted)
+    start = _best_start(lines, wanted[:_MOST_WANTED])
     if start is None:
         return None
     first = max(0, start - _MARGIN)
-    region = _trimmed(lines[first : start + len(wanted) + _MARGIN])
-    edits = difflib.SequenceMatcher(None, wanted, region, autojunk=False).get_opcodes()
+    block = wanted[:_MOST_WANTED]
+    region = lines[first : start + len(block) + _MARGIN]
+    i, j = _first_edit(block, region, start - first)
+    return Difference(first + j, _at(lines, first + j), _at(wanted, i))
+
+
+def _first_edit(block: Sequence[str], region: Sequence[str], expected: int) -> tuple[int, int]:
+    """Where block and region first part, in each; `expected` is the block's place in the region if nothing else is."""
+    edits = difflib.SequenceMatcher(None, block, region, autojunk=False).get_opcodes()
     if edits[0][0] == "insert":
-        edits = edits[1:]  # the margin above
-    _, i, until_i, j, until_j = next((edit for edit in edits if edit[0] != "equal"), edits[-1])
-    if until_i == len(wanted) and i == 0:
-        j = start - first  # nothing is equal
-    elif i == 0:
-        j = max(j, until_j - until_i)  # aligned with what follows, not with the margin above
-    return Difference(first + j, _at(region, j), _at(wanted, i))
+        edits = edits[1:]  # lines above the block
+    found = next((edit for edit in edits if edit[0] != "equal"), None)
+    if found is None:
+        return edits[-1][2], edits[-1][4]
+    _, i, until_i, j, until_j = found
+    if i == 0:  # lines above the block are in it
+        return 0, expected if until_i == len(block) else max(j, until_j - until_i)
+    return i, j
 
 
 def _at(lines: Sequence[str], index: int) -> str | None:

@@ -14,7 +14,7 @@ import typer.main
 import yaml
 
 from agent.cli import app
-from agent.workbook import CANDIDATES, NOTES
+from agent.rhythm.workbook import CANDIDATES, NOTES
 from harness.records import Reason
 
 ROOT = Path(__file__).resolve().parents[1]

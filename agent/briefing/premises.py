@@ -9,8 +9,8 @@ from agent.briefing.facts import Facts
 from agent.briefing.headroom import work_table
 from agent.briefing.prompts import render
 from agent.briefing.quotation import clip, fenced, language, quoted
+from agent.rhythm.workbook import CANDIDATES, MARKER, NOTES
 from agent.trees import is_judged
-from agent.workbook import CANDIDATES, MARKER, NOTES
 from harness.judge.policy import DYNAMIC, LIBRARY_CALLS
 
 HEAD = 2_500

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agent.briefing.headroom import duration
 from agent.briefing.quotation import quoted
-from agent.families import Family, families, is_edit, slug
+from agent.rhythm.families import Family, families, is_edit, slug
 from harness.case.knobs import to_environment
 from harness.records import Reason
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.families import gain
 from agent.merging import Conflict, undo
 from agent.proposal import Edit, Proposal
-from agent.signals import unchecked_wins
+from agent.rhythm.families import gain
+from agent.rhythm.signals import unchecked_wins
 from agent.trees import is_judged
 from harness.case.knobs import Knobs, Value, contains, defaults, parse_knobs
 from harness.errors import CaseError

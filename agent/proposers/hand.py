@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Literal
 
 from agent.proposal import Edit, Proposal
 from agent.repository import EXECUTABLE, REGULAR
+from agent.rhythm.workbook import CANDIDATES, MARKER, NOTES
 from agent.trailers import flatten
 from agent.trees import is_judged
 from agent.version import File, Version
-from agent.workbook import CANDIDATES, MARKER, NOTES
 from harness.case.knobs import Knobs, Value, defaults, parse, parse_knobs, to_environment, with_defaults
 from harness.errors import CaseError, Paused, UsageError
 

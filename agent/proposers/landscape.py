@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -115,6 +115,7 @@ def _promote(knobs: Knobs, proposal: Proposal) -> Knobs:
     }
 
 
+@lru_cache(maxsize=64)
 def _read(text: str) -> Knobs:
     """The knobs a win brought along; a kernel may win without any, or with a file only it can read."""
     try:

@@ -12,8 +12,8 @@ from agent.entries import Phase, Turned
 from agent.events import TurnedEvent
 from agent.proposal import Later, Proposal, Proposer
 from agent.proposers.retune import Retuned
-from agent.rhythm import Turn, next_turn
-from agent.rules import Rules
+from agent.rhythm.rhythm import Turn, next_turn
+from agent.rhythm.rules import Rules
 from harness.errors import Plateau
 
 if TYPE_CHECKING:

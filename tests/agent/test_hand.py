@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from agent.ledger import Ledger
 from agent.proposers.hand import Brought, Hand, read_knobs, to_proposal
 from agent.repository import EXECUTABLE, REGULAR, SYMLINK
+from agent.rhythm.workbook import MARKER
 from agent.version import File, Version
-from agent.workbook import MARKER
 from harness.errors import Paused, UsageError
 from tests.fakes.toy import KNOBS
 

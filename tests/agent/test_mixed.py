@@ -17,7 +17,7 @@ from agent.proposal import Edit, Later, Proposal
 from agent.proposers.ablation import Ablation
 from agent.proposers.mixed import Mixed
 from agent.proposers.sweep import Sweep
-from agent.rules import Rules
+from agent.rhythm.rules import Rules
 from harness.case.case import Case
 from harness.errors import Plateau
 from harness.records import GateReport

@@ -259,6 +259,14 @@ def test_refused(changes: list[Change], said: list[str]) -> None:
     assert len(message) < 1500
 
 
+def test_a_long_block_that_differs_late() -> None:
+    lines = [f"{i}\n" for i in range(400)]
+    files = {"t": "".join(lines)}
+    assert "line 301: the file has '300', SEARCH has 'x'" in _refused(
+        Replace("t", "".join([*lines[:300], "x\n"]), ""), files=files
+    )
+
+
 def test_a_replacement_that_cannot_be_shifted() -> None:
     message = _refused(Replace("t", "    a\n", "b\n"), files={"t": "a\n"})
     assert "line 1 with 4 characters less" in message and "indent both" in message

@@ -84,6 +84,17 @@ def test_what_is_written_is_read(answer: Answer, style: set[str]) -> None:
     assert read_reply(render(answer, style)) == answer
 
 
+@settings(max_examples=50, deadline=None)
+@given(answers(), st.sets(st.sampled_from(["crlf", "wrapped", "bold", "ticks", "fenced"])), st.floats(0, 1))
+def test_a_reply_cut_off_has_no_half_changes(answer: Answer, style: set[str], share: float) -> None:
+    lines = render(answer, style).splitlines(keepends=True)
+    try:
+        cut = read_reply("".join(lines[: round(share * len(lines))]))
+    except Unreadable:
+        return
+    assert cut.changes == answer.changes[: len(cut.changes)]
+
+
 def test_whole_files_and_deletions() -> None:
     reply = "IDEA: x\nFILE: a.py\n```python\na = 1\n\n\n```\nFILE: b.txt\n```\n```\n**DELETE:** `old.py`\n"
     assert read_reply(reply).changes == (Whole("a.py", "a = 1\n"), Whole("b.txt", ""), Delete("old.py"))

@@ -17,7 +17,7 @@ from agent.model.messages import Message
 from agent.patching import apply
 from agent.proposal import Edit, Proposal
 from agent.replies import Replace, read_reply
-from agent.workbook import MARKER
+from agent.rhythm.workbook import MARKER
 from harness.case.case import Case
 from harness.errors import UsageError
 from harness.records import Profile, Reason

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.arms import arms
 from agent.entries import Baselined, Called, Idea, Phase, Turned
 from agent.ledger import Ledger
 from agent.proposal import Edit, Proposal
-from agent.rhythm import Turn, next_turn
-from agent.rules import Rules
+from agent.rhythm.arms import arms
+from agent.rhythm.rhythm import Turn, next_turn
+from agent.rhythm.rules import Rules
 from harness.records import GateReport
+from tests.agent.rhythm.test_signals import judge, proposal
 from tests.agent.synthetic import interval, open_ledger
-from tests.agent.test_signals import judge, proposal
 
 RULES = Rules(first_sweep=6, first_patience=3, sweep=4, sweep_patience=2, edit=6, edit_patience=3)
 PHASES: tuple[Phase, ...] = ("sweep", "edit", "ablate")

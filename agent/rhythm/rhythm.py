@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from agent.arms import arms
-from agent.families import is_edit, slug
-from agent.rules import Rules
-from agent.signals import (
+from agent.rhythm.arms import arms
+from agent.rhythm.families import is_edit, slug
+from agent.rhythm.rules import Rules
+from agent.rhythm.signals import (
     Signal,
     changes_source,
     exhausted,

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from agent.families import Family, families, is_edit
 from agent.proposal import Edit
+from agent.rhythm.families import Family, families, is_edit
 
 if TYPE_CHECKING:
     from agent.entries import Judged

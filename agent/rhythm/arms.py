@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent.families import Family, families, gain, is_edit
-from agent.rules import Rules
+from agent.rhythm.families import Family, families, gain, is_edit
+from agent.rhythm.rules import Rules
 
 if TYPE_CHECKING:
     from agent.entries import Phase

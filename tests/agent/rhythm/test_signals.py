@@ -9,7 +9,7 @@ import pytest
 from agent.entries import Baselined, Called, Dropped, Judged, Profiled, Proposed, Settled, Turned
 from agent.ledger import Ledger
 from agent.proposal import Author, Edit, Proposal
-from agent.signals import (
+from agent.rhythm.signals import (
     failing,
     near_ties,
     no_win,

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent.families import TIMED, is_edit
+from agent.rhythm.families import TIMED, is_edit
 from agent.trees import is_judged
 
 if TYPE_CHECKING:
