@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.merging import Conflict, undo
 from agent.proposal import Edit, Proposal
+from agent.replies.merging import Conflict, undo
 from agent.rhythm.families import gain
 from agent.rhythm.signals import unchecked_wins
 from agent.trees import is_judged

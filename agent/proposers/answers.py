@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.fingerprint import fingerprint
-from agent.merging import merge
-from agent.patching import DoesNotApply, apply, knob_values
 from agent.proposal import Edit, Proposal
-from agent.replies import Answer, Unreadable, read_reply
+from agent.replies.fingerprint import fingerprint
+from agent.replies.merging import Conflict, merge
+from agent.replies.patching import DoesNotApply, apply, knob_values
+from agent.replies.replies import Answer, Unreadable, read_reply
+from agent.replies.vetting import vet
 from agent.trees import is_judged
 from harness.case.knobs import Knobs, Value, parse_knobs, with_defaults
 from harness.errors import CaseError
@@ -45,17 +46,24 @@ def read(text: str, files: Mapping[str, str]) -> Reading:
 
 
 def to_proposal(reading: Reading, call: int, base: Mapping[str, str], now: Mapping[str, str]) -> Proposal:
-    """The proposal on today's incumbent. Raises agent.merging.Conflict where it does not fit any more."""
+    """The proposal on today's incumbent. Raises agent.replies.merging.Conflict where it does not fit any more."""
     edits = reading.edits if base == now else merge(base, edited(base, reading.edits), now)
     after = edited(now, edits)
+    try:
+        vet(edits, now)  # two sound sides may merge into a file that is none
+        knobs = knob_values(reading.answer.knobs, read_knobs(after))
+    except DoesNotApply as error:
+        raise Conflict(str(error)) from None
+    if not edits and not knobs:
+        raise Conflict("the incumbent has all of it by now")
     return Proposal(
         author="llm",
         idea=reading.answer.idea,
         family=reading.answer.family,
         edits=edits,
-        knobs=dict(reading.knobs),
+        knobs=knobs,
         call=call,
-        fingerprint=fingerprint(_promoted(after, reading.knobs)),
+        fingerprint=fingerprint(_promoted(after, knobs)),
     )
 
 

@@ -21,13 +21,13 @@ from agent.entries import Called, Dropped, Usage
 from agent.events import CalledEvent, TroubleEvent
 from agent.exchanges import Exchange, Exchanges
 from agent.ledger import Candidate, Ledger
-from agent.merging import Conflict
 from agent.model.endpoint import Endpoint
 from agent.model.faults import Fault, ModelFault
 from agent.model.messages import Message, Reply
 from agent.proposal import Later, Proposal
 from agent.proposers.answers import Unusable, read, to_proposal
 from agent.proposers.known import gather
+from agent.replies.merging import Conflict
 from agent.trees import is_judged
 from harness.errors import Plateau, UsageError
 from harness.records import Reason

@@ -18,6 +18,10 @@ LARGEST = 1 << 20
 """Bytes of the largest YAML file that is read; a person writes a few thousand."""
 
 
+MOST_BRACKETS = 1000
+"""PyYAML takes time with the square of the depth: 8000 brackets, 5 s."""
+
+
 class _NoDuplicates(yaml.SafeLoader):
     """SafeLoader that refuses a key given twice, which plain YAML silently lets win."""
 
@@ -41,6 +45,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 def parse_yaml(text: str, path: Path) -> dict[str, Any]:
     """The mapping in `text`, which stands (or would stand) at `path`. Raises CaseError."""
+    if text.count("[") + text.count("{") > MOST_BRACKETS:
+        problem = f"has more than {MOST_BRACKETS} opening brackets"
+        raise CaseError(path, "", problem, "write lists and mappings as indented lines")
     try:
         document = yaml.load(text, _NoDuplicates)
     except yaml.YAMLError as error:

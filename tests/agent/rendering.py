@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 from agent.entries import Idea
-from agent.replies import Answer, Change, Delete, Replace, Whole
+from agent.replies.replies import Answer, Change, Delete, Replace, Whole
 
 
 def render(answer: Answer, style: set[str] | frozenset[str] = frozenset()) -> str:

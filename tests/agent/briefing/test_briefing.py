@@ -14,9 +14,9 @@ from agent.briefing import prompts
 from agent.briefing.briefing import Briefing, Facts, Texts, brief, estimate_tokens, read_texts, repair
 from agent.entries import Idea
 from agent.model.messages import Message
-from agent.patching import apply
 from agent.proposal import Edit, Proposal
-from agent.replies import Replace, read_reply
+from agent.replies.patching import apply
+from agent.replies.replies import Replace, read_reply
 from agent.rhythm.workbook import MARKER
 from harness.case.case import Case
 from harness.errors import UsageError

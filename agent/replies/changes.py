@@ -8,7 +8,16 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from agent.markup import Fence, Marker, Unreadable, quote, read_fence, read_header, read_marker, read_ruler
+from agent.replies.markup import (
+    Fence,
+    Marker,
+    Unreadable,
+    quote,
+    read_fence,
+    read_header,
+    read_marker,
+    read_ruler,
+)
 
 _NEVER = 1 << 60
 _QUOTES = re.compile(r"\"{3}|'{3}")

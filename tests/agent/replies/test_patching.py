@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.patching import DoesNotApply, apply, knob_values
 from agent.proposal import Edit
-from agent.replies import Change, Delete, Replace, Whole, read_reply
+from agent.replies.patching import DoesNotApply, apply, knob_values
+from agent.replies.replies import Change, Delete, Replace, Whole, read_reply
 from harness.case.knobs import parse_knobs
 from tests.agent.rendering import TEXTS, block_of
 
@@ -154,7 +154,7 @@ REFUSED: dict[str, tuple[list[Change], list[str]]] = {
     ),
     "nothing like it": (
         [Replace("docs/notes.md", "import torch\n", "x\n")],
-        ["docs/notes.md", "Nothing there is like it", "has 1"],
+        ["docs/notes.md", "Nothing in its 1 lines is like it"],
     ),
     "several places": (
         [Replace("kernel.py", "    for i in range(len(a)):\n", "    while 1:\n")],

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from agent.changes import (
+from agent.entries import Idea
+from agent.replies.changes import (
     Change,
     Delete,
     Markers,
@@ -20,9 +21,17 @@ from agent.changes import (
     read_block,
     read_whole,
 )
-from agent.entries import Idea
-from agent.markup import Fence, Header, Marker, Unreadable, quote, read_fence, read_header, read_marker
-from agent.remarks import Remarks
+from agent.replies.markup import (
+    Fence,
+    Header,
+    Marker,
+    Unreadable,
+    quote,
+    read_fence,
+    read_header,
+    read_marker,
+)
+from agent.replies.remarks import Remarks
 
 __all__ = ["Answer", "Change", "Delete", "Replace", "Unreadable", "Whole", "read_reply"]
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.entries import Idea
-from agent.replies import LONGEST, MOST_LINES, Answer, Delete, Replace, Unreadable, Whole, read_reply
+from agent.replies.replies import LONGEST, MOST_LINES, Answer, Delete, Replace, Unreadable, Whole, read_reply
 from tests.agent.rendering import answers, render
 
 BLOCK = """<<<<<<< SEARCH

@@ -113,7 +113,7 @@ def _spell(path: str, content: str, error: SyntaxError) -> str:
     line = error.lineno or 0
     lines = content.split("\n")
     shown = f": {_cut(lines[line - 1])!r}" if 0 < line <= len(lines) else ""
-    return f"{path} would not be Python: line {line}{shown}: {error.msg}; mend it there."
+    return f"{path} would not be Python: line {line}{shown}: {_cut(error.msg)}; mend it there."
 
 
 def _cut(line: str) -> str:

@@ -9,10 +9,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from agent.changes import Change, Delete, Replace, Whole
-from agent.matching import MOST_MATCHES, Difference, Match, find, nearest, shift, to_lines
 from agent.proposal import Edit
-from agent.vetting import DoesNotApply, is_left_out, listed, vet
+from agent.replies.changes import Change, Delete, Replace, Whole
+from agent.replies.matching import MOST_MATCHES, Difference, Match, find, nearest, shift, to_lines
+from agent.replies.vetting import DoesNotApply, is_left_out, listed, vet
 from harness.case.knobs import Knobs, Value, parse
 from harness.errors import CaseError
 
@@ -146,7 +146,7 @@ def _why_missing(change: Replace, now: Mapping[str, str], files: Mapping[str, st
     difference = nearest(lines, wanted)
     said = f"does not stand in the file{': ' + hint if hint else ''}."
     if difference is None:
-        return f"{said} Nothing there is like it; copy lines from the file, which has {len(lines)}."
+        return f"{said} Nothing in its {len(lines)} lines is like it; copy lines as they stand there."
     return f"{said} {_spell(difference)} The lines there are:\n{_numbered(lines, difference.line)}"
 
 
@@ -161,7 +161,7 @@ def _hint(change: Replace, wanted: list[str], now: Mapping[str, str], files: Map
         return "it is HTML-escaped; write < > & as they are"
     if path in files and files[path] != now[path] and find(to_lines(files[path]), wanted):
         return "an earlier block of this reply changed these lines; make one block of both"
-    if change.replace.strip() and find(to_lines(now[path]), to_lines(change.replace)):
+    if len(change.replace.strip()) > 8 and find(to_lines(now[path]), to_lines(change.replace)):
         return "what its REPLACE asks for is there already"
     elsewhere = [name for name in list(now)[:64] if name != path and find(to_lines(now[name]), wanted)]
     return f"it stands in {listed(elsewhere)}; name that file" if elsewhere else ""

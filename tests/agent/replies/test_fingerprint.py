@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.fingerprint import fingerprint
+from agent.replies.fingerprint import fingerprint
 
 KERNEL = '"""Doc."""\n\n\ndef f(a):\n    """Doc."""\n    return [a, 1]  # why\n\n\nclass C:\n    x = 1\n'
 KNOBS = "TILE:\n  type: int\n  low: 1\n  high: 8\n  default: 2\n"

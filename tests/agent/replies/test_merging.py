@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.merging import Conflict, merge, undo
 from agent.proposal import Edit
+from agent.replies.merging import Conflict, merge, undo
 from harness.errors import MachineError
 from tests.agent.rendering import TEXTS
 

@@ -119,6 +119,8 @@ def nearest(lines: Sequence[str], wanted: Sequence[str]) -> Difference | None:
     block = wanted[:_MOST_WANTED]
     region = lines[first : start + len(block) + _MARGIN]
     i, j = _first_edit(block, region, start - first)
+    while i < len(wanted) and _at(lines, first + j) == wanted[i]:  # below the part that was compared
+        i, j = i + 1, j + 1
     return Difference(first + j, _at(lines, first + j), _at(wanted, i))
 
 

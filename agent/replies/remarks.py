@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from agent.entries import Idea
-from agent.markup import Header, Unreadable, quote
+from agent.replies.markup import Header, Unreadable, quote
 
 MOST_KNOBS, MOST_NOTES, MOST_NEXT = 64, 5, 12
 LONGEST_IDEA, LONGEST_NOTE, LONGEST_FAMILY = 200, 300, 40

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from agent.vetting import is_quickly_read
+from agent.replies.vetting import is_quickly_read
 from harness.case.complaints import parse_yaml
 from harness.errors import CaseError
 

@@ -1,0 +1,68 @@
+"""Replies that outlive the incumbent they were written for."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.proposers.answers import Unusable, read, to_proposal
+from agent.replies.merging import Conflict
+from tests.fakes.toy import KNOBS
+
+FILES = {"kernel.py": "A = 1\n\n\nB = 2\n\n\nC = 3\n", "knobs.yaml": KNOBS}
+
+
+def edit(search: str, replace: str, path: str = "kernel.py") -> str:
+    return (
+        f"IDEA: i\nFAMILY: f\nFILE: {path}\n<<<<<<< SEARCH\n{search}\n=======\n{replace}\n>>>>>>> REPLACE\n"
+    )
+
+
+def test_it_is_merged_onto_what_came_meanwhile() -> None:
+    now = {**FILES, "kernel.py": FILES["kernel.py"].replace("C = 3", "C = 30")}
+    proposal = to_proposal(read(edit("A = 1", "A = 10"), FILES), 7, FILES, now)
+    assert proposal.edits[0].content == "A = 10\n\n\nB = 2\n\n\nC = 30\n"
+    assert (proposal.call, proposal.author, proposal.family) == (7, "llm", "f")
+
+
+def test_a_conflict_is_told_and_undoes_nothing() -> None:
+    now = {**FILES, "kernel.py": FILES["kernel.py"].replace("A = 1", "A = 5")}
+    with pytest.raises(Conflict):
+        to_proposal(read(edit("A = 1", "A = 10"), FILES), 1, FILES, now)
+
+
+def test_a_knob_that_is_gone_by_now_is_a_conflict() -> None:
+    reading = read("IDEA: i\nFAMILY: f\nKNOB: UNROLL=2\n", FILES)
+    gone = {**FILES, "knobs.yaml": "\n".join(x for x in KNOBS.splitlines() if "UNROLL" not in x) + "\n"}
+    with pytest.raises(Conflict, match="UNROLL"):
+        to_proposal(reading, 1, FILES, gone)
+    with pytest.raises(Conflict):
+        to_proposal(reading, 1, FILES, {"kernel.py": FILES["kernel.py"]})
+
+
+def test_sides_that_merge_into_nonsense_are_a_conflict() -> None:
+    base = {"kernel.py": "x = [\n    1,\n]\n\n\n\n\n\ny = 2\n"}
+    now = {"kernel.py": "x = [\n    1,\n] + [\n    2,\n]\n\n\n\n\n\ny = 2\n"}
+    reading = read(edit("y = 2", "y = x"), base)
+    assert to_proposal(reading, 1, base, now).edits
+    broken = {"kernel.py": now["kernel.py"].replace("x = [", "x = [[", 1)}
+    with pytest.raises(Conflict):
+        to_proposal(reading, 1, base, broken)
+
+
+def test_what_the_incumbent_has_by_now_is_no_proposal() -> None:
+    now = {**FILES, "kernel.py": FILES["kernel.py"].replace("A = 1", "A = 10")}
+    with pytest.raises(Conflict, match="all of it"):
+        to_proposal(read(edit("A = 1", "A = 10"), FILES), 1, FILES, now)
+
+
+def test_docs_alone_are_no_change() -> None:
+    with pytest.raises(Unusable, match="NOTE"):
+        read("IDEA: i\nFAMILY: f\nFILE: docs/notes.md\n```\nhello\n```\n", FILES)
+
+
+def test_equal_syntax_has_equal_fingerprints() -> None:
+    one, other = (
+        to_proposal(read(edit("A = 1", new), FILES), 1, FILES, FILES) for new in ("A = 9", "A  =  9  # nine")
+    )
+    assert one.fingerprint == other.fingerprint
+    assert to_proposal(read(edit("A = 1", "A = 8"), FILES), 1, FILES, FILES).fingerprint != one.fingerprint
