@@ -189,7 +189,7 @@ def climb(
     from agent.repository import Repository
     from agent.request import Request, Tools
     from agent.screen import choose_screen
-    from harness.case.case import find_case
+    from harness.case.case import Case, find_case
     from harness.judge.pool import LocalJudge
 
     if json and quiet:
@@ -198,9 +198,11 @@ def climb(
         raise UsageError(f"--proposer {proposer}: there is no such proposer; choose among {', '.join(Kind)}")
     budgets = Budgets(budget_seconds, budget_candidates, patience, budget_tokens, budget_cost)
     request = Request(case=find_case(case), tag=tag, seed=seed, alpha=alpha, budgets=budgets)
-    wishes = Wishes(Kind(proposer), model, base_url, temperature, reasoning_effort, budget_cost)
+    wishes = Wishes(
+        Kind(proposer), model, base_url, temperature, reasoning_effort, budget_cost, budget_tokens
+    )
     config = read_config(Repository.open(request.case).root, os.environ)
-    for notice in config.notices:
+    for notice in (*config.notices, *_why_exposed(Repository.open(request.case))):
         print(f"hillclimb: {notice}", file=sys.stderr)
     with ExitStack() as at_end, choose_screen(json=json, quiet=quiet) as screen:
         notifier = _notifier(request.case, no_webhook)
@@ -209,7 +211,7 @@ def climb(
         finished = climb_case(
             request,
             lambda folder, log: LocalJudge(folder, log, trust_workspace=trust_workspace),
-            choose(wishes, config, at_end.callback),
+            choose(wishes, config, Case(request.case).settings, at_end.callback),
             Tools(
                 emit=_both(screen.show, notifier.tell),
                 mirror=mirror_study,
@@ -558,13 +560,21 @@ def _write_page(folder: Path, *, quiet: bool) -> None:
         print(f"report: {page}")
 
 
+def _why_exposed(repository: Repository) -> tuple[str, ...]:
+    """A notice where the next `git add` of a user would take their keys along."""
+    file = repository.root / ".env"
+    if not file.exists() or repository.ignores(file):
+        return ()
+    return (f"{file}: git does not ignore it, and it may hold keys; put the line '/.env' into .gitignore",)
+
+
 def _telling_errors(notifier: Notifier) -> Callable[..., None]:
     """An exit callback: an error that ends the climb is told, too."""
 
     def tell(kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         from agent.events import TroubleEvent
 
-        if isinstance(error, Exception) and not isinstance(error, typer.Exit):
+        if isinstance(error, Exception) and not isinstance(error, typer.Exit | UsageError):
             notifier.tell(TroubleEvent(time=time.time(), message=f"the climb ended with an error: {error}"))
 
     return tell

@@ -30,9 +30,9 @@ from agent.trailers import Dossier, write_message
 from agent.trial import Outcome, to_samples, to_verdict, try_candidate
 from agent.views import Views
 from harness.case.case import Case
-from harness.errors import BudgetSpent, Interrupted, Plateau, Stop, StorageError
+from harness.errors import BudgetSpent, HillclimbError, Interrupted, Plateau, Stop, StorageError
 from harness.judge.protocol import Progress, Watch
-from harness.records import Interval, Provenance
+from harness.records import Provenance
 
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
 _DRAWING_PAUSE = 60.0
@@ -53,9 +53,11 @@ def climb(
     if not (run_folder(repository, case, tag) / LEDGER).exists():
         Case(request.case)  # a case that is wrong leaves no run behind
 
+    once = _made_once(make_proposer)
+
     def session() -> FinishedEvent:
         with open_run(repository, case, tag, tools.disk, tools.clock) as run:
-            stop = Climb(request, make_proposer, tools, run, judge, interrupts).finish()
+            stop = Climb(request, once, tools, run, judge, interrupts).finish()
             return _tell_end(stop, run, tools)
 
     with Interrupts() as interrupts, closing(Supervised(make_judge, tools.notice, interrupts)) as judge:
@@ -94,15 +96,18 @@ class Climb:
             proposer = self._make_proposer(self._background(scene))
             try:
                 self._climb(scene, proposer)
-            except Interrupted:
-                proposer.finish(self._run.ledger)
-                raise
+            except StorageError:
+                raise  # the same proposer goes on once the disk takes writes again
             except (BudgetSpent, Plateau) as stop:
                 proposer.finish(self._run.ledger)
                 self._remeasure(scene)
                 self._close(stop, proposer.importances(self._run.ledger))
                 self._views.mirror()
                 return stop
+            except HillclimbError:
+                with suppress(HillclimbError):
+                    proposer.finish(self._run.ledger)
+                raise
         except Interrupted as stop:
             with suppress(StorageError):
                 self._close(stop, {})
@@ -315,6 +320,18 @@ class Climb:
         return watch
 
 
+def _made_once(make: MakeProposer) -> MakeProposer:
+    """A proposer outlives the sessions that a refusing disk ends, and what it has under way with it."""
+    made: list[Proposer] = []
+
+    def once(background: Background) -> Proposer:
+        if not made:
+            made.append(make(background))
+        return made[0]
+
+    return once
+
+
 def _tell_end(stop: Stop, run: Run, tools: Tools) -> FinishedEvent:
     """Tell whoever watches, and write down what became of the last posts while the run is still this process's."""
     finished = _state(stop, run.folder, tools.clock.now())
@@ -365,18 +382,10 @@ def _state(stop: Stop, folder: Path, now: float) -> FinishedEvent:
         interrupted=isinstance(stop, Interrupted),
         candidates=ledger.judged,
         wins=len(ledger.wins),
-        cumulative=_best_known(ledger),
+        cumulative=ledger.reached,
         importances=ledger.finished.importances if ledger.finished else {},
         tokens=ledger.tokens,
         cost=ledger.cost,
         branch=f"hillclimb/{'/'.join(folder.parts[-3:])}",
         folder=str(folder),
     )
-
-
-def _best_known(ledger: Ledger) -> Interval | None:
-    """The last re-measurement while it is of the incumbent, else what was measured when that was kept."""
-    if ledger.remeasured and ledger.remeasured.commit == ledger.incumbent:
-        return ledger.remeasured.speedup
-    judged = ledger.wins[-1].judged if ledger.wins else None
-    return judged.cumulative if judged else None

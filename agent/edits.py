@@ -81,6 +81,12 @@ def why_inapplicable(edits: Sequence[Edit], existing: Collection[str]) -> str | 
     return None
 
 
+def may_hold_secrets(name: str) -> bool:
+    """Whether a file of this name (`.env`, `.env.local`) is where people keep keys: none is ever committed."""
+    folded = _fold(name)
+    return folded == ".env" or (folded.startswith(".env.") and folded != ".env.example")
+
+
 def matches(path: str, glob: str) -> bool:
     """Whether a path relative to workspace/ matches a glob as described above."""
     return _match(path.split("/"), glob.split("/"))
@@ -116,6 +122,8 @@ def _why_malformed_part(part: str) -> str | None:
     folded = _fold(part)
     if folded.startswith((".git", "git~")):
         return "names a file of git's own"
+    if may_hold_secrets(part):
+        return "is a file for keys, which no commit may hold"
     if part != part.strip() or part.endswith("."):
         return f"has a part {part!r} that begins or ends with a space, or ends with a dot"
     if ":" in part:

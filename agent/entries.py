@@ -196,8 +196,9 @@ class Dropped(Record):
     k: int
     """The call."""
     time: float
-    reason: Literal["duplicate", "stale"]
-    """duplicate: it was tried before; stale: the incumbent moved on and the change does not fit any more."""
+    reason: Literal["duplicate", "stale", "lost"]
+    """duplicate: it was tried before; stale: the incumbent moved on and the change does not fit any more; lost: its
+    file calls/<k>.json is gone."""
     detail: str
 
 

@@ -57,7 +57,10 @@ def land(landing: Landing, make_judge: MakeJudge, tools: Tools) -> Evaluated | N
     tag = choose_tag(repository, case.name, landing.tag, tools.clock)
     folder = run_folder(repository, case.name, tag)
     ledger, read = Ledger.read(folder / LEDGER), _reader(repository, case)
-    brought = _bring(landing, case)
+    if question.candidate is None and question.knobs and ledger.opened:
+        brought = _bring(landing, "the incumbent", read(ledger.incumbent))
+    else:
+        brought = _bring(landing, *_named(question, case))
     to_proposal(brought, read(ledger.incumbent) if ledger.opened else read_folder(case.workspace))
     hand = Hand(brought, read, len(ledger.candidates) - (1 if ledger.pending else 0))
     judges: list[Provenance] = []
@@ -99,15 +102,20 @@ def _noting(judges: list[Provenance], emit: Emit) -> Emit:
     return show
 
 
-def _bring(landing: Landing, case: Case) -> Brought:
+def _named(question: Question, case: Case) -> tuple[str, Version]:
+    """The tree that was asked for, and what to call it."""
+    return question.candidate or WORKING_FILES, read_version(case, question.candidate or str(case.workspace))
+
+
+def _bring(landing: Landing, name: str, version: Version) -> Brought:
     question = landing.question
     if question.against is not None:
         raise UsageError(
             f"--against {question.against}: with --commit the run's incumbent is what must be beaten; drop one of them"
         )
     return Brought(
-        name=question.candidate or WORKING_FILES,
-        version=read_version(case, question.candidate or str(case.workspace)),
+        name=name,
+        version=version,
         knobs=question.knobs,
         author=landing.author,
         idea=landing.idea,

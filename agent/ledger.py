@@ -32,6 +32,7 @@ from agent.entries import (
 )
 from agent.proposal import Proposal
 from harness.errors import UsageError
+from harness.records import Interval
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,10 @@ class Ledger:
         """Call k stands at index k - 1."""
         self.dropped: dict[int, Dropped] = {}
         """Usable replies that do not become candidates, by their calls."""
+        self.from_calls: dict[int, int] = {}
+        """Model call -> the candidate that its reply became."""
+        self.fingerprints: dict[str, int] = {}
+        """Fingerprint -> the first candidate that had it."""
         self.confirmations = 0
         self.spans: list[Span] = []
 
@@ -133,10 +138,17 @@ class Ledger:
         return self.opened.base if self.opened else ""
 
     @property
-    def cumulative(self) -> float:
-        """The incumbent's measured speedup over the baseline; 1 before any win."""
+    def reached(self) -> Interval | None:
+        """The incumbent's speedup over the baseline: as measured last, else when it was kept; None before any win."""
+        if self.remeasured and self.remeasured.commit == self.incumbent:
+            return self.remeasured.speedup
         judged = self.wins[-1].judged if self.wins else None
-        return judged.cumulative.estimate if judged and judged.cumulative else 1.0
+        return judged.cumulative if judged else None
+
+    @property
+    def cumulative(self) -> float:
+        """The estimate of `reached`; 1 before any win."""
+        return self.reached.estimate if self.reached else 1.0
 
     @property
     def judged(self) -> int:
@@ -213,6 +225,10 @@ class Ledger:
         _expect(entry.n == len(self.candidates) + 1, f"candidate {entry.n} out of turn")
         _expect(self.pending is None, f"candidate {entry.n} before the one before it is settled")
         self.candidates.append(Candidate(entry.n, entry.proposal))
+        if entry.proposal.call is not None:
+            self.from_calls[entry.proposal.call] = entry.n
+        if entry.proposal.fingerprint:
+            self.fingerprints.setdefault(entry.proposal.fingerprint, entry.n)
 
     def _settle(self, entry: Settled) -> None:
         candidate = self._last(entry.n)

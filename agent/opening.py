@@ -114,7 +114,6 @@ class Opening:
 
     def _announce(self, provenance: Provenance, limits: Limits) -> None:
         run, now = self.run, self.tools.clock.now()
-        last = run.ledger.wins[-1].judged if run.ledger.wins else None
         wins = [win.judged.cumulative for win in run.ledger.wins if win.judged]
         self.tools.emit(
             OpenedEvent(
@@ -127,7 +126,7 @@ class Opening:
                 provenance=provenance,
                 candidates=run.ledger.judged,
                 best=tuple(cumulative.estimate for cumulative in wins if cumulative),
-                cumulative=last.cumulative if last else None,
+                cumulative=run.ledger.reached,
                 left=limits.left(run.ledger, now),
             )
         )

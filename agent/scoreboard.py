@@ -124,7 +124,7 @@ def describe_turn(event: TurnedEvent) -> str:
 
 def describe_call(event: CalledEvent) -> str:
     """`call 7: proposal in 12 s, 8012 tokens, $0.0210: keep C in registers`"""
-    cost = f", ${event.cost:.4f}" if event.cost is not None else ""
+    cost = f", {show_money(event.cost)}" if event.cost is not None else ""
     outcome = f"{event.outcome} ({event.fault})" if event.fault else event.outcome
     said = event.idea if event.outcome == "proposal" else event.detail
     told = f": {said.splitlines()[0]}" if said else ""
@@ -152,7 +152,12 @@ def describe_finish(event: FinishedEvent) -> list[str]:
 
 def _dollars(cost: float) -> str:
     """Nothing where no price is known."""
-    return f", ${cost:.2f}" if cost else ""
+    return f", {show_money(cost)}" if cost else ""
+
+
+def show_money(dollars: float) -> str:
+    """Cents, and what is below them while the sum is small."""
+    return f"${dollars:.2f}" if dollars >= 1 else f"${dollars:.4f}"
 
 
 def describe_counts(counts: Counter[str]) -> str:
@@ -178,7 +183,7 @@ def describe_left(left: Left | None) -> str:
     if left.tokens is not None:
         parts.append(f"{left.tokens} tokens")
     if left.cost is not None:
-        parts.append(f"${left.cost:.2f}")
+        parts.append(show_money(left.cost))
     return ", ".join(parts)
 
 

@@ -1,8 +1,9 @@
 """The case as its files stand when a run begins: a git tree, and the commit that the run's branch starts from.
 
 A case need not be committed. What counts as its files: those on disk below the case folder that git tracks or
-does not ignore, read raw, `__pycache__` aside. Files that the user's ignore rules cover are not part of the case,
-so that virtual environments, caches and secrets never become objects; a fixed file that is ignored is an error.
+does not ignore, read raw, `__pycache__` and `.env` files aside. Files that the user's ignore rules cover are not part
+of the case, so that virtual environments, caches and secrets never become objects; a fixed file that is ignored is an
+error.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.edits import may_hold_secrets
 from agent.repository import EXECUTABLE, REGULAR, Blob, Repository, Signature
 from harness.case.case import Case
 from harness.errors import UsageError
@@ -51,7 +53,7 @@ def store_case(repository: Repository, case: Case) -> dict[str, Blob]:
     Raises UsageError for what cannot be part of a case: links, submodules, fixed files that git ignores.
     """
     prefix = case_path(repository, case.folder)
-    names = [name for name in repository.visible_files(prefix) if "__pycache__" not in name.split("/")]
+    names = [name for name in repository.visible_files(prefix) if _belongs(name)]
     files = [repository.root / name for name in names]
     present = [
         (name, path) for name, path in zip(names, files, strict=True) if path.is_symlink() or path.exists()
@@ -93,6 +95,12 @@ def changed_fixed_file(snapshot: Case, folder: Path) -> str | None:
 def _committed(repository: Repository, head: str | None, prefix: str) -> dict[str, Blob]:
     tree = repository.resolve(f"{head}:{prefix}") if head else None
     return {f"{prefix}/{path}": blob for path, blob in repository.listing(tree).items()} if tree else {}
+
+
+def _belongs(name: str) -> bool:
+    """Caches and files for keys are no part of a case, whatever git tracks or ignores."""
+    *folders, file = name.split("/")
+    return "__pycache__" not in folders and not may_hold_secrets(file)
 
 
 def _mode(path: Path) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.disk import Disk
-from agent.edits import why_changed_outside
+from agent.edits import may_hold_secrets, why_changed_outside
 from agent.repository import EXECUTABLE, GITLINK, REGULAR, SYMLINK, Change, Repository
 from agent.trees import is_judged
 from harness.case.knobs import defaults, parse_knobs, with_defaults
@@ -28,12 +28,12 @@ class File:
 
 
 Version = Mapping[str, File]
-"""Files by their paths relative to workspace/; `__pycache__` aside."""
+"""Files by their paths relative to workspace/; `__pycache__` and files for keys (`.env`) aside."""
 
 
 def read_folder(folder: Path) -> Version:
     """The files below a folder as they stand. Raises UsageError for what cannot be read or is no file."""
-    paths = (path for path in sorted(folder.rglob("*")) if "__pycache__" not in path.parts)
+    paths = (path for path in sorted(folder.rglob("*")) if _belongs(path))
     try:
         return {
             path.relative_to(folder).as_posix(): _read_file(path)
@@ -88,6 +88,10 @@ def _changes(old: Version, new: Version) -> list[Change]:
         for path in sorted({*old, *new})
         if old.get(path) != new.get(path)
     ]
+
+
+def _belongs(path: Path) -> bool:
+    return "__pycache__" not in path.parts and not may_hold_secrets(path.name)
 
 
 def _mode(file: File | None) -> str:

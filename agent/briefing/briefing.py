@@ -33,6 +33,8 @@ MOST_LISTED = 400
 DETAILED = 3
 LONGEST_ERROR = 6_000
 """Characters of the error in a repair turn."""
+LONGEST_REPLY = 40_000
+"""Characters of the reply in a repair turn."""
 MESSAGE_TOKENS = 8
 """What a message costs besides its content."""
 
@@ -72,8 +74,9 @@ def brief(facts: Facts, budget_tokens: int) -> Briefing:
 def repair(conversation: Sequence[Message], reply: str, error: str) -> tuple[Message, ...]:
     """The turn that gives a reply back to its author with the exact error."""
     said, _ = clip(error, LONGEST_ERROR)
+    told, _ = clip(reply, LONGEST_REPLY)
     asked = Message(role="user", content=render("repair", error=fenced(said)))
-    return (*conversation, Message(role="assistant", content=clean(reply) or "(empty)"), asked)
+    return (*conversation, Message(role="assistant", content=clean(told) or "(empty)"), asked)
 
 
 def estimate_tokens(messages: Sequence[Message]) -> int:

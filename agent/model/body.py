@@ -14,7 +14,10 @@ from typing import Any
 
 import httpx2
 
+from agent.model.faults import Fault
+
 MOST_BYTES = 8 * 2**20
+_ENDED_IN_THE_BODY = (Fault.DRIPPING, Fault.CUT_OFF, Fault.TOO_LARGE)
 
 
 @dataclass
@@ -23,10 +26,22 @@ class Receipt:
 
     connected: bool = False
     """There is a connection, and the request is on its way."""
-    head: bool = False
-    """Status and headers are there."""
+    sent: bool = False
+    """The request went out whole."""
+    status: int = 0
+    """As soon as the head of the answer is there."""
     received: int = 0
     """Bytes of the body."""
+
+    def clear(self) -> None:
+        """For the next attempt."""
+        self.connected, self.sent, self.status, self.received = False, False, 0, 0
+
+    def may_have_run(self, fault: Fault) -> bool:
+        """Whether the model probably worked for an attempt that ended like this."""
+        if fault is Fault.HUNG:
+            return self.sent
+        return self.sent and 200 <= self.status < 300 and fault in _ENDED_IN_THE_BODY
 
 
 RECEIPT: ContextVar[Receipt] = ContextVar("RECEIPT")
@@ -78,6 +93,7 @@ async def follow(request: httpx2.Request) -> None:
 
     async def notice(event: str, _: dict[str, Any]) -> None:
         receipt.connected = receipt.connected or event.endswith("send_request_headers.started")
+        receipt.sent = receipt.sent or event.endswith("send_request_body.complete")
 
     request.extensions = {**request.extensions, "trace": notice}
 
@@ -85,7 +101,7 @@ async def follow(request: httpx2.Request) -> None:
 async def guard(response: httpx2.Response, most: int = MOST_BYTES) -> None:
     """A response hook: puts a Body in front of what is still to be read."""
     receipt = RECEIPT.get()
-    receipt.head = True
+    receipt.status = response.status_code
     encoding = response.headers.pop("content-encoding", "").strip().casefold()
     stream = response.stream
     assert isinstance(stream, httpx2.AsyncByteStream)

@@ -16,7 +16,7 @@ from agent.model.messages import Message, Reply
 from agent.model.pauses import Pauses
 from agent.model.scrubber import Scrubber
 from agent.model.settings import ModelSettings
-from agent.model.usage import total
+from agent.model.usage import estimate_usage, total
 
 if TYPE_CHECKING:
     from agent.model.body import Receipt
@@ -58,6 +58,7 @@ class Call:
                 outcome = await self._attempt_until_settled(receipt)
         except TimeoutError:
             outcome = self._overdue(receipt)
+            self._count(outcome, receipt)
         except Exception as error:  # noqa: BLE001 - the call's border: what breaks ends this call alone
             outcome = Failure(Fault.UNEXPECTED, f"{type(error).__name__}: {error}")
         if isinstance(outcome, Failure):
@@ -69,8 +70,7 @@ class Call:
             outcome = await self._attempt(receipt)
             if isinstance(outcome, Completion):
                 return outcome
-            if outcome.usage:
-                self._used.append((outcome.usage, outcome.cost))
+            self._count(outcome, receipt)
             ended = await self._pause(outcome)
             if ended:
                 return ended
@@ -80,7 +80,7 @@ class Call:
         """One request, and as many more as parameters are refused."""
         while True:
             self._attempts += 1
-            receipt.connected, receipt.head, receipt.received = False, False, 0
+            receipt.clear()
             sent = self._dialect.parameters()
             answer = await self._wire.send(self._messages, sent, receipt)
             if isinstance(answer, Failure):
@@ -92,6 +92,13 @@ class Call:
                 return outcome
             self._dialect.refuse(name)
             self._adjustments += 1
+
+    def _count(self, failure: Failure, receipt: Receipt) -> None:
+        """What a failed attempt used: as told in its answer, else its prompt where the model probably ran."""
+        if failure.usage:
+            self._used.append((failure.usage, failure.cost))
+        elif receipt.may_have_run(failure.fault):
+            self._used.append(estimate_usage(self._messages, self._settings))
 
     async def _pause(self, failure: Failure) -> Failure | None:
         """Wait for the next attempt; where none is worth making, the failure that the call ends with."""
@@ -115,7 +122,7 @@ class Call:
             return Failure(
                 Fault.UNREACHABLE, f"no connection to {self._settings.address} by {deadline}{before}"
             )
-        if not receipt.head:
+        if not receipt.status:
             return Failure(Fault.HUNG, f"no answer began before {deadline}{before}")
         return Failure(
             Fault.DRIPPING, f"{receipt.received} bytes, not the whole answer, came by {deadline}{before}"

@@ -78,8 +78,10 @@ def _fault_of(choice: dict[str, Any], message: dict[str, Any], finish: str, text
     if choice.get("error"):
         return Failure(Fault.SERVER_ERROR, f"the provider failed midway: {message_of(choice)}")
     refusal = message.get("refusal")
+    refusal = refusal.strip() if isinstance(refusal, str) else refusal
     if refusal or finish == "content_filter":
-        return Failure(Fault.REFUSED, _text(refusal) or text or "a content filter stopped the reply")
+        said = _text(refusal).strip() or text.strip()
+        return Failure(Fault.REFUSED, said or "the model or a content filter stopped the reply")
     if finish.casefold() in ("length", "max_tokens"):
         return Failure(Fault.TRUNCATED, f"the reply ended at its token limit after {len(text)} characters")
     if not text.strip():

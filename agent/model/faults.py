@@ -56,7 +56,11 @@ class Fault(StrEnum):
 
     @property
     def final(self) -> bool:
-        """Whether further calls cannot succeed either until a person changes something."""
+        """Whether further calls cannot succeed either until a person changes something.
+
+        Servers have hiccups with these words too: where a call has succeeded before, the caller may ask again. Only a
+        used-up quota is beyond doubt.
+        """
         return self in (Fault.QUOTA, Fault.UNAUTHORISED, Fault.FORBIDDEN, Fault.NO_SUCH_MODEL)
 
     @property
@@ -86,12 +90,12 @@ class Failure:
     wait: float | None = None
     """Seconds that the server asked to wait."""
     usage: Usage | None = None
-    """Where the attempt ran all the same."""
+    """Where the answer tells of an attempt that ran all the same."""
     cost: float | None = None
 
 
 class ModelFault(HillclimbError):
-    """A call is over without a reply; `detail` is one line, free of secrets."""
+    """A call is over without a reply; `detail` is one line, never empty, free of secrets."""
 
     def __init__(
         self,
@@ -104,6 +108,7 @@ class ModelFault(HillclimbError):
         cost: float | None = None,
         wait: float | None = None,
     ) -> None:
+        detail = detail.strip() or "nothing was said about it"
         super().__init__(f"{fault.value}: {detail}")
         self.fault, self.detail = fault, detail
         self.attempts, self.seconds = attempts, seconds
@@ -114,5 +119,5 @@ class ModelFault(HillclimbError):
 
     @property
     def final(self) -> bool:
-        """Whether further calls cannot succeed either until a person changes something."""
+        """As `Fault.final`: a person must change something, unless calls succeeded before and this is a hiccup."""
         return self.fault.final

@@ -22,7 +22,7 @@ class Reply(Record):
     """Thoughts stripped; encodable, without NUL, free of the key."""
     usage: Usage
     cost: float | None
-    """US dollars, as the provider says or by the case's prices; None where neither is known."""
+    """US dollars, by the case's prices, else as the provider says; None where neither is known."""
     model: str
     """As the server names it."""
     finish: str

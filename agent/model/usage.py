@@ -1,29 +1,35 @@
-"""What a reply used and cost: as the provider says where that can be true, counted from the texts otherwise."""
+"""What a reply used and cost: as the provider says where that can be true, counted from the texts otherwise.
+
+The texts are estimated at four bytes a token, and what the provider says of them is believed from a quarter of the
+estimate (no tokenizer packs a text tighter) to four times of it (a token is at least one byte), plus SLACK; a reply
+may have the reply limit of hidden thoughts besides. So a server can neither switch a budget off nor use it up in one
+answer.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from agent.entries import Usage
+from agent.model.messages import Message
+from agent.model.settings import ModelSettings
 from harness.case.case import Prices
 
-CHARACTERS_PER_TOKEN = 4
-SLACK = 20_000
+BYTES_PER_TOKEN = 4
+MISJUDGED = 4
+"""How many times too high or too low an estimate may be."""
+SLACK = 2_000
 """Tokens that a provider may add of its own: hidden instructions, templates."""
+MOST_DOLLARS = 100.0
+"""A provider's own figure for the cost of one answer is believed up to here."""
 
 
 def read_usage(document: dict[str, Any], prompt: str, reply: str, reply_tokens: int) -> Usage:
-    """Tokens of one answer; a figure that is missing or cannot be true is replaced by an estimate, and marked.
-
-    A token is at least one byte, so the texts bound what can be true.
-    """
+    """Tokens of one answer; a figure that is missing or cannot be true is replaced by an estimate, and marked."""
     told = _dict(document.get("usage"))
-    prompted = _count(told.get("prompt_tokens"), len(prompt.encode(errors="replace")) + SLACK)
-    completed = _count(
-        told.get("completion_tokens"), 10 * reply_tokens + len(reply.encode(errors="replace")) + SLACK
-    )
+    prompted = _believed(told.get("prompt_tokens"), prompt, SLACK)
+    completed = _believed(told.get("completion_tokens"), reply, SLACK + reply_tokens)
     cached = _dict(told.get("prompt_tokens_details")).get(
         "cached_tokens", told.get("prompt_cache_hit_tokens")
     )
@@ -40,20 +46,25 @@ def read_usage(document: dict[str, Any], prompt: str, reply: str, reply_tokens: 
 
 
 def read_cost(document: dict[str, Any], usage: Usage, prices: Prices | None) -> float | None:
-    """US dollars of one answer: what the provider says, else by the prices; None where neither is known."""
+    """US dollars of one answer: by the prices, else what the provider says; None where neither is known."""
+    if prices is not None:
+        return _priced(usage, prices)
     told = _dict(document.get("usage")).get("cost")
-    if isinstance(told, int | float) and not isinstance(told, bool) and math.isfinite(told) and told >= 0:
-        return float(told)
-    if prices is None:
+    if not isinstance(told, int | float) or isinstance(told, bool):
         return None
-    cached = prices.prompt if prices.cached is None else prices.cached
-    fresh = usage.prompt - usage.cached
-    return (fresh * prices.prompt + usage.cached * cached + usage.completion * prices.completion) / 1e6
+    return float(told) if 0 <= told <= MOST_DOLLARS else None
+
+
+def estimate_usage(messages: Sequence[Message], settings: ModelSettings) -> tuple[Usage, float | None]:
+    """Tokens and cost of a call whose answer never came: its prompt, and nothing for what may have been written."""
+    prompt = estimate_tokens("".join(message.content for message in messages))
+    usage = Usage(prompt=prompt, estimated=True)
+    return usage, None if settings.prices is None else _priced(usage, settings.prices)
 
 
 def estimate_tokens(text: str) -> int:
     """About how many tokens a text is; at least 1 for any text at all."""
-    return -(-len(text) // CHARACTERS_PER_TOKEN)
+    return -(-len(text.encode(errors="replace")) // BYTES_PER_TOKEN)
 
 
 def total(usages: Iterable[Usage]) -> Usage:
@@ -66,6 +77,19 @@ def total(usages: Iterable[Usage]) -> Usage:
         reasoning=sum(part.reasoning for part in parts),
         estimated=any(part.estimated for part in parts),
     )
+
+
+def _priced(usage: Usage, prices: Prices) -> float:
+    cached = prices.prompt if prices.cached is None else prices.cached
+    fresh = usage.prompt - usage.cached
+    return (fresh * prices.prompt + usage.cached * cached + usage.completion * prices.completion) / 1e6
+
+
+def _believed(value: Any, text: str, hidden: int) -> int | None:
+    """The figure told for a text; None where the text, and that much which is not seen, rule it out."""
+    estimate = estimate_tokens(text)
+    found = _count(value, MISJUDGED * estimate + hidden)
+    return found if found is not None and MISJUDGED * found >= estimate else None
 
 
 def _count(value: Any, most: int) -> int | None:

@@ -42,12 +42,12 @@ class Story:
         match event:
             case OpenedEvent():
                 self._seen.opened = self._seen.opened or event
-                return self._start() if event.resumed else []
             case BaselinedEvent():
                 self._seen.baselined = event
                 return self._start()
             case ProposedEvent():
                 self._ideas = {**dict(list(self._ideas.items())[1 - _IDEAS :]), event.n: event}
+                return self._start()
             case CalledEvent():
                 self._seen.calls += 1
                 self._seen.faults += event.outcome == "fault"
@@ -60,6 +60,8 @@ class Story:
                 self._troubles.append(event)
                 return self.ripe(now)
             case FinishedEvent():
+                if self._is_idle:
+                    return []
                 return [*self.rest(), tell_end(event, self._seen, self._words, self._picture)]
         return []
 
@@ -77,7 +79,13 @@ class Story:
 
     def rest(self) -> list[Post]:
         """All that was held back: nothing comes after this."""
-        return [*self.ripe(float("inf")), *self._start()]
+        return [] if self._is_idle else [*self.ripe(float("inf")), *self._start()]
+
+    @property
+    def _is_idle(self) -> bool:
+        """A finished run that was taken up and had nothing left to do is no news."""
+        opened = self._seen.opened
+        return bool(opened and opened.resumed) and not self._started and not self._troubles
 
     def _start(self) -> list[Post]:
         """The start, once; with the baseline where that is known by then."""

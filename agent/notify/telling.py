@@ -19,7 +19,7 @@ from agent.events import (
 )
 from agent.notify.post import Post
 from agent.notify.wording import blot, code, plain
-from agent.scoreboard import describe_left, describe_seconds, describe_span
+from agent.scoreboard import describe_left, describe_seconds, describe_span, show_money
 
 _TOP = 5
 _ONE_LINE = 140
@@ -84,7 +84,7 @@ def tell_win(
     event: JudgedEvent, proposed: ProposedEvent | None, seen: Seen, words: Words, picture: Path | None
 ) -> Post:
     """A candidate was kept."""
-    over = f"{event.cumulative.estimate:.3g}x over the baseline" if event.cumulative else "kept"
+    over = f"{event.cumulative.estimate:.3f}x over the baseline" if event.cumulative else "kept"
     idea = words.plain(proposed.idea, 1000) if proposed else ""
     short = words.plain(proposed.idea, _ONE_LINE) if proposed else f"candidate {event.n}"
     gain = f"{event.speedup.estimate:.3f}x" if event.speedup else "kept"
@@ -96,7 +96,7 @@ def tell_win(
         ("Candidate", f"{event.n} of {event.candidates} so far"),
         ("Budget left", describe_left(event.left) if event.left else ""),
     ]
-    case = f"{words.plain(seen.opened.case)}: " if seen.opened else ""
+    case = f"{_name(seen, words)}: " if seen.opened else ""
     return Post(
         kind="win",
         time=event.time,
@@ -132,7 +132,7 @@ def tell_trouble(troubles: Sequence[TroubleEvent], seen: Seen, words: Words) -> 
     shown = [f"- {words.plain(message, 600)}" for message in different[-_TOP:]]
     if len(different) > _TOP:
         shown.insert(0, f"- {len(different) - _TOP} others")
-    case = f"{words.plain(seen.opened.case)}: " if seen.opened else ""
+    case = f"{_name(seen, words)}: " if seen.opened else ""
     title = f"{case}{count(len(troubles), 'trouble')}" if len(troubles) > 1 else f"{case}trouble"
     return Post(
         kind="trouble",
@@ -145,10 +145,8 @@ def tell_trouble(troubles: Sequence[TroubleEvent], seen: Seen, words: Words) -> 
 
 def tell_end(event: FinishedEvent, seen: Seen, words: Words, picture: Path | None) -> Post:
     """The morning digest."""
-    name = (
-        f"{words.plain(seen.opened.case)}, run {words.plain(seen.opened.tag)}" if seen.opened else "the run"
-    )
-    best = f", {event.cumulative.estimate:.3g}x over the baseline" if event.cumulative else ""
+    name = _name(seen, words) or "the run"
+    best = f", {event.cumulative.estimate:.3f}x over the baseline" if event.cumulative else ""
     how = "interrupted" if event.interrupted else "ended"
     title = f"{name} {how}: {count(event.wins, 'win')}{best}"
     return Post(
@@ -167,7 +165,7 @@ def _end_fields(event: FinishedEvent, seen: Seen, words: Words) -> list[tuple[st
         f"{event.cumulative} over the baseline" if event.cumulative else "nothing faster than the baseline"
     )
     mattered = [f"{words.plain(name)} {share:.0%}" for name, share in list(event.importances.items())[:_TOP]]
-    model = f"{event.tokens} tokens, ${event.cost:.2f}" if event.tokens or seen.calls else ""
+    model = f"{event.tokens} tokens, {show_money(event.cost)}" if event.tokens or seen.calls else ""
     calls = f"; {count(seen.calls, 'call')} this session, {seen.faults} failed" if seen.calls else ""
     trouble = f"{count(seen.troubles, 'trouble')} this session" if seen.troubles else ""
     return [
@@ -187,6 +185,7 @@ def _review(event: FinishedEvent, seen: Seen, words: Words) -> str:
     lines = [words.code(f"git log {event.branch}")]
     if seen.opened:
         lines.append(words.code(f"hillclimb report {seen.opened.case} --tag {seen.opened.tag}"))
+        lines.append(words.code(f"hillclimb review {event.branch}"))
     if event.interrupted:
         lines.append("The same climb command goes on from here.")
     return "\n".join(lines)
@@ -205,6 +204,10 @@ def _worked(event: FinishedEvent, seen: Seen) -> str:
     if seen.judged:
         return describe_span(seen.judged.elapsed + max(0.0, event.time - seen.judged.time))
     return describe_span(max(0.0, event.time - seen.opened.time)) if seen.opened else ""
+
+
+def _name(seen: Seen, words: Words) -> str:
+    return f"{words.plain(seen.opened.case)}, run {words.plain(seen.opened.tag)}" if seen.opened else ""
 
 
 def _author(proposed: ProposedEvent | None, words: Words) -> str:

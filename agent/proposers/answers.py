@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.edits import why_forbidden, why_inapplicable
 from agent.proposal import Edit, Proposal
+from agent.replies.complaints import Complaint
 from agent.replies.fingerprint import fingerprint
 from agent.replies.merging import Conflict, merge
 from agent.replies.patching import DoesNotApply, apply, knob_values
@@ -19,7 +21,7 @@ from harness.errors import CaseError
 KNOBS_FILE = "knobs.yaml"
 
 
-class Unusable(ValueError):
+class Unusable(Complaint):
     """A reply that cannot be read or applied; the message is for the model."""
 
 
@@ -32,14 +34,18 @@ class Reading:
     knobs: Mapping[str, Value]
 
 
-def read(text: str, files: Mapping[str, str]) -> Reading:
-    """Raises Unusable with the exact trouble."""
+def read(text: str, files: Mapping[str, str], *, mutable: Sequence[str] = ()) -> Reading:
+    """Raises Unusable with the exact trouble.
+
+    `mutable` are the globs of paths that may change; with none, any may.
+    """
     try:
         answer = read_reply(text)
         edits = _judged(apply(answer.changes, files)) if answer.changes else ()
         knobs = knob_values(answer.knobs, read_knobs(edited(files, edits)))
     except (Unreadable, DoesNotApply) as error:
         raise Unusable(str(error)) from None
+    _refuse_paths(edits, mutable, files)
     if not edits and not knobs:
         raise Unusable("it changes nothing that is judged: docs/ is kept by the climb, say NOTE: instead")
     return Reading(answer, edits, knobs)
@@ -82,6 +88,13 @@ def read_knobs(files: Mapping[str, str]) -> Knobs:
         return parse_knobs(files[KNOBS_FILE], Path(KNOBS_FILE))
     except CaseError as error:
         raise DoesNotApply(str(error)) from None
+
+
+def _refuse_paths(edits: tuple[Edit, ...], mutable: Sequence[str], existing: Collection[str]) -> None:
+    """What the lab would refuse of a proposal is told to the model while it can still mend it."""
+    forbidden = why_forbidden(edits, mutable, existing) if mutable else None
+    if trouble := forbidden or why_inapplicable(edits, existing):
+        raise Unusable(f"these edits may not be made: {trouble}")
 
 
 def _promoted(files: dict[str, str], knobs: Mapping[str, Value]) -> dict[str, str]:

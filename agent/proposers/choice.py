@@ -41,22 +41,38 @@ class Wishes:
     reasoning_effort: str | None = None
     cost: float | None = None
     """The budget, in US dollars; None leaves it to case.yaml."""
+    tokens: int | None = None
+    """The budget; None leaves it to case.yaml."""
+
+    @property
+    def spends(self) -> str:
+        """The budget of model calls that was asked for, as it was typed; empty without one."""
+        if self.cost is not None:
+            return f"--budget-cost {self.cost:g}"
+        return f"--budget-tokens {self.tokens}" if self.tokens is not None else ""
 
 
 def choose(
-    wishes: Wishes, config: Config, at_end: Callable[[Callable[[], None]], object]
+    wishes: Wishes, config: Config, case: CaseSettings, at_end: Callable[[Callable[[], None]], object]
 ) -> Callable[[Background], Proposer]:
     """How to make the proposer of a climb; `at_end` is given what must be closed when the command ends.
 
-    Mixed where a key and a model are configured and nothing else is asked for, else the sweep.
+    Mixed where a key and a model are configured and nothing else is asked for, else the sweep. Raises UsageError where
+    what a model needs is not configured: before anything is measured.
     """
+    kind = _kind(wishes, config, case.llm)
+    asked = None if kind == Kind.SWEEP else model_settings(wishes, config, case)
+    if asked is None and wishes.spends:
+        raise UsageError(
+            f"{wishes.spends}: no model is asked, so it limits nothing; configure one (see .env.example) or drop it"
+        )
 
     def make(background: Background) -> Proposer:
         sweep = Sweep(background.case.knobs, background.seed)
-        if _kind(wishes, config, background.case.settings.llm) == Kind.SWEEP:
+        if asked is None:
             return sweep
-        llm = _llm(wishes, config, background, at_end)
-        return llm if wishes.kind == Kind.LLM else _mixed(background, sweep, llm)
+        llm = _llm(asked, background, at_end)
+        return llm if kind == Kind.LLM else _mixed(background, sweep, llm)
 
     return make
 
@@ -76,15 +92,14 @@ def _mixed(background: Background, sweep: Sweep, llm: Llm) -> Proposer:
 
 
 def _llm(
-    wishes: Wishes, config: Config, background: Background, at_end: Callable[[Callable[[], None]], object]
+    settings: ModelSettings, background: Background, at_end: Callable[[Callable[[], None]], object]
 ) -> Llm:
     from agent.model.endpoint import Endpoint
     from agent.proposers.llm import Llm
 
-    settings = model_settings(wishes, config, background.case.settings)
     endpoint = Endpoint(settings, random.Random(background.seed))
     at_end(endpoint.close)
-    return Llm(background, endpoint, settings.model)
+    return Llm(background, endpoint, settings)
 
 
 def model_settings(wishes: Wishes, config: Config, case: CaseSettings) -> ModelSettings:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 from agent.proposers.landscape import Landscape, Observation
 from agent.proposers.study import remembered
-from harness.case.knobs import Value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,40 +16,55 @@ if TYPE_CHECKING:
 FEWEST = 12
 """Timed configurations below which nothing is said."""
 SMALLEST_SHARE = 0.02
+MOST_KNOBS, MOST_LEVELS = 8, 8
+"""The most important knobs are looked at in pairs, and rare values of one taken together: a second at the most."""
 
 
-def interactions(landscape: Landscape) -> dict[tuple[str, str], float]:
+def interactions(landscape: Landscape, important: Sequence[str]) -> dict[tuple[str, str], float]:
     """Pairs of knobs by the share of the variance of log speedup that only both together explain, largest first.
 
-    The adjusted R^2 of a table of cell means over both, less that of an additive model: an analysis of variance by
-    least squares, over the configurations that ran. Pairs below 2 % are left out.
+    `important` are the knobs worth pairing, the most important first. The share is the adjusted R^2 of a table of cell
+    means over both, less that of an additive model: an analysis of variance by least squares, over the
+    configurations that ran. Pairs below 2 % are left out.
     """
+    import numpy as np
+
     timed = [seen for seen in remembered(landscape.observations) if seen.value is not None]
-    if len(timed) < FEWEST:
+    values = np.array([seen.value for seen in timed], dtype=float)
+    if len(timed) < FEWEST or np.ptp(values) == 0:
         return {}
-    shares = {pair: _share(timed, *pair) for pair in combinations(landscape.knobs, 2)}
+    levels = {name: _levels(timed, name) for name in important[:MOST_KNOBS]}
+    shares = {
+        (one, other): _share(levels[one], levels[other], values) for one, other in combinations(levels, 2)
+    }
     found = {pair: share for pair, share in shares.items() if share >= SMALLEST_SHARE}
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
-def _share(timed: Sequence[Observation], first: str, second: str) -> float:
+def _levels(timed: Sequence[Observation], name: str) -> np.ndarray:
+    """(observations,): each one's value as a small number; values beyond the most frequent ones share one."""
     import numpy as np
 
-    values = np.array([seen.value for seen in timed])
-    if np.ptp(values) == 0:
-        return 0.0
-    one, other = ([seen.configuration[name] for seen in timed] for name in (first, second))
+    values = [repr(seen.configuration[name]) for seen in timed]
+    frequent = [value for value, _ in Counter(values).most_common(MOST_LEVELS - 1)]
+    number = {value: index for index, value in enumerate(frequent)}
+    return np.array([number.get(value, len(frequent)) for value in values])
+
+
+def _share(one: np.ndarray, other: np.ndarray, values: np.ndarray) -> float:
+    import numpy as np
+
     additive = np.hstack([_indicators(one), _indicators(other)])
-    cells = _indicators([(a, b) for a, b in zip(one, other, strict=True)])
+    cells = _indicators(one * MOST_LEVELS + other)
     return max(0.0, _adjusted(cells, values) - _adjusted(additive, values))
 
 
-def _indicators(labels: Sequence[Value | tuple[Value, Value]]) -> np.ndarray:
+def _indicators(levels: np.ndarray) -> np.ndarray:
     """(observations, levels): one where the observation has the level."""
     import numpy as np
 
-    levels = sorted(set(labels), key=repr)
-    return np.array([[float(label == level) for level in levels] for label in labels])
+    columns: np.ndarray = np.equal.outer(levels, np.unique(levels))
+    return columns.astype(float)
 
 
 def _adjusted(design: np.ndarray, values: np.ndarray) -> float:

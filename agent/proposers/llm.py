@@ -5,7 +5,7 @@ was killed goes on with the replies it has paid for. A call ends as one of
 
     fault       no reply that can be read came; after a pause that grows, the next call is a fresh one
     unusable    the reply cannot be read or applied: it goes back with the exact error
-    proposal    it waits in the queue, and becomes a candidate or is dropped, as duplicate or stale
+    proposal    it waits in the queue, and becomes a candidate or is dropped, as duplicate, stale or lost
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ from typing import Any, Literal
 
 from agent.background import Background
 from agent.briefing.briefing import brief, estimate_tokens, repair
-from agent.entries import Called, Dropped, Usage
+from agent.entries import Called, Dropped
 from agent.events import CalledEvent, TroubleEvent
 from agent.exchanges import Exchange, Exchanges
-from agent.ledger import Candidate, Ledger
+from agent.ledger import Ledger
 from agent.model.endpoint import Endpoint
 from agent.model.faults import Fault, ModelFault
 from agent.model.messages import Message, Reply
+from agent.model.settings import ModelSettings
+from agent.model.usage import estimate_usage
 from agent.proposal import Later, Proposal
-from agent.proposers.answers import Unusable, read, to_proposal
-from agent.proposers.known import gather
+from agent.proposers.answers import Reading, Unusable, read, to_proposal
+from agent.proposers.fates import barren, queue, tried_before, trouble, unanswered
+from agent.proposers.known import Known
 from agent.replies.merging import Conflict
 from agent.trees import is_judged
 from harness.errors import Plateau, UsageError
-from harness.records import Reason
 
-HOPELESS = frozenset({Reason.SLOWER, Reason.NO_PROVEN_GAIN, Reason.GUARDRAIL, Reason.BROKE_JUDGE})
-"""Rejections that say the idea is no good; every other one names what its author may mend."""
-
-LOOK_SECONDS = 5.0
-"""Longest wait before the budgets are looked at again."""
+LOOK_SECONDS = 1.0
+"""Longest wait before the budgets, and whoever else has ideas, are looked at again."""
 PAUSE_SECONDS, LONGEST_PAUSE = 5.0, 300.0
 """After a call without a reply: doubled with every further one in a row."""
-SHORTER = 0.7
-"""Of the briefing's tokens, after the endpoint found it too long."""
-
+DOWN = 3
+"""Calls without a reply in a row after which the endpoint counts as down."""
+REFUSALS = 3
+"""Refusals of key or model in a row that end the asking, once the endpoint has answered before."""
 BARREN = 12
 """Replies in a row that came to nothing before the model is given up: each of them was paid for."""
-PAID_FAULTS = frozenset(
-    {Fault.TRUNCATED, Fault.REFUSED, Fault.NO_CONTENT, Fault.NO_CHOICES, Fault.TOO_LARGE, Fault.BAD_REQUEST}
-)
-"""Faults of what the model said, rather than of the way to it."""
+SHORTER = 0.7
+"""Of the briefing's tokens, after the endpoint found it too long."""
+LONGEST_CONVERSATION = 2
+"""Of a repair, in briefings; a longer one is not worth going on with."""
 
 TOLD_OF_REPLIES = ("attempts", "usage", "cost", "seconds")
 TOLD_OF_FAULTS = ("fault", "detail", *TOLD_OF_REPLIES)
@@ -64,6 +64,8 @@ class Asked:
     incumbent: str
     family: str
     began: float
+    briefing_tokens: int
+    """The limit its briefing was made for."""
     repairs: int | None = None
     turn: int = 0
 
@@ -71,27 +73,31 @@ class Asked:
 class Llm:
     """Implements agent.proposal.Proposer over one endpoint; the rhythm names the family of an edit block."""
 
-    def __init__(self, background: Background, endpoint: Endpoint, model: str) -> None:
-        self._background, self._endpoint, self._model = background, endpoint, model
+    def __init__(self, background: Background, endpoint: Endpoint, settings: ModelSettings) -> None:
+        self._background, self._endpoint, self._settings = background, endpoint, settings
         self._rules = background.case.settings.llm
         self._exchanges = Exchanges(background.folder, background.disk)
+        self._known = Known(background)
         self._under_way: list[Asked] = []
         self._over = ""
         """Why no further call is made; empty while they are."""
         self._faults = 0
         """In a row."""
+        self._has_answered = False
         self._quiet_until = 0.0
         self._briefing_tokens = self._rules.briefing_tokens
         self._earlier: int | None = None
         """Calls of earlier sessions: a person who climbs again gives the model another chance."""
+        self._lost: set[int] = set()
+        """Calls whose exchange is gone."""
 
     def propose(self, ledger: Ledger, family: str = "", reason: str = "") -> Proposal | Later | None:
         """The next usable reply. Raises Plateau, saying why, when the endpoint takes no more calls."""
         self._collect(ledger)
+        proposal = next(self._usable(ledger), None)
         self._give_up_if_barren(ledger)
         self._mend(ledger)
         self._top_up(ledger, family, reason)
-        proposal = next(self._usable(ledger), None)
         if proposal:
             return proposal
         if self._under_way:
@@ -101,9 +107,15 @@ class Llm:
         return Later(seconds=min(max(self._quiet_until - self._now(), 0.0), LOOK_SECONDS))
 
     def ready(self, ledger: Ledger) -> bool:
-        """Whether `propose` has something to work on at once: a reply, or the news that none will come."""
-        done = any(asked.future.done() for asked in self._under_way)
-        return done or any(_queue(ledger)) or bool(self._over and not self._under_way)
+        """Whether `propose` has something to do at once: a reply, a call to make, or the news that none will come."""
+        if any(asked.future.done() for asked in self._under_way) or any(queue(ledger)):
+            return True
+        return not self._under_way and (bool(self._over) or not self._is_quiet())
+
+    @property
+    def is_down(self) -> bool:
+        """Whether the last calls brought no reply at all."""
+        return self._faults >= DOWN
 
     def importances(self, ledger: Ledger) -> dict[str, float]:
         """A model reckons none."""
@@ -113,11 +125,14 @@ class Llm:
         """Replies that came are kept for the next time; calls under way are given up, and counted."""
         self._collect(ledger)
         self._endpoint.close()
-        for asked in self._under_way:
-            usage = Usage(prompt=estimate_tokens(asked.messages), estimated=True)
-            detail = "the climb ended before the reply came"
-            self._record(ledger, asked, None, outcome="fault", fault="given_up", detail=detail, usage=usage)
-        self._under_way = []
+        while self._under_way:
+            asked = self._under_way[0]
+            usage, cost = estimate_usage(asked.messages, self._settings)
+            told: dict[str, Any] = {"fault": "given_up", "usage": usage, "cost": cost}
+            self._record(
+                ledger, asked, None, outcome="fault", detail="the climb ended before the reply came", **told
+            )
+            self._under_way.remove(asked)
 
     def _wait(self) -> Later:
         with self._background.waiting():
@@ -127,23 +142,26 @@ class Llm:
     # replies in
 
     def _collect(self, ledger: Ledger) -> None:
+        """Write down every call that has ended; one leaves the list only when it is written."""
         for asked in [asked for asked in self._under_way if asked.future.done()]:
-            self._under_way.remove(asked)
             try:
-                self._take_reply(ledger, asked, asked.future.result())
+                reply = asked.future.result()
             except ModelFault as fault:
                 self._take_fault(ledger, asked, fault)
+            else:
+                self._take_reply(ledger, asked, reply)
+            self._under_way.remove(asked)
 
     def _take_reply(self, ledger: Ledger, asked: Asked, reply: Reply) -> None:
-        self._faults = 0
         told: dict[str, Any] = {name: getattr(reply, name) for name in TOLD_OF_REPLIES}
         try:
-            answer = read(reply.text, self._files(asked.incumbent)).answer
+            answer = self._read(reply.text, self._files(asked.incumbent)).answer
         except Unusable as error:
             self._record(ledger, asked, reply, outcome="unusable", detail=str(error), **told)
-            return
-        told |= {"idea": answer.idea, "note": "\n".join(answer.notes), "ideas": answer.next}
-        self._record(ledger, asked, reply, outcome="proposal", **told)
+        else:
+            told |= {"idea": answer.idea, "note": "\n".join(answer.notes), "ideas": answer.next}
+            self._record(ledger, asked, reply, outcome="proposal", **told)
+        self._faults, self._has_answered = 0, True
 
     def _take_fault(self, ledger: Ledger, asked: Asked, fault: ModelFault) -> None:
         told = {name: getattr(fault, name) for name in TOLD_OF_FAULTS}
@@ -151,26 +169,39 @@ class Llm:
         self._faults += 1
         pause = min(max(PAUSE_SECONDS * 2 ** min(self._faults - 1, 10), fault.wait or 0.0), LONGEST_PAUSE)
         if fault.fault == Fault.CONTEXT_TOO_LONG:
-            self._briefing_tokens = int(self._briefing_tokens * SHORTER)
+            self._shorten(asked)
             pause = 0.0
         self._quiet_until = self._now() + pause
-        if fault.final:
+        if self._is_final(fault):
             self._stop(f"no further model calls: {fault.fault.replace('_', ' ')}: {fault.detail}")
+
+    def _is_final(self, fault: ModelFault) -> bool:
+        """A used-up quota is; a refused key or model that worked before may be a hiccup."""
+        if fault.fault == Fault.QUOTA or not self._has_answered:
+            return fault.final
+        return fault.final and self._faults >= REFUSALS
+
+    def _shorten(self, asked: Asked) -> None:
+        """Once for each length: other calls of the same length are under way, and repairs are longer by nature."""
+        if asked.repairs is None and asked.briefing_tokens == self._briefing_tokens:
+            self._briefing_tokens = int(self._briefing_tokens * SHORTER)
 
     def _give_up_if_barren(self, ledger: Ledger) -> None:
         self._earlier = len(ledger.calls) if self._earlier is None else self._earlier
-        latest = ledger.calls[self._earlier :][-BARREN:]
-        if len(latest) == BARREN and all(_is_barren(ledger, call) for call in latest):
-            last = latest[-1]
-            why = last.detail or ledger.dropped[last.k].detail
-            self._stop(
-                f"no further model calls: {BARREN} replies in a row came to nothing, the last one: {why}"
+        row = barren(ledger, self._earlier)
+        if len(row) >= BARREN:
+            why = (
+                f"no further model calls: {len(row)} replies in a row came to nothing, the last one: {row[0]}"
             )
+            self._stop(why)
 
     def _stop(self, why: str) -> None:
         if not self._over:
             self._over = why
-            self._background.emit(TroubleEvent(time=self._now(), message=why))
+            self._tell(why)
+
+    def _tell(self, message: str) -> None:
+        self._background.emit(TroubleEvent(time=self._now(), message=message))
 
     def _record(
         self,
@@ -193,7 +224,7 @@ class Llm:
             k=k,
             time=now,
             seconds=max(0.0, now - asked.began) if seconds is None else seconds,
-            model=reply.model if reply else self._model,
+            model=reply.model if reply else self._settings.model,
             incumbent=asked.incumbent,
             family=asked.family,
             repairs=asked.repairs,
@@ -208,27 +239,45 @@ class Llm:
 
     def _mend(self, ledger: Ledger) -> None:
         """Send back what did not apply, load or pass, as often as the case allows."""
-        for call in _unanswered(ledger, self._rules.repairs):
-            if self._silent() or any(asked.repairs == call.k for asked in self._under_way):
+        being_mended = {asked.repairs for asked in self._under_way}
+        for call in unanswered(ledger, self._rules.repairs):
+            if self._is_full() or call.k in being_mended or call.k in self._lost:
                 continue
-            error = _trouble(ledger, call)
+            error = trouble(ledger, call)
             if error:
-                exchange = self._exchanges.read(call.k)
-                messages = repair(exchange.messages, exchange.reply, error)
-                self._ask(messages, call.incumbent, call.family, repairs=call.k, turn=call.turn + 1)
+                self._send_back(call, error)
+
+    def _send_back(self, call: Called, error: str) -> None:
+        try:
+            exchange = self._exchanges.read(call.k)
+        except UsageError as gone:
+            self._lost.add(call.k)
+            self._tell(f"call {call.k} is not mended: {gone}")
+            return
+        messages = repair(exchange.messages, exchange.reply, error)
+        if estimate_tokens(messages) <= LONGEST_CONVERSATION * self._briefing_tokens:
+            self._ask(messages, call.incumbent, call.family, repairs=call.k, turn=call.turn + 1)
+        else:
+            self._lost.add(call.k)
 
     def _top_up(self, ledger: Ledger, family: str, reason: str) -> None:
-        """Keep as many calls under way as the case asks for, replies that wait in the queue counted."""
-        waiting = sum(1 for _ in _queue(ledger))
-        while not self._silent() and len(self._under_way) + waiting < self._rules.in_flight:
+        """Keep as many calls under way as the case asks for; replies that wait count, and so does the one that goes
+        out now, since its verdict may call for a repair."""
+        waiting = sum(1 for _ in queue(ledger))
+        while not self._is_full(waiting):
             hint = ANOTHER_WAY if self._under_way or waiting else ""
-            facts = gather(self._background, ledger, family, "; ".join(filter(None, (reason, hint))))
+            facts = self._known.gather(ledger, family, "; ".join(filter(None, (reason, hint))))
             try:
                 briefing = brief(facts, self._briefing_tokens)
             except UsageError as error:
-                self._stop(f"no further model calls: {error}")
+                self._stop(f"no further model calls: {self._why_too_short()}{error}")
                 return
             self._ask(briefing.messages, ledger.incumbent, family)
+
+    def _why_too_short(self) -> str:
+        if self._briefing_tokens == self._rules.briefing_tokens:
+            return ""
+        return f"the model found a briefing of {int(self._briefing_tokens / SHORTER)} tokens too long, and "
 
     def _ask(
         self,
@@ -239,31 +288,44 @@ class Llm:
         turn: int = 0,
     ) -> None:
         future = self._endpoint.submit(messages)
-        self._under_way.append(Asked(future, messages, incumbent, family, self._now(), repairs, turn))
+        self._under_way.append(
+            Asked(future, messages, incumbent, family, self._now(), self._briefing_tokens, repairs, turn)
+        )
 
-    def _silent(self) -> bool:
+    def _is_quiet(self) -> bool:
         return bool(self._over) or self._now() < self._quiet_until
+
+    def _is_full(self, waiting: int = 0) -> bool:
+        return self._is_quiet() or len(self._under_way) + waiting >= self._rules.in_flight
 
     # the queue
 
     def _usable(self, ledger: Ledger) -> Iterator[Proposal]:
         """Replies that wait, as proposals on today's incumbent; what was tried, or does not fit, is dropped."""
         now = self._files(ledger.incumbent)
-        for call in list(_queue(ledger)):
+        for call in list(queue(ledger)):
             base = now if call.incumbent == ledger.incumbent else self._files(call.incumbent)
             try:
-                proposal = to_proposal(read(self._exchanges.read(call.k).reply, base), call.k, base, now)
-            except (Conflict, Unusable, UsageError) as error:
+                reply = self._exchanges.read(call.k).reply
+                proposal = to_proposal(self._read(reply, base), call.k, base, now)
+            except UsageError as error:
+                self._drop(ledger, call, "lost", str(error))
+            except (Conflict, Unusable) as error:
                 self._drop(ledger, call, "stale", str(error))
-                continue
-            twin = _tried_before(ledger, proposal)
-            if twin:
-                self._drop(ledger, call, "duplicate", twin)
             else:
-                yield proposal
+                twin = tried_before(ledger, proposal)
+                if not twin:
+                    yield proposal
+                    continue
+                self._drop(ledger, call, "duplicate", twin)
 
-    def _drop(self, ledger: Ledger, call: Called, why: Literal["duplicate", "stale"], detail: str) -> None:
+    def _drop(
+        self, ledger: Ledger, call: Called, why: Literal["duplicate", "stale", "lost"], detail: str
+    ) -> None:
         ledger.append(Dropped(k=call.k, time=self._now(), reason=why, detail=detail))
+
+    def _read(self, text: str, files: Mapping[str, str]) -> Reading:
+        return read(text, files, mutable=self._background.case.settings.mutable)
 
     def _files(self, commit: str) -> Mapping[str, str]:
         """A commit's workspace as the model sees it."""
@@ -271,56 +333,6 @@ class Llm:
 
     def _now(self) -> float:
         return self._background.clock.now()
-
-
-def _queue(ledger: Ledger) -> Iterator[Called]:
-    """Usable replies that are neither candidates nor dropped, oldest first."""
-    used = {candidate.proposal.call for candidate in ledger.candidates}
-    for call in ledger.calls:
-        if call.outcome == "proposal" and call.k not in used and call.k not in ledger.dropped:
-            yield call
-
-
-def _is_barren(ledger: Ledger, call: Called) -> bool:
-    return call.outcome == "unusable" or call.fault in PAID_FAULTS or call.k in ledger.dropped
-
-
-def _unanswered(ledger: Ledger, most_turns: int) -> Iterator[Called]:
-    """Calls about today's incumbent that were not mended yet and may be."""
-    mended = {call.repairs for call in ledger.calls}
-    for call in ledger.calls:
-        is_open = call.outcome != "fault" and call.k not in mended and call.turn < most_turns
-        if is_open and call.incumbent == ledger.incumbent:
-            yield call
-
-
-def _trouble(ledger: Ledger, call: Called) -> str:
-    """What to tell the model about its reply; empty where there is nothing to mend, or not yet."""
-    if call.outcome == "unusable":
-        return call.detail
-    dropped = ledger.dropped.get(call.k)
-    if dropped:
-        return f"{dropped.detail}. Propose something else" if dropped.reason == "duplicate" else ""
-    candidate = next((c for c in reversed(ledger.candidates) if c.proposal.call == call.k), None)
-    judged = candidate.judged if candidate else None
-    if candidate is None or judged is None or judged.reason is None or judged.reason in HOPELESS:
-        return ""
-    return f"candidate #{candidate.n} was rejected: {judged.reason}: {judged.detail}"
-
-
-def _tried_before(ledger: Ledger, proposal: Proposal) -> str:
-    """Which candidate was the same idea, and what became of it; empty where none was."""
-    twin = next((c for c in ledger.candidates if c.proposal.fingerprint == proposal.fingerprint), None)
-    return f"it is the same as candidate #{twin.n}, which was {_fate(twin)}" if twin else ""
-
-
-def _fate(candidate: Candidate) -> str:
-    judged = candidate.judged
-    if judged is None:
-        return "proposed already"
-    if judged.kept:
-        return "kept"
-    return f"rejected: {judged.reason}" + (f" ({judged.screened:.3f}x)" if judged.screened else "")
 
 
 def _event(called: Called, ledger: Ledger) -> CalledEvent:

@@ -38,6 +38,10 @@ class Editor(Protocol):
     def ready(self, ledger: Ledger) -> bool:
         """Whether propose has something to say at once."""
 
+    @property
+    def is_down(self) -> bool:
+        """Whether it gets nowhere at the moment, such as a model whose endpoint does not answer."""
+
     def finish(self, ledger: Ledger) -> None:
         """The climb ends here."""
 
@@ -118,7 +122,9 @@ class Mixed:
         return (self._fill(ledger) or found) if self._thinking else found
 
     def _fill(self, ledger: Ledger) -> Proposal | None:
-        """A sweep candidate in an edit block, as long as few enough were."""
+        """A sweep candidate in an edit block, as long as few enough were; any number while no edit can come."""
+        if self._edit.is_down:
+            return self._sweep.propose(ledger)
         inside = ledger.candidates[ledger.turns[-1].n - 1 :]
         filled = sum(1 for candidate in inside if candidate.proposal.author == "sweep")
         return self._sweep.propose(ledger) if filled < self._rules.fill else None

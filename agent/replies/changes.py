@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from agent.replies.complaints import clip
 from agent.replies.markup import (
     Fence,
     Marker,
@@ -159,7 +160,7 @@ def _end(lines: Sequence[str], start: int, fence: Fence, path: str, wrapped: boo
             return line
     if not could:
         raise Unreadable(
-            f"the fence that opens in line {start + 1} with the whole of {path[:240]} is never closed by a line "
+            f"the fence that opens in line {start + 1} with the whole of {clip(path)} is never closed by a line "
             f"{fence.ticks[:9]!r}; if the reply was cut off for its length, send SEARCH blocks instead of whole files."
         )
     if not path.endswith(_PROSE):
@@ -218,7 +219,7 @@ def _refuse_diff(content: Sequence[str], fence: Fence, path: str, start: int) ->
     first = next((line for line in content if line.strip()), "")
     if fence.tag.lower() in ("diff", "patch") or first.startswith(("diff --git ", "--- a/", "@@ -")):
         raise Unreadable(
-            f"the fence in line {start + 1} holds a diff of {path[:240]}, not the file; write SEARCH/REPLACE blocks "
+            f"the fence in line {start + 1} holds a diff of {clip(path)}, not the file; write SEARCH/REPLACE blocks "
             "(without '+' and '-' before the lines) or the whole file."
         )
 

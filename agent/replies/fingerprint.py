@@ -12,23 +12,22 @@ from pathlib import Path
 import yaml
 
 from agent.replies.vetting import is_quickly_read
+from agent.trees import is_judged
 from harness.case.complaints import parse_yaml
 from harness.errors import CaseError
 
-_UNREAD = ("docs/", "tests/")
-"""Folders whose files do not change what is timed."""
 _LARGEST_PYTHON = 1 << 20
 """Characters; what is longer is taken as plain text."""
 
 
 def fingerprint(files: Mapping[str, str]) -> str:
-    """sha256, in hex, over the paths and the normalised contents of all files but those below docs/ and tests/.
+    """sha256, in hex, over the paths and the normalised contents of all files that are judged.
 
     Python counts by its syntax tree without docstrings, YAML by its value, anything else by its lines without
     the blanks around them.
     """
     digest = hashlib.sha256()
-    for path in sorted(path for path in files if not path.startswith(_UNREAD)):
+    for path in sorted(path for path in files if is_judged(path)):
         for part in (path, _normalised(path, files[path])):
             data = part.encode(errors="surrogatepass")
             digest.update(len(data).to_bytes(8, "big") + data)

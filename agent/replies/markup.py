@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from agent.replies.complaints import Complaint, clip
+
 KEYWORDS = ("IDEA", "FAMILY", "NOTE", "NEXT", "KNOB", "FILE", "DELETE")
 
 _HEADER = re.compile(
@@ -25,7 +27,7 @@ Kind = Literal["search", "replace", "other"]
 _KINDS: dict[tuple[str, str], Kind] = {("<", "SEARCH"): "search", (">", "REPLACE"): "replace"}
 
 
-class Unreadable(ValueError):
+class Unreadable(Complaint):
     """A reply that cannot be read; the message tells the model what is wrong, where, and what to do."""
 
 
@@ -114,5 +116,4 @@ def read_ruler(line: str, indent: str) -> int:
 
 def quote(line: str) -> str:
     """A line as it is shown in a message, cut to a sane length."""
-    line = line.strip()
-    return repr(line if len(line) <= 80 else line[:77] + "...")
+    return repr(clip(line.strip()))

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from agent.proposal import Edit
 from agent.replies.changes import Change, Delete, Replace, Whole
+from agent.replies.complaints import clip
 from agent.replies.matching import MOST_MATCHES, Difference, Match, find, nearest, shift, to_lines
 from agent.replies.vetting import DoesNotApply, is_left_out, listed, vet
 from harness.case.knobs import Knobs, Value, parse
@@ -53,7 +54,7 @@ def knob_values(raw: Mapping[str, str], knobs: Knobs) -> dict[str, Value]:
 
 
 def _knob_value(name: str, text: str, knobs: Knobs) -> Value:
-    said = f"KNOB: {_cut(name)}={_cut(text)}"
+    said = f"KNOB: {clip(name)}={clip(text)}"
     if name not in knobs:
         near = difflib.get_close_matches(name[:100].upper(), list(knobs), n=1)
         meant = f" did you mean {near[0]}?" if near else ""
@@ -61,14 +62,14 @@ def _knob_value(name: str, text: str, knobs: Knobs) -> Value:
     try:
         return parse(knobs, name, text)
     except CaseError as error:
-        raise DoesNotApply(f"{said}: it has no such value; {_cut(error.remedy, 400)}.") from None
+        raise DoesNotApply(f"{said}: it has no such value; {clip(error.remedy, 400)}.") from None
 
 
 def _refuse_halves(changes: Sequence[Change]) -> None:
     for change in changes:
         if any(_LONE_SURROGATE.search(text) for text in vars(change).values()):
             raise DoesNotApply(
-                f"{change.path[:240]!r}: the change holds half of a surrogate pair, which is no character."
+                f"{clip(change.path)!r}: the change holds half of a surrogate pair, which is no character."
             )
 
 
@@ -93,13 +94,13 @@ def _refuse_path(change: Change, now: Mapping[str, str]) -> None:
     meant = posixpath.normpath(path[:240]).removeprefix("workspace/")
     if isinstance(change, Delete) or (isinstance(change, Replace) and change.search.strip()):
         near = [meant] if meant in now else difflib.get_close_matches(path[:240], list(now), n=1)
-        hint = f" did you mean {near[0]}?" if near else ""
+        hint = f" did you mean {clip(near[0])}?" if near else ""
         raise DoesNotApply(
-            f"there is no file {path[:240]!r};{hint} paths are relative to workspace/, and the files there are "
+            f"there is no file {clip(path)!r};{hint} paths are relative to workspace/, and the files there are "
             f"{listed(now)}."
         )
     if path.startswith("workspace/") and meant in now:
-        raise DoesNotApply(f"{path[:240]!r}: paths are relative to workspace/; write {meant}.")
+        raise DoesNotApply(f"{clip(path)!r}: paths are relative to workspace/; write {clip(meant)}.")
 
 
 def _replace(change: Replace, block: int, now: Mapping[str, str], files: Mapping[str, str]) -> str:
@@ -108,13 +109,15 @@ def _replace(change: Replace, block: int, now: Mapping[str, str], files: Mapping
     lines, wanted = to_lines(text), to_lines(change.search)
     if not change.search.strip():
         raise DoesNotApply(
-            f"{change.path}: the SEARCH of block {block} is empty, and the file exists; put lines of it there, or "
-            "send the whole file."
+            f"{clip(change.path)}: the SEARCH of block {block} is empty, and the file exists; put lines of it there, "
+            "or send the whole file."
         )
     matches = find(lines, wanted)
     if len(matches) != 1:
         why = _why_many(matches) if matches else _why_missing(change, now, files)
-        raise DoesNotApply(f"{change.path}: the SEARCH of block {block} (it begins {_begin(wanted)}) {why}")
+        raise DoesNotApply(
+            f"{clip(change.path)}: the SEARCH of block {block} (it begins {_begin(wanted)}) {why}"
+        )
     after = _put(lines, matches[0], len(wanted), change, block)
     return "\n".join(after) + ("\n" if after and text.endswith("\n") else "")
 
@@ -124,8 +127,8 @@ def _put(lines: list[str], match: Match, count: int, change: Replace, block: int
     lines_instead = shift(to_lines(change.replace), match)
     if lines_instead is None:
         raise DoesNotApply(
-            f"{change.path}: the SEARCH of block {block} stands in line {match.start + 1} with {len(match.less)} "
-            "characters less of indentation, and its REPLACE has lines with fewer; indent both as the file is."
+            f"{clip(change.path)}: the SEARCH of block {block} stands in line {match.start + 1} with "
+            f"{len(match.less)} characters less of indentation, and its REPLACE has lines with fewer; indent both as the file is."
         )
     if all(line.endswith("\r") for line in there):
         lines_instead = [line.removesuffix("\r") + "\r" for line in lines_instead]
@@ -178,7 +181,7 @@ def _spell(difference: Difference) -> str:
 def _numbered(lines: Sequence[str], around: int) -> str:
     first = max(0, around - _SHOWN)
     shown = enumerate(lines[first : around + _SHOWN + 1], first + 1)
-    return "\n".join(f"{number:5} | {_cut(line.rstrip(), 160)}" for number, line in shown)
+    return "\n".join(f"{number:5} | {clip(line.rstrip(), 160)}" for number, line in shown)
 
 
 def _begin(wanted: Sequence[str]) -> str:
@@ -186,8 +189,4 @@ def _begin(wanted: Sequence[str]) -> str:
 
 
 def _quote(line: str) -> str:
-    return repr(_cut(line)) if line else "a blank line"
-
-
-def _cut(text: str, longest: int = 80) -> str:
-    return text if len(text) <= longest else text[: longest - 3] + "..."
+    return repr(clip(line)) if line else "a blank line"

@@ -21,6 +21,7 @@ from agent.replies.changes import (
     read_block,
     read_whole,
 )
+from agent.replies.complaints import clip
 from agent.replies.markup import (
     Fence,
     Header,
@@ -38,6 +39,8 @@ __all__ = ["Answer", "Change", "Delete", "Replace", "Unreadable", "Whole", "read
 LONGEST, MOST_LINES = 8 << 20, 100_000
 """Characters and lines of the largest reply that is read."""
 MOST_CHANGES = 200
+LONGEST_PATH = 240
+"""Bytes."""
 _HOW = "write 'FILE: path', then SEARCH/REPLACE blocks or the whole file in a code fence"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _DIFF = ("diff --git ", "--- a/", "+++ b/", "@@ -")
@@ -56,7 +59,7 @@ class Answer:
     knobs: dict[str, str] = field(default_factory=dict)
     """Values to try, as written."""
     changes: tuple[Change, ...] = ()
-    """In the order given; paths as written, relative to workspace/."""
+    """In the order given; paths as written but for a leading `./`, relative to workspace/."""
 
 
 def read_reply(text: str) -> Answer:
@@ -177,10 +180,15 @@ class _Reader:
 
     def _begin_section(self, at: int, header: Header) -> None:
         self._end_section()
-        path = header.value.strip("*`\"' \t")
+        path = header.value.strip("*`\"' \t").removeprefix("./")
         if not path:
             raise Unreadable(
                 f"line {at + 1}: {header.keyword} names no file; write '{header.keyword}: path'."
+            )
+        if (size := len(path.encode())) > LONGEST_PATH:
+            raise Unreadable(
+                f"line {at + 1}: the path after {header.keyword} has {size} bytes ({quote(path)}), and at most "
+                f"{LONGEST_PATH} may be; write nothing else in that line."
             )
         self._path_at, self._talked = at, False
         if header.keyword == "DELETE":
@@ -192,7 +200,7 @@ class _Reader:
     def _end_section(self) -> None:
         if self._waiting:
             raise Unreadable(
-                f"line {self._path_at + 1}: FILE: {self._path[:240]} is followed by neither a SEARCH/REPLACE block "
+                f"line {self._path_at + 1}: FILE: {clip(self._path)} is followed by neither a SEARCH/REPLACE block "
                 "nor a code fence with the whole file; put one of them right after it."
             )
 
@@ -201,7 +209,7 @@ class _Reader:
         first = change.path not in self._said
         if not first and not (before is type(change) is Replace):
             raise Unreadable(
-                f"{change.path[:240]} is changed {_spell(before)} in line {line + 1} and {_spell(type(change))} in "
+                f"{clip(change.path)} is changed {_spell(before)} in line {line + 1} and {_spell(type(change))} in "
                 f"line {self._path_at + 1}; say once how the file is to be."
             )
         self._said[change.path] = type(change), self._path_at

@@ -8,7 +8,10 @@ import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
+import yaml
+
 from agent.proposal import Edit
+from agent.replies.complaints import Complaint, clip
 from harness.case.knobs import parse_knobs
 from harness.errors import CaseError
 
@@ -27,7 +30,7 @@ _LEFT_OUT = re.compile(
 )
 
 
-class DoesNotApply(ValueError):
+class DoesNotApply(Complaint):
     """Changes that cannot be made to the files; the message tells the model what is wrong and what to do."""
 
 
@@ -45,6 +48,20 @@ def is_quickly_read(text: str) -> bool:
     return len(text) <= LARGEST_KNOBS and text.count("[") + text.count("{") <= MOST_BRACKETS
 
 
+def find_anchor(text: str) -> tuple[int, str] | None:
+    """Line and spelling of the first YAML anchor or alias of a text; None where it has none, or is no YAML."""
+    if "&" not in text and "*" not in text:
+        return None
+    try:
+        for event in yaml.parse(text, yaml.SafeLoader):
+            if anchor := getattr(event, "anchor", None):
+                mark = "*" if isinstance(event, yaml.AliasEvent) else "&"
+                return event.start_mark.line + 1, f"{mark}{anchor}"
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return None  # what is wrong with it, the parser of knobs says better
+    return None
+
+
 def is_left_out(line: str) -> bool:
     """Whether a line stands for others, such as `# ... existing code ...`."""
     return ("..." in line or "…" in line) and bool(_LEFT_OUT.match(line))
@@ -58,7 +75,7 @@ def _refuse_excess(edits: Sequence[Edit]) -> None:
     for path, size in sizes.items():
         if size > limits[path]:
             raise DoesNotApply(
-                f"{path} would have {size} bytes, and at most {limits[path]} may be; shorten it."
+                f"{clip(path)} would have {size} bytes, and at most {limits[path]} may be; shorten it."
             )
     if sum(sizes.values()) > LARGEST_IN_ALL:
         raise DoesNotApply(
@@ -72,14 +89,14 @@ def _refuse_gaps(path: str, content: str, before: str) -> None:
     for number, line in enumerate(content.split("\n"), 1):
         if line not in known and is_left_out(line):
             raise DoesNotApply(
-                f"{path}, line {number} of the result, stands for code that is left out ({_cut(line)!r}); write all "
-                "lines, or change only some of them with SEARCH/REPLACE blocks."
+                f"{clip(path)}, line {number} of the result, stands for code that is left out ({_cut(line)!r}); write "
+                "all lines, or change only some of them with SEARCH/REPLACE blocks."
             )
 
 
 def _refuse_syntax(path: str, content: str) -> None:
     if "\0" in content:
-        raise DoesNotApply(f"{path} would hold a NUL character; write it as an escape.")
+        raise DoesNotApply(f"{clip(path)} would hold a NUL character; write it as an escape.")
     if path.endswith(".py"):
         _refuse_python(path, content)
     if path == KNOBS_FILE:
@@ -90,6 +107,12 @@ def _refuse_knobs(content: str) -> None:
     if not is_quickly_read(content):
         raise DoesNotApply(
             f"{KNOBS_FILE} would have more than {MOST_BRACKETS} opening brackets; write it as indented lines."
+        )
+    if found := find_anchor(content):
+        line, mark = found
+        raise DoesNotApply(
+            f"{KNOBS_FILE}, line {line} of the result, has {_cut(mark)}: YAML anchors (&) and aliases (*) may not "
+            "be used there; write each knob out in full."
         )
     try:
         parse_knobs(content, Path(KNOBS_FILE))
@@ -106,23 +129,24 @@ def _refuse_python(path: str, content: str) -> None:
         raise DoesNotApply(_spell(path, content, error)) from None
     except (RecursionError, MemoryError, ValueError, OverflowError) as error:
         said = str(error) or "an expression is nested too deeply"
-        raise DoesNotApply(f"{path} is no Python that can be parsed: {said}; write it flatter.") from None
+        raise DoesNotApply(
+            f"{clip(path)} is no Python that can be parsed: {said}; write it flatter."
+        ) from None
 
 
 def _spell(path: str, content: str, error: SyntaxError) -> str:
     line = error.lineno or 0
     lines = content.split("\n")
     shown = f": {_cut(lines[line - 1])!r}" if 0 < line <= len(lines) else ""
-    return f"{path} would not be Python: line {line}{shown}: {_cut(error.msg)}; mend it there."
+    return f"{clip(path)} would not be Python: line {line}{shown}: {_cut(error.msg)}; mend it there."
 
 
 def _cut(line: str) -> str:
-    line = line.strip()
-    return line if len(line) <= 120 else line[:117] + "..."
+    return clip(line.strip(), 120)
 
 
 def listed(names: Iterable[str], most: int = 30) -> str:
     """Names as a sentence shows them."""
     names = sorted(names)
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more if names else "none"
+    return ", ".join(map(clip, names[:most])) + more if names else "none"

@@ -48,7 +48,7 @@ def write_candidates(ledger: Ledger) -> str:
     )
 
 
-def write_notes(ledger: Ledger, existing: str, importances: Mapping[str, float] | None = None) -> str:
+def write_notes(ledger: Ledger, existing: str) -> str:
     """`existing` down to the marker word for word, and below it what the climb has to say."""
     kept = _page(
         "What the climb knows",
@@ -58,7 +58,6 @@ def write_notes(ledger: Ledger, existing: str, importances: Mapping[str, float] 
             ("Wins", _newest([_win(candidate) for candidate in ledger.wins])),
             ("What failed", _newest(list(_failures(ledger)))),
             ("Worth remembering", _newest(list(_remembered(ledger)))),
-            ("Knobs that matter", [f"{name}: {share:.0%}" for name, share in (importances or {}).items()]),
             ("Older wins taken back", _newest(list(_ablations(ledger)))),
         ],
     )

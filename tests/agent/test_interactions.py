@@ -31,17 +31,17 @@ def _landscape(value, count: int = 18) -> Landscape:  # type: ignore[no-untyped-
 
 
 def test_a_product_of_two_knobs_is_an_interaction() -> None:
-    found = interactions(_landscape(lambda a, b, c: 0.3 * (a == b) + 0.1 * c))
-    assert next(iter(found)) == ("A", "B")
-    assert found["A", "B"] > 0.5
+    found = interactions(_landscape(lambda a, b, c: 0.3 * (a == b) + 0.1 * c), list("BAC"))
+    assert next(iter(found)) == ("B", "A")
+    assert found["B", "A"] > 0.5
     assert ("A", "C") not in found
 
 
 def test_knobs_that_only_add_up_do_not_interact() -> None:
-    assert interactions(_landscape(lambda a, b, c: 0.1 * a + 0.2 * b - 0.1 * c)) == {}
+    assert interactions(_landscape(lambda a, b, c: 0.1 * a + 0.2 * b - 0.1 * c), list("ABC")) == {}
 
 
 def test_few_or_equal_observations_say_nothing() -> None:
-    assert interactions(_landscape(lambda a, b, c: 0.3 * (a == b), FEWEST - 1)) == {}
+    assert interactions(_landscape(lambda a, b, c: 0.3 * (a == b), FEWEST - 1), list("ABC")) == {}
     flat = Landscape(KNOBS, tuple(Observation(n, {"A": 1, "B": 1, "C": False}, 0.5) for n in range(20)))
-    assert interactions(flat) == {}
+    assert interactions(flat, list("ABC")) == {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,12 +14,17 @@ from pydantic import SecretStr
 
 from agent.background import Background
 from agent.budget import Budgets
+from agent.disk import Disk
 from agent.entries import Called
 from agent.events import CalledEvent
 from agent.model.endpoint import Endpoint
 from agent.model.settings import ModelSettings
-from agent.proposers.llm import BARREN, PAUSE_SECONDS, Llm
+from agent.proposers.ablation import Ablation
+from agent.proposers.llm import BARREN, PAUSE_SECONDS, REFUSALS, Llm
+from agent.proposers.mixed import Mixed
+from agent.proposers.sweep import Sweep
 from harness.case.case import Prices
+from harness.errors import StorageError
 from tests.fakes.clock import SkippingClock
 from tests.fakes.night import Night, git, make_repository
 from tests.fakes.openai_server import Asked, FakeOpenAI, Turn, answer, fault, openai_server
@@ -74,7 +80,7 @@ def night(root: Path, server: FakeOpenAI, candidates: int = 3, **options: object
 
     def make(background: Background) -> Llm:
         opened.append(Endpoint(settings, random.Random(0)))
-        return Llm(background, opened[-1], settings.model)
+        return Llm(background, opened[-1], settings)
 
     budgets = options.pop("budgets", Budgets(candidates=candidates))
     try:
@@ -188,11 +194,20 @@ def test_a_reply_about_an_older_incumbent_is_merged_or_dropped(root: Path) -> No
 @pytest.mark.parametrize("name", ["quota", "unauthorised", "no_model"])
 def test_what_no_further_call_can_mend_ends_the_asking(root: Path, name: str) -> None:
     set_rules(root, in_flight=1)
+    with openai_server([fault(name)]) as server, night(root, server, 50) as climb:
+        finished = climb.climb()
+        asked = len(server.requests)
+    assert "no further model calls" in finished.reason and asked == 1 and len(climb.troubles) == 1
+
+
+@pytest.mark.parametrize(("name", "more"), [("quota", 1), ("unauthorised", REFUSALS)])
+def test_a_key_that_worked_before_is_tried_again_and_a_quota_is_not(root: Path, name: str, more: int) -> None:
+    set_rules(root, in_flight=1)
     with openai_server([edit(1.25), fault(name)]) as server, night(root, server, 50) as climb:
         finished = climb.climb()
         asked = len(server.requests)
     assert "no further model calls" in finished.reason and finished.wins == 1
-    assert asked == 2 and len(climb.troubles) == 1
+    assert asked == 1 + more
 
 
 def test_an_outage_is_waited_out(root: Path) -> None:
@@ -281,3 +296,85 @@ def test_the_key_is_nowhere(root: Path) -> None:
         assert KEY.encode() not in path.read_bytes(), path
     assert not any(KEY in event.model_dump_json() for event in climb.events)
     assert all(isinstance(call, Called) for call in climb.ledger.calls)
+
+
+@pytest.mark.parametrize("in_flight", [1, 2, 16])
+def test_a_model_that_repeats_itself_is_given_up(root: Path, in_flight: int) -> None:
+    set_rules(root, in_flight=in_flight)
+    with openai_server([edit(0.5)]) as server, night(root, server, 50) as climb:
+        finished = climb.climb()
+        asked = len(server.requests)
+    assert "replies in a row came to nothing" in finished.reason and reasons(climb) == ["slower"]
+    assert asked <= 1 + BARREN + 2 * in_flight
+
+
+def test_faults_in_between_do_not_hide_that_nothing_comes_of_it(root: Path) -> None:
+    set_rules(root, in_flight=1)
+    script = lambda asked: fault("r500") if asked.count % 3 == 0 else answer("garbage")  # noqa: E731
+    with openai_server(script) as server, night(root, server, 50, deadline=0.3) as climb:
+        assert "replies in a row came to nothing" in climb.climb().reason
+
+
+def test_a_refusal_without_words_is_told_too(root: Path) -> None:
+    set_rules(root, in_flight=1)
+    with openai_server([answer(None, refusal="\n")]) as server, night(root, server, 50) as climb:
+        assert "replies in a row came to nothing" in climb.climb().reason
+
+
+def test_an_exchange_that_is_gone_is_not_mended_and_ends_nothing(root: Path) -> None:
+    set_rules(root, in_flight=1)
+    with openai_server([edit(2.0, flaw="wrong_result"), edit(1.5)]) as server:
+        with night(root, server, 1) as climb:
+            climb.climb()
+        for path in (climb.folder / "calls").iterdir():
+            path.unlink()
+        with night(root, server, 2) as later:
+            finished = later.climb()
+    assert finished.wins == 1
+    assert any("not mended" in message for message in later.troubles)
+
+
+def test_one_404_after_good_answers_is_a_hiccup(root: Path) -> None:
+    set_rules(root, in_flight=1)
+    script = [edit(1.25), fault("no_model"), edit(1.5, 1.25)]
+    with openai_server(script) as server, night(root, server, 2) as climb:
+        assert climb.climb().wins == 2
+
+
+def test_replies_survive_a_disk_that_refuses_them_for_a_while(root: Path) -> None:
+    set_rules(root, in_flight=2)
+    disk = Refusing(3)
+    with openai_server(climbing) as server, night(root, server, 2, disk=disk) as climb:
+        climb.climb()
+        asked = len(server.requests)
+    assert disk.left == 0 and reasons(climb) == ["kept", "kept"]
+    assert len(climb.ledger.calls) == asked
+    assert not [thread for thread in threading.enumerate() if thread.name == "model endpoint"]
+
+
+class Refusing(Disk):
+    """A disk that is full for the first exchanges."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+
+    def replace(self, path: Path, data: bytes, mode: int = 0o644) -> None:
+        if path.parent.name == "calls" and self.left:
+            self.left -= 1
+            raise StorageError(f"{path}: no space left on device; free some")
+        super().replace(path, data, mode)
+
+
+def test_while_the_endpoint_is_down_the_sweep_goes_on(root: Path) -> None:
+    with openai_server([fault("r500")]) as server, night(root, server, 14, deadline=0.2) as climb:
+        make = climb.make_proposer
+        assert make
+        climb.make_proposer = lambda background: Mixed(
+            background,
+            Sweep(background.case.knobs, 0),
+            make(background),
+            Ablation(background),  # type: ignore[arg-type]
+        )
+        climb.climb()
+    assert len(reasons(climb)) == 14
+    assert "edit" in [turn.phase for turn in climb.ledger.turns]

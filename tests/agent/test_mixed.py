@@ -43,6 +43,8 @@ class Script:
             raise Plateau(answer)
         return answer
 
+    is_down = False
+
     def ready(self, ledger: Ledger) -> bool:
         return self.is_ready
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -49,11 +50,26 @@ def checkout(tmp_path: Path) -> Path:
     done = hillclimb(root, "new-case", "--model-slug", "fresh", "--case-slug", "rows", environment={})
     assert done.returncode == 0, done.stderr
     settings = root / "cases/fresh/rows/case.yaml"
-    text = settings.read_text().replace("call_seconds: 10 ", "call_seconds: 2 ")
-    settings.write_text(text.replace("prepare_seconds: 120 ", "prepare_seconds: 12 "))
+    settings.write_text(_hasten(settings.read_text()))
     git(root, "add", ".")
     git(root, "commit", "--quiet", "--message", "start")
     return root
+
+
+def _hasten(settings: str) -> str:
+    """Fewer pairs, and less patience with what hangs: the verdicts of this test are clear ones."""
+    for key, value in {
+        "call_seconds": 2,
+        "prepare_seconds": 8,
+        "screen_blocks": 5,
+        "pair_blocks": 1,
+        "max_pairs": 12,
+        "report_pairs": 3,
+        "seeds": 1,
+    }.items():
+        settings, count = re.subn(rf"^  {key}: [0-9]+", f"  {key}: {value}", settings, flags=re.MULTILINE)
+        assert count == 1, key
+    return settings
 
 
 def hillclimb(
@@ -118,7 +134,7 @@ def test_a_model_with_good_bad_and_malicious_replies(checkout: Path) -> None:
 def test_with_a_key_the_climb_is_mixed(checkout: Path) -> None:
     """The sweep finds the knob, the model edits, and every change of phase has its reason."""
     with openai_server([GOOD, "no more ideas"]) as server:
-        _, ledger = climb(checkout, server, "--budget-candidates", "16", "--budget-seconds", "150")
+        _, ledger = climb(checkout, server, "--budget-candidates", "14")
     turns = of_kind(ledger, "turned")
     assert [turn["phase"] for turn in turns][:2] == ["sweep", "edit"]
     assert all(turn["reason"] for turn in turns)

@@ -83,8 +83,15 @@ def test_a_folder_and_the_commit_of_it_are_the_same_version(tmp_path: Path) -> N
 
 
 def test_what_is_written_is_what_was_read(tmp_path: Path) -> None:
-    files = {**OLD, "docs/deep/x.md": File(EXECUTABLE, b"\x00\xff")}
+    files = {**OLD, "deep/x.bin": File(EXECUTABLE, b"\x00\xff")}
     assert read_folder(write_version(files, tmp_path / "new")) == files
+
+
+def test_docs_are_never_written_for_a_judge(tmp_path: Path) -> None:
+    more = {"docs/notes.md": File(REGULAR, b"n"), "docs/deep/x.md": File(REGULAR, b"x")}
+    assert read_folder(write_version({**OLD, **more}, tmp_path / "new")) == {
+        path: file for path, file in OLD.items() if not path.startswith("docs/")
+    }
 
 
 def test_a_link_is_never_written(tmp_path: Path) -> None:

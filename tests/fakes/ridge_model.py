@@ -47,6 +47,8 @@ class RidgeModel:
         )  # fmt: skip
         return proposal.model_copy(update={"call": k})
 
+    is_down = False
+
     def ready(self, ledger: Ledger) -> bool:
         return True
 

@@ -66,6 +66,12 @@ def test_thoughts_are_stripped(text: str, rest: str) -> None:
     assert strip_thoughts(text) == rest
 
 
+@pytest.mark.parametrize("blank", ["", " \n"])
+def test_a_blank_refusal_is_none(blank: str) -> None:
+    outcome = read(reply_of(answer("IDEA: x", refusal=blank).body), "prompt", HERE)  # type: ignore[arg-type]
+    assert isinstance(outcome, Completion) and outcome.text == "IDEA: x"
+
+
 def test_content_in_parts_is_joined() -> None:
     parts = [{"type": "text", "text": "IDEA"}, {"type": "image"}, None, ": x", {"text": 3}]
     outcome = read(reply_of(answer(parts).body), "prompt", HERE)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ import pytest
 
 from agent.model.faults import Fault, ModelFault
 from agent.model.messages import Message
+from harness.case.case import Prices
 from tests.agent.model.calling import CANARY, DEADLINE, HELLO, PATIENT, SLACK, endpoint, fault_of
 from tests.fakes.openai_server import FAULTS, Asked, Turn, answer, fault, openai_server
 
@@ -87,6 +88,22 @@ TOLD = [name for name in NAMES if NAMES[name] in (Fault.NO_CONTENT, Fault.REFUSE
     "error_in_choice"
 ]
 """Faults of a model that ran: their tokens count."""
+RAN = [
+    "hang",
+    "slow_head",
+    "head_then_hang",
+    "drip",
+    "length_too_long",
+    "cut",
+    "cut_chunked",
+    "endless",
+    "gzip_bomb",
+    "huge",
+]
+"""Of a model that probably ran: their prompts count, by estimate."""
+PRICES = Prices(prompt=1.0, completion=1.0)
+PROMPT = 5
+"""Tokens of HELLO, by estimate."""
 BY_DEADLINE = (Fault.HUNG, Fault.DRIPPING)
 FINAL = (Fault.QUOTA, Fault.UNAUTHORISED, Fault.FORBIDDEN, Fault.NO_SUCH_MODEL)
 
@@ -107,7 +124,7 @@ def test_fault(name: str, caplog: pytest.LogCaptureFixture, capfd: pytest.Captur
     deadline = DEADLINE if NAMES[name] in BY_DEADLINE else PATIENT
     with (
         openai_server([fault(name)]) as server,
-        endpoint(server.base_url, deadline_seconds=deadline) as model,
+        endpoint(server.base_url, deadline_seconds=deadline, prices=PRICES) as model,
     ):
         begun = time.monotonic()
         found = fault_of(model)
@@ -119,7 +136,9 @@ def test_fault(name: str, caplog: pytest.LogCaptureFixture, capfd: pytest.Captur
     assert took < deadline + SLACK and found.seconds <= took
     assert found.final == (found.fault in FINAL)
     assert found.attempts == asked <= found.fault.attempts
-    assert found.usage.total == (150 * asked if name in TOLD else 0)
+    assert found.usage.total == asked * (150 if name in TOLD else PROMPT if name in RAN else 0)
+    assert found.usage.estimated == (name in RAN)
+    assert found.cost == (pytest.approx(found.usage.total * 1e-6) if name in TOLD + RAN else None)
     assert found.detail and len(found.detail) <= 500 and found.detail.isprintable()
     _assert_hidden(found, caplog, capfd)
 
@@ -141,7 +160,7 @@ def test_all_of_them_at_once() -> None:
         return fault(asked.prompt)
 
     expected = {name: found for name, found in NAMES.items() if found not in BY_DEADLINE}
-    with openai_server(script) as server, endpoint(server.base_url, deadline_seconds=60) as model:
+    with openai_server(script) as server, endpoint(server.base_url, deadline_seconds=30) as model:
         calls = {name: model.submit([Message(role="user", content=name)]) for name in NAMES}
         found = {name: calls[name].exception() for name in expected}
         assert not any(calls[name].done() for name in set(NAMES) - set(expected) - {"slow_head", "drip"})
@@ -163,6 +182,52 @@ def test_what_passes_is_tried_again(name: str) -> None:
     with openai_server(turns) as server, endpoint(server.base_url) as model:
         reply = model.ask(HELLO)
     assert (reply.text, reply.attempts) == ("at last", 3)
+
+
+def test_attempts_that_probably_ran_add_up() -> None:
+    turns = [fault("cut"), fault("r503"), fault("hang")]
+    with (
+        openai_server(turns) as server,
+        endpoint(server.base_url, deadline_seconds=DEADLINE, prices=PRICES) as model,
+    ):
+        found = fault_of(model)
+    assert (found.fault, found.attempts) == (Fault.HUNG, 3)
+    assert (found.usage.prompt, found.cost) == (2 * PROMPT, pytest.approx(2e-6 * PROMPT))
+
+
+def test_a_reply_after_an_attempt_that_probably_ran() -> None:
+    with openai_server([fault("cut"), answer("hi")]) as server, endpoint(server.base_url) as model:
+        reply = model.ask(HELLO)
+    assert (reply.usage.prompt, reply.usage.estimated, reply.cost) == (PROMPT + 120, True, None)
+
+
+def test_an_error_that_drips_in_is_free() -> None:
+    turn = Turn(503, b"overloaded", "text/plain", pace=0.1)
+    with openai_server([turn]) as server, endpoint(server.base_url, deadline_seconds=DEADLINE) as model:
+        found = fault_of(model)
+    assert (found.fault, found.usage.total) == (Fault.DRIPPING, 0)
+
+
+def test_a_request_that_was_not_sent_whole_is_free() -> None:
+    """Nobody reads it, and it is more than the sockets on the way hold."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}/v1"
+        with endpoint(url, deadline_seconds=DEADLINE) as model, pytest.raises(ModelFault) as caught:
+            model.ask([Message(role="user", content="x" * 32 * 2**20)])
+    assert (caught.value.fault, caught.value.usage.total) == (Fault.HUNG, 0)
+
+
+@pytest.mark.parametrize("refusal", ["No.", " \n", "\u200b", True, [{"text": " "}]])
+@pytest.mark.parametrize("text", ["", " ", "\u200b"])
+def test_every_fault_says_something(refusal: object, text: str) -> None:
+    turn = answer(text, finish="content_filter", refusal=refusal)
+    with openai_server([turn]) as server, endpoint(server.base_url) as model:
+        found = fault_of(model)
+    assert found.fault is Fault.REFUSED and found.detail.strip() and str(found) == f"refused: {found.detail}"
+
+
+def test_a_fault_made_of_nothing_says_something() -> None:
+    assert ModelFault(Fault.REFUSED, " ").detail.strip()
 
 
 def test_a_wait_beyond_the_deadline_ends_the_call_at_once() -> None:

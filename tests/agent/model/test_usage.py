@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from agent.entries import Usage
-from agent.model.usage import read_cost, read_usage, total
+from agent.model.messages import Message
+from agent.model.usage import estimate_usage, read_cost, read_usage, total
 from harness.case.case import Prices
+from tests.agent.model.calling import settings
 
 TOLD = {
     "prompt_tokens": 100,
@@ -42,6 +44,38 @@ def test_usage_that_is_missing_is_estimated(document: dict[str, Any]) -> None:
     assert found == Usage(prompt=2, completion=1, estimated=True)
 
 
+@pytest.mark.parametrize(
+    ("told", "believed"), [(0, False), (24, False), (25, True), (2400, True), (2401, False)]
+)
+def test_a_prompt_is_believed_near_its_size(told: int, believed: bool) -> None:
+    """About 100 tokens: at least a quarter of them, at most four times as many and 2000 hidden ones."""
+    found = read_usage({"usage": {"prompt_tokens": told, "completion_tokens": 0}}, "p" * 400, "", 1000)
+    assert (found.prompt, found.estimated) == ((told, False) if believed else (100, True))
+
+
+@pytest.mark.parametrize(
+    ("told", "believed"), [(0, False), (24, False), (25, True), (3400, True), (3401, False)]
+)
+def test_a_reply_is_believed_near_its_size_with_hidden_thoughts(told: int, believed: bool) -> None:
+    found = read_usage({"usage": {"prompt_tokens": 0, "completion_tokens": told}}, "", "r" * 400, 1000)
+    assert (found.completion, found.estimated) == ((told, False) if believed else (100, True))
+
+
+def test_nothing_used_for_texts_is_not_believed() -> None:
+    told = {"prompt_tokens": 0, "completion_tokens": 0}
+    assert read_usage({"usage": told}, "p", "r", 1000) == Usage(prompt=1, completion=1, estimated=True)
+    assert read_usage({"usage": told}, "", "", 1000) == Usage()
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "語", "😀", "\ud800"])
+def test_any_tokenizer_is_believed(letter: str) -> None:
+    """From one token a byte to one for sixteen bytes."""
+    size = len((letter * 800).encode(errors="replace"))
+    for told in (size, size // 16):
+        usage = {"prompt_tokens": told, "completion_tokens": told}
+        assert not read_usage({"usage": usage}, letter * 800, letter * 800, 1).estimated
+
+
 def test_parts_never_exceed_the_whole() -> None:
     told = {
         "prompt_tokens": 10,
@@ -52,15 +86,33 @@ def test_parts_never_exceed_the_whole() -> None:
     assert read_usage({"usage": told}, "", "", 1000) == Usage(prompt=10, completion=5)
 
 
-def test_the_providers_cost_goes_before_the_prices() -> None:
+@pytest.mark.parametrize("told", [0, 0.5, 1e9, -1, float("nan"), "0.5", None])
+def test_prices_decide_whatever_the_provider_says(told: Any) -> None:
     usage = Usage(prompt=100, cached=60, completion=40)
     prices = Prices(prompt=10.0, completion=20.0, cached=1.0)
-    assert read_cost({"usage": {"cost": 0.5}}, usage, prices) == 0.5
-    by_prices = (40 * 10 + 60 * 1 + 40 * 20) / 1e6
-    for nonsense in (-1, float("nan"), float("inf"), "0.5", True, None):
-        assert read_cost({"usage": {"cost": nonsense}}, usage, prices) == pytest.approx(by_prices)
+    found = read_cost({"usage": {"cost": told}}, usage, prices)
+    assert found == pytest.approx((40 * 10 + 60 * 1 + 40 * 20) / 1e6)
     assert read_cost({}, usage, Prices(prompt=10.0, completion=0)) == pytest.approx(1000e-6)
-    assert read_cost({}, usage, None) is None
+
+
+@pytest.mark.parametrize("told", [0, 0.5, 100])
+def test_without_prices_the_provider_is_believed(told: float) -> None:
+    assert read_cost({"usage": {"cost": told}}, Usage(), None) == told
+
+
+@pytest.mark.parametrize(
+    "nonsense", [-1, 100.5, 10**400, float("nan"), float("inf"), "0.5", True, None, [], {"usd": 1}]
+)
+def test_a_cost_that_cannot_be_true_is_none(nonsense: Any) -> None:
+    assert read_cost({"usage": {"cost": nonsense}}, Usage(), None) is None
+
+
+def test_a_call_without_an_answer_used_its_prompt() -> None:
+    said = [Message(role="system", content="s" * 100), Message(role="user", content="u" * 301)]
+    usage = Usage(prompt=101, estimated=True)
+    assert estimate_usage(said, settings("http://127.0.0.1/v1")) == (usage, None)
+    priced = settings("http://127.0.0.1/v1", prices=Prices(prompt=10.0, completion=20.0, cached=1.0))
+    assert estimate_usage(said, priced) == (usage, pytest.approx(1010e-6))
 
 
 def test_one_estimate_makes_the_sum_one() -> None:

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from agent.events import Event
 from agent.notify.pace import Pace
 from agent.notify.post import Post
-from agent.notify.story import Story
+from agent.notify.story import Story, Wins
 from tests.agent.notify import told
 
 PACE = Pace()
@@ -48,8 +48,10 @@ def test_the_start_waits_for_the_baseline() -> None:
         assert part in said
 
 
-def test_a_run_taken_up_is_told_at_once_with_what_it_has() -> None:
-    (post,) = tell(told.opened(resumed=True, candidates=41, best=(1.5, 2.0), cumulative=told.interval(2.0)))
+def test_a_run_taken_up_is_told_with_what_it_has_once_it_goes_on() -> None:
+    taken_up = told.opened(resumed=True, candidates=41, best=(1.5, 2.0), cumulative=told.interval(2.0))
+    assert tell(taken_up) == []
+    (post,) = tell(taken_up, told.proposed(42))
     assert "taken up" in post.title
     assert "41 candidates, 2 wins, 2.000x" in read(post)
 
@@ -57,6 +59,19 @@ def test_a_run_taken_up_is_told_at_once_with_what_it_has() -> None:
 def test_the_start_is_told_once_however_often_the_run_is_opened() -> None:
     story = begun()
     assert tell(told.opened(resumed=True), told.opened(resumed=True), story=story) == []
+
+
+def test_a_finished_run_with_nothing_left_to_do_is_no_news() -> None:
+    assert tell(told.opened(resumed=True), told.finished()) == []
+
+
+def test_a_candidate_that_is_waited_for_is_told_only_where_it_is_kept() -> None:
+    story = Wins(Pace())
+    assert (
+        tell(told.opened(), told.proposed(1), told.judged(1, kept=False), told.finished(), story=story) == []
+    )
+    (post,) = tell(told.proposed(2), told.judged(2), told.finished(), story=story)
+    assert post.kind == "win"
 
 
 def test_trouble_before_the_baseline_comes_after_the_start() -> None:
@@ -70,7 +85,7 @@ def test_a_win() -> None:
     said = read(post)
     for part in (
         "win 3",
-        "2.5x over the baseline",
+        "2.500x over the baseline",
         "keep C in registers",
         "llm, registers",
         "1.250x [1.238, 1.262]",
@@ -129,7 +144,7 @@ def test_the_end() -> None:
     (post,) = tell(told.finished(wins=3), story=story)
     said = read(post)
     for part in (
-        "3 wins, 3.5x over the baseline",
+        "3 wins, 3.500x over the baseline",
         "the budget of 100 candidates is used up",
         "3.500x [3.465, 3.535]",
         "Candidates: 100, 3 wins",
@@ -140,6 +155,7 @@ def test_the_end() -> None:
         "1 trouble this session",
         f"`git log {told.BRANCH}`",
         "`hillclimb report demo/toy --tag night`",
+        f"`hillclimb review {told.BRANCH}`",
     ):
         assert part in said
     assert said.index("idea 2") < said.index("idea 3") < said.index("idea 1")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 import threading
 import time
@@ -78,27 +80,16 @@ def test_own_time_leaves_out_what_is_called(profiler: Profiler) -> None:
     assert sys.getprofile() is None
 
 
-def test_a_worker_thread_is_adopted_and_its_idle_time_is_no_longer_than_the_work(profiler: Profiler) -> None:
-    profiler.adopt_threads()
-    begin, done, stop = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
+def in_a_process_of_its_own(scene: str) -> dict[str, Row]:
+    """Rows of a scene of tests.harness.candidate.threads: here, other tests may have left threads behind."""
+    command = [sys.executable, "-m", "tests.harness.candidate.threads", scene]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=HERE.parents[3])
+    rows: list[Row] = [(str(name), *figures) for name, *figures in json.loads(done.stdout)]
+    return by_name(rows)
 
-    def work() -> None:
-        while begin.acquire() and not stop.is_set():
-            doze(0.004)
-            done.release()
 
-    def call() -> None:
-        begin.release()
-        done.acquire()
-        doze(0.004)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    time.sleep(0.2)  # idle before the recording, which does not count
-    rows = by_name(profiler.measure(timed(call, 5), 5))
-    stop.set()
-    begin.release()
-    thread.join()
+def test_a_worker_thread_is_adopted_and_its_idle_time_is_no_longer_than_the_work() -> None:
+    rows = in_a_process_of_its_own("worker")
     assert rows[WAITING][2] >= 0.003
     assert rows["time.sleep"][2] >= 0.004
     assert rows["time.sleep" + WORKERS][2] >= 0.004
@@ -107,17 +98,8 @@ def test_a_worker_thread_is_adopted_and_its_idle_time_is_no_longer_than_the_work
     assert sum(row[1] for row in rows.values() if row[0].endswith(WORKERS)) == pytest.approx(1, abs=0.01)
 
 
-def test_threads_that_live_for_one_call_count_as_those_alive_at_a_time(profiler: Profiler) -> None:
-    profiler.adopt_threads()
-
-    def call() -> None:
-        threads = [threading.Thread(target=doze, args=(0.01,)) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    rows = by_name(profiler.measure(timed(call, 4), 4))
+def test_threads_that_live_for_one_call_count_as_those_alive_at_a_time() -> None:
+    rows = in_a_process_of_its_own("short-lived")
     assert rows["time.sleep" + WORKERS][3] == 2
     assert rows["time.sleep" + WORKERS][2] > 0.008, "two at a time, not eight"
 
