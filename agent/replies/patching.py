@@ -128,7 +128,8 @@ def _put(lines: list[str], match: Match, count: int, change: Replace, block: int
     if lines_instead is None:
         raise DoesNotApply(
             f"{clip(change.path)}: the SEARCH of block {block} stands in line {match.start + 1} with "
-            f"{len(match.less)} characters less of indentation, and its REPLACE has lines with fewer; indent both as the file is."
+            f"{len(match.less)} characters less of indentation, and its REPLACE has lines with fewer; indent "
+            "both as the file is."
         )
     if all(line.endswith("\r") for line in there):
         lines_instead = [line.removesuffix("\r") + "\r" for line in lines_instead]

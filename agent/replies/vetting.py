@@ -54,9 +54,10 @@ def find_anchor(text: str) -> tuple[int, str] | None:
         return None
     try:
         for event in yaml.parse(text, yaml.SafeLoader):
-            if anchor := getattr(event, "anchor", None):
+            anchor, place = getattr(event, "anchor", None), event.start_mark
+            if anchor and place:
                 mark = "*" if isinstance(event, yaml.AliasEvent) else "&"
-                return event.start_mark.line + 1, f"{mark}{anchor}"
+                return place.line + 1, f"{mark}{anchor}"
     except (yaml.YAMLError, ValueError, RecursionError):
         return None  # what is wrong with it, the parser of knobs says better
     return None

@@ -60,6 +60,46 @@ def test_docs_alone_are_no_change() -> None:
         read("IDEA: i\nFAMILY: f\nFILE: docs/notes.md\n```\nhello\n```\n", FILES)
 
 
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (edit("", "x", "run.sh"), "'run.sh' matches none of the mutable globs"),
+        (edit("", "x = 1", "Kernel.py"), "'Kernel.py' differs from 'kernel.py' only in case"),
+        (edit("", "x = 1", "../kernel.py"), "has a part '..'"),
+        (edit("", "x = 1", "././kernel.py"), "has a part '.'"),
+        (edit("", "x = 1", "/kernel.py"), "is absolute"),
+        (edit("", "x = 1", "kernel.py/a.py"), "would be both a file and a folder"),
+    ],
+)
+def test_what_the_lab_would_refuse_goes_back_to_the_model(reply: str, said: str) -> None:
+    with pytest.raises(Unusable) as caught:
+        read(reply, FILES, mutable=["*.py", "*/*.py", "knobs.yaml"])
+    assert said in str(caught.value)
+
+
+def test_globs_that_are_not_told_forbid_nothing() -> None:
+    assert read(edit("", "x", "run.sh"), FILES).edits[0].path == "run.sh"
+
+
+def test_docs_are_no_matter_of_the_globs() -> None:
+    reply = edit("A = 1", "A = 2") + "FILE: docs/notes.md\n```\nhello\n```\n"
+    assert [e.path for e in read(reply, FILES, mutable=["*.py"]).edits] == ["kernel.py"]
+
+
+@pytest.mark.parametrize("reply", [edit("A = 1", "A = 2", "./kernel.py"), "IDEA: i\nDELETE: ./kernel.py\n"])
+def test_a_path_may_begin_at_the_workspace(reply: str) -> None:
+    assert [e.path for e in read(reply, FILES, mutable=["*.py"]).edits] == ["kernel.py"]
+
+
+def test_a_sweep_win_beside_a_new_knob_is_merged() -> None:
+    line = next(line for line in KNOBS.splitlines() if line.startswith("UNROLL"))
+    both = f"DEPTH: {{type: bool, default: true}}\n{line}"
+    swept = KNOBS.replace("default: 8", "default: 32")
+    reading = read(edit(line, both, "knobs.yaml"), FILES)
+    proposal = to_proposal(reading, 1, FILES, {**FILES, "knobs.yaml": swept})
+    assert proposal.edits[0].content == swept.replace(line, both)
+
+
 def test_equal_syntax_has_equal_fingerprints() -> None:
     one, other = (
         to_proposal(read(edit("A = 1", new), FILES), 1, FILES, FILES) for new in ("A = 9", "A  =  9  # nine")

@@ -19,7 +19,11 @@ from tests.fakes.openai_server import FakeOpenAI, answer, fault, openai_server
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "sk-canary-77aa01"
 
-DECORATOR = '@numba.njit(fastmath=knob("RS_FASTMATH"), error_model="numpy")'
+ROWS = "    for i in range(np.uintp(x.shape[0])):"
+OFTEN = """    rows = np.uintp(x.shape[0])
+    for again in range(np.uintp(8) * rows):
+        i = again % rows"""
+"""A start so slow that leaving the repetitions out wins on the busiest machine."""
 
 
 def change(idea: str, family: str, search: str, replace: str) -> str:
@@ -27,9 +31,7 @@ def change(idea: str, family: str, search: str, replace: str) -> str:
     return f"IDEA: {idea}\nFAMILY: {family}\nFILE: kernel.py\n{block}\n"
 
 
-GOOD = change(
-    "let sums be reordered", "vectorise", DECORATOR, '@numba.njit(fastmath=True, error_model="numpy")'
-)
+GOOD = change("sum every row once", "repetition", OFTEN, ROWS)
 CHEAT = change("leave the sums out", "skip", "        s[i] = total", "        s[i] = np.float32(0)")
 SPY = change("look around", "spy", "import numba", "import numba\nimport socket")
 ESCAPE = "IDEA: easier contract\nFILE: ../contract.py\n```python\nclass Contract: ...\n```\n"
@@ -51,6 +53,9 @@ def checkout(tmp_path: Path) -> Path:
     assert done.returncode == 0, done.stderr
     settings = root / "cases/fresh/rows/case.yaml"
     settings.write_text(_hasten(settings.read_text()))
+    kernel = root / "cases/fresh/rows/workspace/kernel.py"
+    assert ROWS in kernel.read_text()
+    kernel.write_text(kernel.read_text().replace(ROWS, OFTEN))
     git(root, "add", ".")
     git(root, "commit", "--quiet", "--message", "start")
     return root
@@ -62,8 +67,6 @@ def _hasten(settings: str) -> str:
         "call_seconds": 2,
         "prepare_seconds": 8,
         "screen_blocks": 5,
-        "pair_blocks": 1,
-        "max_pairs": 12,
         "report_pairs": 3,
         "seeds": 1,
     }.items():
@@ -113,31 +116,29 @@ def test_a_model_with_good_bad_and_malicious_replies(checkout: Path) -> None:
     ]
     before = git(checkout, "status", "--porcelain"), git(checkout, "rev-parse", "HEAD")
     with openai_server(script) as server:
-        events, ledger = climb(checkout, server, "--proposer", "llm", "--budget-candidates", "6")
+        events, ledger = climb(checkout, server, "--proposer", "llm", "--budget-candidates", "5")
     reasons = {
         proposed["proposal"]["idea"]: judged["reason"]
         for proposed, judged in zip(of_kind(ledger, "proposed"), of_kind(ledger, "judged"), strict=True)
     }
     assert reasons["look around"] == "policy"
     assert reasons["leave the sums out"] == "wrong_result"
-    assert reasons["easier contract"] == "outside_workspace"
     assert reasons["end it"] in ("exited", "policy") and reasons["take a rest"] == "hung"
-    assert reasons["let sums be reordered"] is None
+    assert reasons["sum every row once"] is None
     won = git(checkout, "show", "hillclimb/fresh/rows/t:cases/fresh/rows/workspace/kernel.py")
-    assert "fastmath=True" in won
+    assert ROWS in won
     assert events[-1]["cumulative"]["low"] > 1.5
+    details = [line["detail"] for line in of_kind(ledger, "called") if line["outcome"] == "unusable"]
+    assert any("'../contract.py'" in detail for detail in details)
     assert (git(checkout, "status", "--porcelain"), git(checkout, "rev-parse", "HEAD")) == before
     for path in (path for path in checkout.rglob("*") if path.is_file() and path.name != ".env"):
         assert KEY.encode() not in path.read_bytes(), path
 
 
 def test_with_a_key_the_climb_is_mixed(checkout: Path) -> None:
-    """The sweep finds the knob, the model edits, and every change of phase has its reason."""
-    with openai_server([GOOD, "no more ideas"]) as server:
-        _, ledger = climb(checkout, server, "--budget-candidates", "14")
-    turns = of_kind(ledger, "turned")
-    assert [turn["phase"] for turn in turns][:2] == ["sweep", "edit"]
-    assert all(turn["reason"] for turn in turns)
-    authors = [line["proposal"]["author"] for line in of_kind(ledger, "proposed")]
-    assert authors[0] == "sweep" and any(judged["kept"] for judged in of_kind(ledger, "judged"))
-    assert len(of_kind(ledger, "profiled")) >= 2
+    with openai_server(["not asked yet"]) as server:
+        _, ledger = climb(checkout, server, "--budget-candidates", "1")
+    (turned,) = of_kind(ledger, "turned")
+    assert (turned["phase"], turned["n"]) == ("sweep", 1) and turned["reason"]
+    assert of_kind(ledger, "proposed")[0]["proposal"]["author"] == "sweep"
+    assert of_kind(ledger, "profiled")[0]["profile"]["problems"]

@@ -23,9 +23,9 @@ SAME = {
     "order of keys": {**FILES, "knobs.yaml": "TILE: {default: 2, high: 8, low: 1, type: int}  # or 4\n"},
     "indentation and blank lines": {**FILES, "ops/k.cu": "\nvoid f() {\r\n\tg();  \n\n}"},
     "documents": {**FILES, "docs/notes.md": "x"},
-    "tests": {**FILES, "tests/test_kernel.py": "x"},
 }
 OTHER = {
+    "tests, which a kernel may import": {**FILES, "tests/test_kernel.py": "x"},
     "a number": {**FILES, "kernel.py": KERNEL.replace("1]", "2]")},
     "a type": {**FILES, "kernel.py": KERNEL.replace("1]", "1.0]")},
     "a string that is no docstring": {**FILES, "kernel.py": KERNEL.replace("x = 1", 'x = 1\n    "Doc."')},

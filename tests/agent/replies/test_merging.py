@@ -132,3 +132,21 @@ def test_changes_apart_from_each_other_commute(texts: tuple[str, str, str, str])
     base, both = {"k": f"{old_top}{kept}{old_end}"}, {"k": f"{new_top}{kept}{new_end}"}
     top, end = {"k": f"{new_top}{kept}{old_end}"}, {"k": f"{old_top}{kept}{new_end}"}
     assert _made(top, merge(base, end, top)) == _made(end, merge(base, top, end)) == both
+
+
+@pytest.mark.parametrize("proposed", [{}, {"p" * 500: "b\n"}])
+def test_a_conflict_is_told_in_few_words(proposed: dict[str, str]) -> None:
+    path = "p" * 500
+    with pytest.raises(Conflict) as caught:
+        merge({path: "a\n"}, proposed, {path: "c\n"})
+    assert "p" * 77 + "..." in str(caught.value)
+    assert "p" * 78 not in str(caught.value)
+
+
+def test_ever_so_many_lines_in_conflict_are_told_in_part() -> None:
+    base, proposed, ours = (
+        {"k": "".join(f"{'x' if i % 10 else side} {i}\n" for i in range(12000))} for side in "abc"
+    )
+    with pytest.raises(Conflict) as caught:
+        merge(base, proposed, ours)
+    assert len(str(caught.value)) == 4000

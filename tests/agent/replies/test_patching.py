@@ -394,3 +394,60 @@ def test_knob_values_that_there_are_not(name: str, text: str, said: list[str]) -
 def test_no_knobs_at_all() -> None:
     with pytest.raises(DoesNotApply, match="the knobs are none"):
         knob_values({"A": "1"}, {})
+
+
+HUGE = "p" * (1 << 20)
+LONG_PATHS: dict[str, tuple[list[Change], dict[str, str]]] = {
+    "a gap": ([Whole(HUGE, "# ... existing code ...\n")], {}),
+    "NUL": ([Whole(HUGE, "\0\n")], {}),
+    "size": ([Whole(HUGE, "x" * (1 << 21))], {}),
+    "syntax": ([Whole(f"{HUGE}.py", "def f(:\n")], {}),
+    "depth": ([Whole(f"{HUGE}.py", "-" * 80_000 + "1")], {}),
+    "no file": ([Delete(HUGE)], {"q" + HUGE: ""}),
+    "folder": ([Whole(f"workspace/{HUGE[:200]}", "x")], {HUGE[:200]: ""}),
+    "surrogate": ([Whole(HUGE, "\ud800")], {}),
+    "nothing": ([Whole(f"{HUGE}{i}", "x") for i in range(9)], {f"{HUGE}{i}": "x" for i in range(9)}),
+    "block": ([Replace(HUGE, "a\n", "b\n")], {HUGE: "c\n"}),
+    "empty": ([Replace(HUGE, "", "b\n")], {HUGE: "c\n"}),
+    "elsewhere": ([Replace("k", "a\n", "b\n")], {"k": "x\n", HUGE: "a\n"}),
+}
+
+
+@pytest.mark.parametrize("name", LONG_PATHS)
+def test_a_message_shows_little_of_a_path(name: str) -> None:
+    changes, files = LONG_PATHS[name]
+    said = _refused(*changes, files=files)
+    assert len(said) <= 4000
+    assert "p" * 60 in said
+    assert "p" * 81 not in said
+
+
+def test_a_message_is_bounded_whatever_is_in_it() -> None:
+    files = {f"{i:03}{'p' * 300}": "x\n" for i in range(60)}
+    assert len(_refused(Delete("q"), files=files)) <= 4000
+    knob = _refused(Whole("knobs.yaml", f"A:\n  ? {'K' * 100_000}\n  : 1\n  type: bool\n  default: true\n"))
+    assert len(knob) == 4000
+    assert knob.endswith("...")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"{KNOBS}B: &b {{type: bool, default: true}}\n", "line 9 of the result, has &b"),
+        (
+            f"{KNOBS}B: {{type: bool, default: &{'d' * 999} true}}\n",
+            f"line 9 of the result, has &{'d' * 116}...",
+        ),
+        ("A: &a {type: bool, default: true}\nB: *a\n", "line 1 of the result, has &a"),
+        ("A: {type: bool, default: *a}\n", "line 1 of the result, has *a"),
+    ],
+)
+def test_anchors_and_aliases_of_knobs(text: str, said: str) -> None:
+    message = _refused(Whole("knobs.yaml", text))
+    assert message.startswith(f"knobs.yaml, {said}: YAML anchors (&) and aliases (*) may not be used there;")
+
+
+@pytest.mark.parametrize("doc", ["a * b & c", "'*a &b'", "|\n    *a\n    &b", "x # &a *b"])
+def test_their_marks_may_stand_in_text(doc: str) -> None:
+    text = f"A:\n  doc: {doc}\n  type: bool\n  default: true\n"
+    assert apply([Whole("knobs.yaml", text)], FILES)[0].content == text

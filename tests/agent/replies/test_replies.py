@@ -352,3 +352,41 @@ def test_time_is_linear(reply: str) -> None:
     except Unreadable as error:
         assert len(str(error)) < 800
     assert time.process_time() - began < 1.0
+
+
+LONG_PATHS = ["a" * 241, "é" * 121, "d/" * 500_000 + "a.py", "../" * 100_000]
+
+
+@pytest.mark.parametrize("path", LONG_PATHS, ids=len)
+@pytest.mark.parametrize("keyword", ["FILE", "DELETE"])
+def test_a_long_path_is_refused_where_it_stands(keyword: str, path: str) -> None:
+    with pytest.raises(Unreadable, match=f"^line 2: the path after {keyword} has ") as caught:
+        read_reply(f"IDEA: i\n{keyword}: {path}\n```\nx\n```\n")
+    assert len(str(caught.value)) < 300
+    assert path[:81] not in str(caught.value)
+
+
+def test_the_longest_path_is_read_and_shown_in_part() -> None:
+    path = "a" * 240
+    assert read_reply(f"IDEA: i\nDELETE: {path}\n").changes == (Delete(path),)
+    for reply in (f"FILE: {path}\n", f"DELETE: {path}\nDELETE: {path}\n", f"FILE: {path}\n```\nx\n"):
+        with pytest.raises(Unreadable) as caught:
+            read_reply(f"IDEA: i\n{reply}")
+        assert "a" * 77 + "..." in str(caught.value)
+        assert "a" * 78 not in str(caught.value)
+
+
+@pytest.mark.parametrize(("path", "read"), [("./k.py", "k.py"), ("././k.py", "./k.py"), (".k.py", ".k.py")])
+def test_one_leading_dot_and_slash_is_left_out(path: str, read: str) -> None:
+    assert read_reply(f"IDEA: i\nDELETE: {path}\n").changes == (Delete(read),)
+
+
+def test_a_file_is_one_file_however_it_is_spelt() -> None:
+    with pytest.raises(Unreadable, match=r"k\.py is changed by DELETE .* say once how"):
+        read_reply("IDEA: i\nDELETE: ./k.py\nDELETE: k.py\n")
+
+
+@pytest.mark.parametrize("path", [".", "./"])
+def test_the_workspace_itself_is_no_file(path: str) -> None:
+    with pytest.raises(Unreadable, match="names no file"):
+        read_reply(f"IDEA: i\nFILE: {path}/\n```\nx\n```\n".replace("//", "/"))
