@@ -183,11 +183,18 @@ def _check_url(setting: _Setting) -> list[str]:
         raise UsageError(f"{setting.place}: holds a user name or password before the host; take it out")
     if setting.name == BASE_URL and (parts.query or parts.fragment):
         raise UsageError(f"{setting.place}: ends in a query or fragment; take it out")
-    if parts.scheme == "http" and not _is_local(parts.hostname):
-        return [
+    if _is_local(parts.hostname):
+        return []
+    notices = []
+    if parts.scheme == "http":
+        notices.append(
             f"{setting.place}: http:// to another machine; everybody on the way can read it; use https://"
-        ]
-    return []
+        )
+    if setting.name in WEBHOOK and "/webhooks/" not in parts.path:
+        notices.append(
+            f"{setting.place}: does not look like a webhook (.../api/webhooks/<id>/<token>); copy it anew"
+        )
+    return notices
 
 
 def _split(setting: _Setting) -> SplitResult:

@@ -149,7 +149,7 @@ def read_version(case: Case, what: str) -> Version:
     repository = Repository.open(case.folder)
     commit = repository.resolve(f"{what}^{{commit}}")
     if commit is None:
-        raise UsageError(f"{what!r} is neither a folder nor a revision; name one with --from or --against")
+        raise UsageError(f"{what!r} is neither a folder nor a revision; name a path that exists, or a commit")
     place = f"{case_path(repository, case.folder)}/workspace"
     tree = repository.resolve(f"{commit}:{place}")
     if tree is None:

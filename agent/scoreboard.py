@@ -139,7 +139,7 @@ def describe_finish(event: FinishedEvent) -> list[str]:
     mattered = ", ".join(f"{name} {share:.0%}" for name, share in list(event.importances.items())[:5])
     lines = [
         f"ended: {event.reason}",
-        f"reached: {reached}, {event.wins} wins of {event.candidates} candidates",
+        f"reached: {reached}, {count(event.wins, 'win')} of {count(event.candidates, 'candidate')}",
         *([f"knobs that mattered: {mattered}"] if mattered else []),
         *([f"model: {event.tokens} tokens{_dollars(event.cost)}"] if event.tokens else []),
         f"branch: {event.branch}",
@@ -153,6 +153,11 @@ def describe_finish(event: FinishedEvent) -> list[str]:
 def _dollars(cost: float) -> str:
     """Nothing where no price is known."""
     return f", {show_money(cost)}" if cost else ""
+
+
+def count(number: int, noun: str) -> str:
+    """`1 win`, `2 wins`."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def show_money(dollars: float) -> str:

@@ -74,7 +74,9 @@ def _check_url(url: str) -> None:
     except ValueError:
         sound = False
     if not sound or not url.isprintable() or " " in url:
-        raise UsageError("the base URL is not one; set OPENAI_BASE_URL to something like https://host/v1")
+        raise UsageError(
+            "the base URL (--base-url, else OPENAI_BASE_URL) is not one; give something like https://host/v1"
+        )
     if parts.query or parts.fragment:
         where = urlunsplit(parts._replace(netloc=_place(parts), query="", fragment=""))
         raise UsageError(

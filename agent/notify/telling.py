@@ -19,7 +19,7 @@ from agent.events import (
 )
 from agent.notify.post import Post
 from agent.notify.wording import blot, code, plain
-from agent.scoreboard import describe_left, describe_seconds, describe_span, show_money
+from agent.scoreboard import count, describe_left, describe_seconds, describe_span, show_money
 
 _TOP = 5
 _ONE_LINE = 140
@@ -214,8 +214,3 @@ def _author(proposed: ProposedEvent | None, words: Words) -> str:
     if proposed is None:
         return ""
     return f"{proposed.author}, {words.plain(proposed.family)}" if proposed.family else proposed.author
-
-
-def count(number: int, noun: str) -> str:
-    """`1 win`, `2 wins`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from agent.branch import RunBranch, find_branches
 from agent.repository import Repository
+from agent.scoreboard import count
 from agent.trailers import Win
 from harness.errors import UsageError
 
@@ -38,7 +39,7 @@ def show_table(branch: RunBranch, wins: Sequence[Win]) -> str:
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
-    return "\n".join([f"{branch.run}: {len(wins)} wins ({branch.ref})", *lines])
+    return "\n".join([f"{branch.run}: {count(len(wins), 'win')} ({branch.ref})", *lines])
 
 
 def show_json(branch: RunBranch, wins: Sequence[Win]) -> str:

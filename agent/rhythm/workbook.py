@@ -139,7 +139,8 @@ def _verdict(judged: Judged | None) -> str:
         return "under way"
     seen = judged.speedup.estimate if judged.speedup else judged.screened
     figure = f" ({seen:.3f}x)" if seen is not None else ""
-    detail = f", {flatten(judged.detail)}" if judged.detail and seen is None else ""
+    said = judged.detail.strip().splitlines()[-1:] if seen is None else []  # a traceback's last line says it
+    detail = "".join(f", {flatten(line)}" for line in said)
     return "kept" + figure if judged.kept else f"{judged.reason}{figure}{detail}"
 
 

@@ -169,9 +169,15 @@ def test_http_on_this_machine_is_fine(tmp_path: Path, host: str) -> None:
 
 
 def test_http_to_another_machine_is_noticed(tmp_path: Path) -> None:
-    notices = read_config(tmp_path, {"DISCORD_WEBHOOK_URL": f"http://example.org/{CANARY}"}).notices
+    url = f"http://example.org/api/webhooks/1/{CANARY}"
+    notices = read_config(tmp_path, {"DISCORD_WEBHOOK_URL": url}).notices
     assert len(notices) == 1
     assert CANARY not in notices[0]
+
+
+def test_an_address_that_is_no_webhook_is_noticed(tmp_path: Path) -> None:
+    (notice,) = read_config(tmp_path, {"DISCORD_WEBHOOK_URL": f"https://example.org/{CANARY}"}).notices
+    assert "does not look like a webhook" in notice and CANARY not in notice
 
 
 def test_a_repr_shows_no_secret(tmp_path: Path) -> None:

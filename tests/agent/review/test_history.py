@@ -62,7 +62,7 @@ def test_a_shallow_clone_tells_of_the_wins_it_has(root: Path, tmp_path: Path) ->
     branch = "hillclimb/demo/toy/first"
     git(tmp_path, "clone", "-q", "--depth", "1", "--branch", branch, f"file://{root}", "clone")
     heading, _, row = table(tmp_path / "clone").splitlines()
-    assert heading.startswith("demo/toy/first: 1 wins")
+    assert heading.startswith("demo/toy/first: 1 win (")
     assert row.split() == table(root).splitlines()[-1].split()
 
 

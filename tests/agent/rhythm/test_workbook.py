@@ -70,12 +70,11 @@ def test_the_candidate_set_has_figures_open_ideas_and_why_others_were_dropped(tm
 
 
 def test_the_notes_tell_phases_wins_failures_and_what_to_remember(tmp_path: Path) -> None:
-    text = write_notes(night(tmp_path), "", {"TILE": 0.75})
+    text = write_notes(night(tmp_path), "")
     assert "- from #2, edit on vectorise: 4 judged, 1 kept. Begun because none of the last 3" in text
     assert "- #2 llm [vectorise]: Load eight floats at once.: 1.250x [1.238, 1.262]\n" in text
     assert "- branches: 1 wrong_result; last #4 drop the bounds: wrong_result\n" in text
     assert "- rows are contiguous\n- B fits the L2\n" in text
-    assert "- TILE: 75%\n" in text
     assert "- without #1: #5 without #1: TILE=64: no_proven_gain (0.700x)\n" in text
 
 
