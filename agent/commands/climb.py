@@ -1,0 +1,173 @@
+"""`hillclimb climb`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent.commands.options import (
+    INTERRUPTED,
+    CaseArgument,
+    JsonOption,
+    TrustOption,
+    WebhookOption,
+    both,
+    finite,
+    make_notifier,
+)
+from harness.errors import HillclimbError, UsageError
+
+if TYPE_CHECKING:
+    from agent.notify.notifier import Notifier
+    from agent.repository import Repository
+
+
+def climb(
+    case: CaseArgument,
+    tag: Annotated[
+        str | None,
+        typer.Option(
+            help="Names the run. Default: $HILLCLIMB_RUN_TAG, the newest unfinished run, or today's date."
+        ),
+    ] = None,
+    budget_seconds: Annotated[
+        float | None,
+        typer.Option(min=0.001, callback=finite, help="Wall time over all sessions. Default: case.yaml."),
+    ] = None,
+    budget_candidates: Annotated[
+        int | None, typer.Option(min=1, help="Candidates to judge. Default: case.yaml.")
+    ] = None,
+    patience: Annotated[
+        int | None, typer.Option(min=1, help="Candidates in a row without a win. Default: case.yaml.")
+    ] = None,
+    budget_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens of all model calls. Default: case.yaml.")
+    ] = None,
+    budget_cost: Annotated[
+        float | None,
+        typer.Option(min=1e-6, callback=finite, help="US dollars of all model calls. Default: case.yaml."),
+    ] = None,
+    proposer: Annotated[
+        str,
+        typer.Option(
+            metavar="auto|sweep|llm|mixed",
+            help="Who has the ideas. auto: mixed where a key and a model are configured, else sweep.",
+        ),
+    ] = "auto",
+    model: Annotated[
+        str | None, typer.Option(help="The language model. Default: case.yaml, then $HILLCLIMB_MODEL.")
+    ] = None,
+    base_url: Annotated[
+        str | None, typer.Option(help="An OpenAI-compatible server. Default: $OPENAI_BASE_URL.")
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(min=0, max=2, help="Of the model. Default: case.yaml, then its own.")
+    ] = None,
+    reasoning_effort: Annotated[
+        str | None, typer.Option(help="Of the model: low, medium, high. Default: case.yaml, then its own.")
+    ] = None,
+    no_webhook: WebhookOption = False,
+    seed: Annotated[
+        int | None, typer.Option(help="What the sweep's choices follow from. Default: 0.")
+    ] = None,
+    alpha: Annotated[
+        float | None,
+        typer.Option(min=1e-12, max=0.5, help="Chance of even one false win in the run. Default: case.yaml."),
+    ] = None,
+    json: JsonOption = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print wins, trouble and the end only.")] = False,
+    trust_workspace: TrustOption = False,
+) -> None:
+    """Climb a case until a budget, the patience or Ctrl-C ends it; the same command goes on with it later.
+
+    Wins become commits on branch `hillclimb/<family>/<case>/<tag>`; everything else lies in
+    `runs/<family>/<case>/<tag>/`. Keys, the model's endpoint and a Discord webhook are read from the environment and
+    from `.env` in the repository's root; `.env.example` shows them all.
+
+    Examples:
+
+    - `hillclimb climb demo/cpu_matmul --tag first --budget-seconds 150`
+
+    - `hillclimb climb demo/cpu_matmul --proposer mixed --model gpt-5 --budget-tokens 500000`
+    """
+    from agent.budget import Budgets
+    from agent.config import read_config
+    from agent.controller import climb as climb_case
+    from agent.proposers.choice import Kind, Wishes, choose
+    from agent.rebuilding import mirror_study
+    from agent.repository import Repository
+    from agent.request import Request, Tools
+    from agent.screen import choose_screen
+    from harness.case.case import Case, find_case
+    from harness.judge.pool import LocalJudge
+
+    if json and quiet:
+        raise UsageError("--json and --quiet: they exclude each other; drop one")
+    if proposer not in tuple(Kind):
+        raise UsageError(f"--proposer {proposer}: there is no such proposer; choose among {', '.join(Kind)}")
+    budgets = Budgets(budget_seconds, budget_candidates, patience, budget_tokens, budget_cost)
+    request = Request(case=find_case(case), tag=tag, seed=seed, alpha=alpha, budgets=budgets)
+    wishes = Wishes(
+        Kind(proposer), model, base_url, temperature, reasoning_effort, budget_cost, budget_tokens
+    )
+    config = read_config(Repository.open(request.case).root, os.environ)
+    for notice in (*config.notices, *_why_exposed(Repository.open(request.case))):
+        print(f"hillclimb: {notice}", file=sys.stderr)
+    with ExitStack() as at_end, choose_screen(json=json, quiet=quiet) as screen:
+        notifier = make_notifier(request.case, no_webhook)
+        at_end.callback(notifier.close)
+        at_end.push(_telling_errors(notifier))
+        finished = climb_case(
+            request,
+            lambda folder, log: LocalJudge(folder, log, trust_workspace=trust_workspace),
+            choose(wishes, config, Case(request.case).settings, at_end.callback),
+            Tools(
+                emit=both(screen.show, notifier.tell),
+                mirror=mirror_study,
+                notifier=notifier,
+            ),
+        )
+    _write_page(Path(finished.folder), quiet=json)
+    if finished.interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _write_page(folder: Path, *, quiet: bool) -> None:
+    """report.html of the run that has just ended; what stands in the way ends nothing."""
+    from agent.repository import Repository
+    from agent.review.reporting import write_report
+
+    try:
+        page = write_report(Repository.open(folder), "/".join(folder.parts[-3:-1]), folder.name, None)
+    except HillclimbError as error:
+        print(f"hillclimb: no report: {error}", file=sys.stderr)
+        return
+    if not quiet:
+        print(f"report: {page}")
+
+
+def _why_exposed(repository: Repository) -> tuple[str, ...]:
+    """A notice where the next `git add` of a user would take their keys along."""
+    file = repository.root / ".env"
+    if not file.exists() or repository.ignores(file):
+        return ()
+    return (f"{file}: git does not ignore it, and it may hold keys; put the line '/.env' into .gitignore",)
+
+
+def _telling_errors(notifier: Notifier) -> Callable[..., None]:
+    """An exit callback: an error that ends the climb is told, too."""
+
+    def tell(kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        from agent.events import TroubleEvent
+
+        if isinstance(error, Exception) and not isinstance(error, typer.Exit | UsageError):
+            notifier.tell(TroubleEvent(time=time.time(), message=f"the climb ended with an error: {error}"))
+
+    return tell
