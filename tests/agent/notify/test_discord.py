@@ -59,10 +59,10 @@ def test_a_climb_from_start_to_end(tmp_path: Path) -> None:
         notifier.close()
     assert fake.titles == [
         "demo/toy: run night started",
-        "demo/toy: win 1, 2.5x over the baseline",
+        "demo/toy, run night: win 1, 2.500x over the baseline",
         "Plateau: on to edit on tiling",
-        "demo/toy: trouble",
-        "demo/toy, run night ended: 1 win, 3.5x over the baseline",
+        "demo/toy, run night: trouble",
+        "demo/toy, run night ended: 1 win, 3.500x over the baseline",
     ]
     assert [list(posted.files) for posted in fake.posts] == [[], ["progress.png"], [], [], ["progress.png"]]
     assert dict(notifier.outcomes())[1].webhook_status == "sent"
@@ -200,7 +200,7 @@ def test_an_end_without_a_word_still_sends_what_was_held_back() -> None:
         notifier.tell(told.trouble("one"))
         notifier.tell(told.trouble("the climb ended with an error"))
         notifier.close(2.0)
-    assert fake.titles == ["demo/toy: run night started", "demo/toy: trouble", "demo/toy: trouble"]
+    assert fake.titles == ["demo/toy: run night started", "demo/toy, run night: trouble", "demo/toy, run night: trouble"]
     assert "ended with an error" in fake.posts[-1].text
 
 
