@@ -93,4 +93,8 @@ def _now(found: Reviewed) -> str:
 def _comparison(found: Reviewed) -> str:
     if found.agrees is None:
         return ""
-    return ": the intervals overlap" if found.agrees else ": but the intervals do not overlap"
+    if found.agrees:
+        return ": the intervals overlap"
+    then, now = found.claim.speedup, found.speedup
+    faster = then is not None and now is not None and now.estimate > then.estimate
+    return f": the intervals do not overlap, and it is {'more' if faster else 'less'} than was claimed"

@@ -200,7 +200,11 @@ def test_an_end_without_a_word_still_sends_what_was_held_back() -> None:
         notifier.tell(told.trouble("one"))
         notifier.tell(told.trouble("the climb ended with an error"))
         notifier.close(2.0)
-    assert fake.titles == ["demo/toy: run night started", "demo/toy, run night: trouble", "demo/toy, run night: trouble"]
+    assert fake.titles == [
+        "demo/toy: run night started",
+        "demo/toy, run night: trouble",
+        "demo/toy, run night: trouble",
+    ]
     assert "ended with an error" in fake.posts[-1].text
 
 
