@@ -168,7 +168,7 @@ def test_a_measurement_says_which_way_it_went(night: Night, low: float, high: fl
     subject = find_subject(Repository.open(night.root), BRANCH, BASELINE, None)
     found = measure(subject, lambda folder, log: Slow(), lambda progress: None)
     assert (found.finding, found.agrees) == (finding, False)
-    assert "but the intervals do not overlap" in describe(found)
+    assert "the intervals do not overlap, and it is less than was claimed" in describe(found)
 
 
 def test_nothing_is_written(night: Night) -> None:
