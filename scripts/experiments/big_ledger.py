@@ -114,7 +114,9 @@ def _entries(repository: Repository, case: Case, opened: Opened) -> Iterator[Ent
         if confirming:
             yield confirming
         judged = _judged(n, kept, gain, incumbent)
-        dossier = Dossier("demo/toy/long", opened, case.settings, PROVENANCE, proposal, judged, confirming)
+        dossier = Dossier(
+            "demo/toy/long", opened, case.settings, PROVENANCE, proposal, None, judged, confirming
+        )
         ref = "refs/heads/hillclimb/demo/toy/long" if kept else f"refs/hillclimb/demo/toy/long/rejected/{n}"
         commit = _import(importer, n, ref, parent, proposal, judged.time, write_message(dossier))
         yield judged.model_copy(update={"commit": commit, "ref": ref})
@@ -212,6 +214,12 @@ class _Stopwatch:
 
     def propose(self, ledger: Ledger) -> None:
         self.asked_at = time.time()
+
+    def importances(self, ledger: Ledger) -> dict[str, float]:
+        return {}
+
+    def finish(self, ledger: Ledger) -> None:
+        """Nothing is ever under way."""
 
 
 def _resume(root: Path) -> int:
