@@ -128,16 +128,7 @@ class Climb:
         return pending
 
     def _announce(self, candidate: Candidate) -> None:
-        said = candidate.proposal
-        self._tools.emit(
-            ProposedEvent(
-                time=self._tools.clock.now(),
-                n=candidate.n,
-                author=said.author,
-                idea=said.idea,
-                family=said.family,
-            )
-        )
+        self._tools.emit(ProposedEvent.of(candidate.n, candidate.proposal, self._tools.clock.now()))
 
     def _background(self, scene: Scene) -> Background:
         return Background(
@@ -252,18 +243,10 @@ class Climb:
             self._drawn = now
             self._views.draw()
         self._tools.emit(
-            JudgedEvent(
+            JudgedEvent.of(
+                judged,
+                run.ledger,
                 time=now,
-                n=candidate.n,
-                kept=judged.kept,
-                reason=judged.reason,
-                detail=judged.detail,
-                screened=judged.screened,
-                speedup=judged.speedup,
-                cumulative=judged.cumulative,
-                commit=judged.commit,
-                candidates=run.ledger.judged,
-                wins=len(run.ledger.wins),
                 elapsed=elapsed(run.ledger, now),
                 per_hour=3600 * self._judged / max(now - self._began, 1e-9),
                 left=scene.limits.left(run.ledger, now),

@@ -6,13 +6,16 @@ Events are for eyes and programs; nothing is ever read back from them. The ledge
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from agent.entries import Phase
-from agent.proposal import Author
+from agent.entries import Called, Judged, Phase, Turned
+from agent.proposal import Author, Proposal
 from harness.records import GateReport, Interval, Provenance, Reason, Record
+
+if TYPE_CHECKING:
+    from agent.ledger import Ledger
 
 
 class Left(Record):
@@ -67,6 +70,13 @@ class TurnedEvent(Record):
     reason: str
     signals: tuple[str, ...]
 
+    @classmethod
+    def of(cls, line: Turned) -> TurnedEvent:
+        """What a ledger's line says."""
+        return cls(
+            time=line.time, phase=line.phase, family=line.family, reason=line.reason, signals=line.signals
+        )
+
 
 class CalledEvent(Record):
     event: Literal["called"] = "called"
@@ -84,6 +94,23 @@ class CalledEvent(Record):
     """Of the run so far."""
     run_cost: float
 
+    @classmethod
+    def of(cls, line: Called, ledger: Ledger) -> CalledEvent:
+        """What a ledger's line says, once the ledger holds it."""
+        return cls(
+            time=line.time,
+            k=line.k,
+            outcome=line.outcome,
+            fault=line.fault,
+            detail=line.detail,
+            idea=line.idea,
+            seconds=line.seconds,
+            tokens=line.usage.total,
+            cost=line.cost,
+            run_tokens=ledger.tokens,
+            run_cost=ledger.cost,
+        )
+
 
 class ProposedEvent(Record):
     event: Literal["proposed"] = "proposed"
@@ -92,6 +119,11 @@ class ProposedEvent(Record):
     author: Author
     idea: str
     family: str = ""
+
+    @classmethod
+    def of(cls, n: int, proposal: Proposal, time: float) -> ProposedEvent:
+        """Candidate n, from the ledger."""
+        return cls(time=time, n=n, author=proposal.author, idea=proposal.idea, family=proposal.family)
 
 
 class ProgressEvent(Record):
@@ -128,6 +160,35 @@ class JudgedEvent(Record):
     per_hour: float
     """Candidates an hour in this session."""
     left: Left | None = None
+
+    @classmethod
+    def of(
+        cls,
+        line: Judged,
+        ledger: Ledger,
+        *,
+        time: float,
+        elapsed: float,
+        per_hour: float,
+        left: Left | None = None,
+    ) -> JudgedEvent:
+        """What a ledger's line says, once the ledger holds it; the rest is the watcher's own clock."""
+        return cls(
+            time=time,
+            n=line.n,
+            kept=line.kept,
+            reason=line.reason,
+            detail=line.detail,
+            screened=line.screened,
+            speedup=line.speedup,
+            cumulative=line.cumulative,
+            commit=line.commit,
+            candidates=ledger.judged,
+            wins=len(ledger.wins),
+            elapsed=elapsed,
+            per_hour=per_hour,
+            left=left,
+        )
 
 
 class TroubleEvent(Record):

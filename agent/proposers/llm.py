@@ -233,7 +233,7 @@ class Llm:
             **facts,
         )
         ledger.append(called)
-        self._background.emit(_event(called, ledger))
+        self._background.emit(CalledEvent.of(called, ledger))
 
     # calls out
 
@@ -302,8 +302,11 @@ class Llm:
 
     def _usable(self, ledger: Ledger) -> Iterator[Proposal]:
         """Replies that wait, as proposals on today's incumbent; what was tried, or does not fit, is dropped."""
+        waiting = list(queue(ledger))
+        if not waiting:
+            return  # asked every second while a model thinks: git is left alone
         now = self._files(ledger.incumbent)
-        for call in list(queue(ledger)):
+        for call in waiting:
             base = now if call.incumbent == ledger.incumbent else self._files(call.incumbent)
             try:
                 reply = self._exchanges.read(call.k).reply
@@ -333,19 +336,3 @@ class Llm:
 
     def _now(self) -> float:
         return self._background.clock.now()
-
-
-def _event(called: Called, ledger: Ledger) -> CalledEvent:
-    return CalledEvent(
-        time=called.time,
-        k=called.k,
-        outcome=called.outcome,
-        fault=called.fault,
-        detail=called.detail,
-        idea=called.idea,
-        seconds=called.seconds,
-        tokens=called.usage.total,
-        cost=called.cost,
-        run_tokens=ledger.tokens,
-        run_cost=ledger.cost,
-    )

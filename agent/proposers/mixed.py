@@ -143,5 +143,4 @@ class Mixed:
             signals=turn.signals,
         )
         ledger.append(line)
-        told = line.model_dump(include={"time", "phase", "family", "reason", "signals"})
-        self._background.emit(TurnedEvent(**told))
+        self._background.emit(TurnedEvent.of(line))

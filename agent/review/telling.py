@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
+from agent.budget import elapsed
 from agent.entries import (
     Baselined,
     Called,
@@ -34,7 +36,8 @@ from agent.ledger import Ledger
 from agent.run import LEDGER
 from agent.trailers import flatten
 from harness.errors import UsageError
-from harness.records import Interval
+
+Told = TypeVar("Told", TurnedEvent, CalledEvent, ProposedEvent, JudgedEvent)
 
 
 class Teller:
@@ -63,15 +66,11 @@ class Teller:
             case Baselined():
                 yield to_baselined(entry)
             case Turned():
-                yield to_turned(entry)
+                yield flat_turn(entry)
             case Called():
-                yield self._called(entry)
+                yield _flat(CalledEvent.of(entry, self.ledger), "detail", "idea")
             case Proposed():
-                proposal = entry.proposal
-                idea, family = flatten(proposal.idea), flatten(proposal.family)
-                yield ProposedEvent(
-                    time=entry.time, n=entry.n, author=proposal.author, idea=idea, family=family
-                )
+                yield _flat(ProposedEvent.of(entry.n, entry.proposal, entry.time), "idea", "family")
             case Settled():
                 judged = self.ledger.candidates[-1].judged
                 if judged:
@@ -101,20 +100,18 @@ class Teller:
             provenance=opened.provenance,
             candidates=ledger.judged,
             best=tuple(cumulative.estimate for cumulative in best if cumulative),
-            cumulative=self._cumulative(),
+            cumulative=ledger.reached,
         )
 
     def finished(self, entry: Finished) -> FinishedEvent:
         ledger = self.ledger
-        again = ledger.remeasured
-        fresh = again.speedup if again and again.commit == ledger.incumbent else None
         return FinishedEvent(
             time=entry.time,
             reason=flatten(entry.reason),
             interrupted=entry.interrupted,
             candidates=ledger.judged,
             wins=len(ledger.wins),
-            cumulative=fresh or self._cumulative(),
+            cumulative=ledger.reached,
             importances=entry.importances,
             tokens=ledger.tokens,
             cost=ledger.cost,
@@ -126,45 +123,18 @@ class Teller:
     def _branch(self) -> str:
         return f"hillclimb/{'/'.join(self._folder.parts[-3:])}"
 
-    def _cumulative(self) -> Interval | None:
-        judged = self.ledger.wins[-1].judged if self.ledger.wins else None
-        return judged.cumulative if judged else None
-
     def _settled(self, judged: Judged) -> JudgedEvent:
         ledger = self.ledger
         span = ledger.spans[-1] if ledger.spans else None
-        elapsed = sum(span.last - span.start for span in ledger.spans)
         lasted = max(judged.time - span.start, 1e-9) if span else 0.0
-        return JudgedEvent(
+        told = JudgedEvent.of(
+            judged,
+            ledger,
             time=judged.time,
-            n=judged.n,
-            kept=judged.kept,
-            reason=judged.reason,
-            detail=flatten(judged.detail),
-            screened=judged.screened,
-            speedup=judged.speedup,
-            cumulative=judged.cumulative,
-            commit=judged.commit,
-            candidates=ledger.judged,
-            wins=len(ledger.wins),
-            elapsed=elapsed,
+            elapsed=elapsed(ledger, span.last) if span else 0.0,
             per_hour=3600 * self._judged / lasted if lasted else 0.0,
         )
-
-    def _called(self, entry: Called) -> CalledEvent:
-        return CalledEvent(
-            time=entry.time,
-            k=entry.k,
-            outcome=entry.outcome,
-            fault=entry.fault,
-            detail=flatten(entry.detail),
-            idea=flatten(entry.idea),
-            seconds=entry.seconds,
-            tokens=entry.usage.total,
-            cost=entry.cost,
-            run_tokens=self.ledger.tokens,
-            run_cost=self.ledger.cost,
-        )
+        return _flat(told, "detail")
 
     def _after(self, *entries: Entry) -> Ledger:
         try:
@@ -185,11 +155,10 @@ def to_baselined(entry: Baselined) -> BaselinedEvent:
     )
 
 
-def to_turned(entry: Turned) -> TurnedEvent:
-    return TurnedEvent(
-        time=entry.time,
-        phase=entry.phase,
-        family=flatten(entry.family),
-        reason=flatten(entry.reason),
-        signals=entry.signals,
-    )
+def flat_turn(entry: Turned) -> TurnedEvent:
+    return _flat(TurnedEvent.of(entry), "family", "reason")
+
+
+def _flat(event: Told, *names: str) -> Told:
+    """The event with what others wrote in it on one line each."""
+    return event.model_copy(update={name: flatten(getattr(event, name)) for name in names})

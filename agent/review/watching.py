@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from agent.entries import ENTRY, Entry, Proposed
 from agent.events import Event, TroubleEvent
 from agent.review.listing import is_climbed
-from agent.review.telling import Teller, to_baselined, to_turned
+from agent.review.telling import Teller, flat_turn, to_baselined
 from agent.run import LEDGER
 from harness.errors import UsageError
 
@@ -122,7 +122,7 @@ def _tell_past(teller: Teller, entries: list[Entry], show: Callable[[Event], Non
     if ledger.baselined:
         show(to_baselined(ledger.baselined))
     if ledger.turns:
-        show(to_turned(ledger.turns[-1]))
+        show(flat_turn(ledger.turns[-1]))
     for entry in entries[start:]:
         for event in teller.tell(entry):
             show(event)
