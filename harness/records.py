@@ -7,9 +7,9 @@ Unknown fields are errors, so a record written by another version is noticed rat
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 SCHEMA = 1
 """Version of every record below; raised when a field changes meaning."""
@@ -30,6 +30,7 @@ class Reason(StrEnum):
     BAD_KNOBS = "bad_knobs"
     POLICY = "policy"
     # the gate
+    DOES_NOT_COMPILE = "does_not_compile"
     DOES_NOT_LOAD = "does_not_load"
     RAISED = "raised"
     WRONG_RESULT = "wrong_result"
@@ -37,6 +38,8 @@ class Reason(StrEnum):
     OUTPUT_NOT_WRITTEN = "output_not_written"
     INPUTS_CHANGED = "inputs_changed"
     WROTE_OUT_OF_BOUNDS = "wrote_out_of_bounds"
+    MEMORY_ERROR = "memory_error"
+    DATA_RACE = "data_race"
     # what its process did
     CRASHED = "crashed"
     EXITED = "exited"
@@ -52,6 +55,9 @@ class Reason(StrEnum):
     SLOWER = "slower"
     NO_PROVEN_GAIN = "no_proven_gain"
     NOT_PER_CALL = "not_per_call"
+    TOO_FAST = "too_fast"
+    CLOCKS_DISAGREE = "clocks_disagree"
+    LEFT_WORK_RUNNING = "left_work_running"
     GUARDRAIL = "guardrail"
     PROMOTION_FAILED = "promotion_failed"
 
@@ -99,6 +105,26 @@ class Environment(Record):
     """Share of CPU time taken by the hypervisor, 0 to 1."""
     others: float = 0.0
     """CPUs' worth of work done meanwhile by processes that are not part of the duel."""
+    sm_mhz: tuple[int, int] | None = None
+    """Clock of a GPU's multiprocessors when the block began and when it ended. This and what follows: None on a CPU,
+    and where the driver does not tell; a field that is None is left out of the JSON."""
+    memory_mhz: int | None = None
+    """Clock of a GPU's memory, the lower of the two."""
+    celsius: int | None = None
+    """A GPU's temperature when the block ended."""
+    watts: int | None = None
+    """A GPU's power when the block ended."""
+    throttle: tuple[str, ...] | None = None
+    """Why a GPU's clocks were held down, at either end of the block, as NVML names it; idleness does not count."""
+    tenants: int | None = None
+    """Processes that used the GPU and are not part of the duel; None where the driver's pids are not ours."""
+    crowded: int | None = None
+    """Segments before which the judge's own work on the GPU took longer than usual: it was not alone there."""
+
+    @model_serializer(mode="wrap")
+    def _without_unknowns(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Thousands of blocks are kept: what is not known takes no place in them."""
+        return {name: value for name, value in handler(self).items() if value is not None}
 
 
 class Block(Record):
@@ -106,7 +132,11 @@ class Block(Record):
 
     order: Literal["ABBA", "BAAB"]
     seconds: tuple[float, float, float, float]
-    """Seconds per call of each segment in the order run, geometric mean over the suite's problems."""
+    """Seconds per call of each segment in the order run, by the judge's clock, geometric mean over the problems."""
+    events: tuple[float, float, float, float] | None = None
+    """As `seconds`, by each side's own device events; None on a CPU. Believed only where the judge's clock agrees."""
+    whole: tuple[float, float, float, float] | None = None
+    """As `seconds`, the untimed lead-in on a GPU included: where work done ahead of its time would show."""
     environment: Environment = Environment()
 
 
@@ -196,9 +226,54 @@ class Ceilings(Record):
     """What the device was measured to do at its best; units per second."""
 
     flops: float
+    """Of the fastest matrix product in the dtype that `how` names."""
     bytes: float
+    """Read once and written once, by a copy between arrays that no cache holds."""
     how: str
     """What was run to find them."""
+    read_bytes: float | None = None
+    """Only read, where that was measured."""
+    write_bytes: float | None = None
+    """Only written, where that was measured."""
+    flops_by_dtype: dict[str, float] = Field(default_factory=dict)
+    """Of matrix products, by torch's name for the inputs' dtype, where more than one was measured."""
+
+
+class KernelCounters(Record):
+    """One GPU kernel of a call; figures are means over its launches, None where ncu told none."""
+
+    kernel: str
+    launches: int
+    seconds: float | None = None
+    """Of one launch, under ncu and with cold caches."""
+    dram_read: float | None = None
+    """Bytes of one launch."""
+    dram_written: float | None = None
+    l2_hits: float | None = None
+    """Share of L2 accesses, 0 to 1."""
+    occupancy: float | None = None
+    """Active warps as a share of the most an SM can hold."""
+    arithmetic: float | None = None
+    """How busy the SMs' busiest pipe was, 0 to 1."""
+    memory: float | None = None
+    """How busy the memory system's busiest part was, 0 to 1."""
+    tensor_cores: float | None = None
+    """Share of the time in which they worked, 0 to 1."""
+    registers: float | None = None
+    """Per thread."""
+    shared_memory: float | None = None
+    """Bytes per block."""
+    local_memory: float | None = None
+    """Instructions of one launch that load from or store to local memory; above 0 registers are spilled, mostly."""
+    stalls: tuple[tuple[str, float], ...] = ()
+    """What warps waited for most, in cycles per instruction issued."""
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """What one launch read from and wrote to DRAM, over its time."""
+        if self.dram_read is None or self.dram_written is None or not self.seconds:
+            return None
+        return (self.dram_read + self.dram_written) / self.seconds
 
 
 class Profile(Record):
@@ -207,6 +282,8 @@ class Profile(Record):
     problems: tuple[ProblemTime, ...]
     buckets: tuple[Bucket, ...] = ()
     """Largest share first. Told by the candidate's own process, so a lead and not a measurement."""
+    counters: tuple[KernelCounters, ...] = ()
+    """What a GPU's hardware counted on the suite's first problem; longest kernel first. A lead, like the buckets."""
     ceilings: Ceilings | None = None
     detail: str = ""
     """Why there are no buckets, where there are none; else what makes the figures doubtful, such as a busy machine."""

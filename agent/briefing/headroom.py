@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.briefing.quotation import quoted
-from harness.records import Bucket, Ceilings, ProblemTime, Profile
+from harness.judge.counted import summary
+from harness.records import Bucket, Ceilings, KernelCounters, ProblemTime, Profile
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,11 @@ def bucket_line(bucket: Bucket) -> str:
     """One line of where the time goes; its name comes from the candidate's process, so it is quoted."""
     calls = f"{bucket.calls:,.4g} times" if bucket.calls != 1 else "once"
     return f"{bucket.share:.1%} {quoted(bucket.name)}: {duration(bucket.seconds_per_call)} a call, entered {calls}"
+
+
+def counter_line(kernel: KernelCounters) -> str:
+    """One line of what the hardware counted; the kernel's name comes from the candidate, so it is quoted."""
+    return f"{quoted(kernel.kernel)}: {summary(kernel)}"
 
 
 def duration(seconds: float) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agent.briefing.extent import Extent, Part, cut_above, largest, newest, notice
 from agent.briefing.facts import Facts
-from agent.briefing.headroom import bucket_line, table
+from agent.briefing.headroom import bucket_line, counter_line, table
 from agent.briefing.observations import Seen, shares
 from agent.briefing.prompts import render
 from agent.briefing.quotation import clip, fenced, language, outline, quoted
@@ -126,7 +126,9 @@ def _profile(facts: Facts, buckets: int) -> Part:
         tail.text or f"Where inside a call the time goes is not known: {quoted(profile.detail or 'not told')}"
     )
     own = "Own time of each function, as the kernel's process tells it:\n" if tail.text else ""
-    return Part(f"Profile of {of}.\n\n{table(profile)}\n\n{how}\n\n{own}{where}", tail.cuts)
+    counted = "\n".join(f"- {counter_line(kernel)}" for kernel in profile.counters)
+    hardware = f"\n\nHardware counters of one call, caches cold:\n{counted}" if counted else ""
+    return Part(f"Profile of {of}.\n\n{table(profile)}\n\n{how}\n\n{own}{where}{hardware}", tail.cuts)
 
 
 def _knobs(facts: Facts, seen: Seen, extent: int) -> Part:

@@ -1,44 +1,44 @@
-"""The judge's side of shared buffers on a CPU: a pool of call slots in a memfd, mapped by both duellists."""
+"""The judge's side of shared buffers: a pool of call slots in one block of memory, mapped by both duellists."""
 
 from __future__ import annotations
 
-import fcntl
-import mmap
-import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable
 
-import numpy as np
 import torch
 
-from harness.candidate.layout import GUARD, Array, Layout
+from harness.candidate.layout import Array, Layout
+from harness.candidate.memory import HostMemory, Memory
 from harness.case.contract import Spec, Tensors
 
 POISON = 0xFF
 """Every byte of an output before a call; NaN in every float format."""
 
-WORDS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Whole numbers as wide as each float; the poison is -1 in all of them."""
 
 
 class Arena:
     """Inputs, outputs and guard zones of every slot, owned by the judge."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, allocate: Callable[[int], Memory] = HostMemory) -> None:
         self.layout = layout
-        self.descriptor = os.memfd_create("hillclimb-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(self.descriptor, layout.nbytes)
-        _seal_size(self.descriptor)
-        self._memory = mmap.mmap(self.descriptor, layout.nbytes)
-        self._bytes = torch.frombuffer(self._memory, dtype=torch.uint8)
-        self._guard = np.frombuffer(secrets.token_bytes(GUARD + layout.stride), np.uint8)
-        for start, end in self._guard_spans():
-            self._slice(start, end).copy_(torch.from_numpy(self._guard[: end - start].copy()))
+        self._memory = allocate(layout.nbytes)
+        self._slots = self._memory.bytes.view(layout.slots, layout.stride)
+        longest = max(end - start for start, end in layout.guards())
+        pattern = bytearray(secrets.token_bytes(longest))
+        self._guard = torch.frombuffer(pattern, dtype=torch.uint8).to(self._slots.device)
+        for start, end in layout.guards():
+            self._slots[:, start:end] = self._guard[: end - start]
+
+    @property
+    def descriptor(self) -> int:
+        return self._memory.descriptor
 
     def close(self) -> None:
         """Give the memory back; whoever else has mapped it keeps it for as long as they live."""
-        del self._bytes, self._memory
-        os.close(self.descriptor)
+        del self._slots
+        self._memory.close()
 
     def inputs(self, slot: int) -> Tensors:
         return {a.name: self._view(a, slot) for a in self.layout.inputs}
@@ -51,48 +51,36 @@ class Arena:
         for name, tensor in self.inputs(slot).items():
             tensor.copy_(values[name])
 
-    def poison(self, slots: Iterable[int]) -> None:
+    def poison(self, slots: range) -> None:
         """Overwrite outputs, so that what is found there later was written meanwhile."""
-        for slot in slots:
-            for array in self.layout.outputs:
-                self._raw(array, slot).fill_(POISON)
+        for array in self.layout.outputs:
+            self._columns(array)[slots.start : slots.stop].fill_(POISON)
 
-    def is_unwritten(self, slot: int, name: str) -> bool:
-        """Whether any float element of an output still carries the poison, bit for bit."""
-        array = next(a for a in self.layout.outputs if a.name == name)
-        if not self._view(array, slot).is_floating_point():
-            return False
-        words = self._raw(array, slot).view(WORDS[np.dtype(array.dtype).itemsize])
-        return bool((words == -1).any())
+    def unwritten(self, slots: range) -> int | None:
+        """The first slot in which a float element of an output still carries the poison, bit for bit."""
+        for array in self.layout.outputs:
+            dtype: torch.dtype = getattr(torch, array.dtype)
+            if dtype.is_floating_point:
+                words = self._columns(array)[slots.start : slots.stop].view(WORDS[dtype.itemsize])
+                poisoned = (words == -1).any(dim=1)
+                if bool(poisoned.any()):
+                    return slots.start + int(poisoned.to(torch.uint8).argmax())
+        return None
 
     def guards_are_intact(self) -> bool:
         return all(
-            np.array_equal(self._slice(start, end).numpy(), self._guard[: end - start])
-            for start, end in self._guard_spans()
+            bool((self._slots[:, start:end] == self._guard[: end - start]).all())
+            for start, end in self.layout.guards()
         )
 
-    def _guard_spans(self) -> Iterable[tuple[int, int]]:
-        for slot in range(self.layout.slots):
-            base = slot * self.layout.stride
-            for start, end in self.layout.guards():
-                yield base + start, base + end
-
-    def _slice(self, start: int, end: int) -> torch.Tensor:
-        return self._bytes[start:end]
-
-    def _raw(self, array: Array, slot: int) -> torch.Tensor:
-        start = slot * self.layout.stride + array.offset
-        return self._slice(start, start + array.nbytes)
+    def _columns(self, array: Array) -> torch.Tensor:
+        """The array's bytes in every slot, one row a slot."""
+        return self._slots[:, array.offset : array.offset + array.nbytes]
 
     def _view(self, array: Array, slot: int) -> torch.Tensor:
-        return self._raw(array, slot).view(getattr(torch, array.dtype)).view(array.shape)
+        return self._columns(array)[slot].view(getattr(torch, array.dtype)).view(array.shape)
 
 
 def shapes_of(tensors: Tensors | dict[str, Spec]) -> list[tuple[str, tuple[int, ...], str]]:
     """(name, shape, dtype) of tensors or specs, as `layout.lay_out` takes them."""
     return [(name, tuple(t.shape), str(t.dtype).removeprefix("torch.")) for name, t in tensors.items()]
-
-
-def _seal_size(descriptor: int) -> None:
-    """Nobody who maps this memory may shrink it under the judge's feet, or grow it."""
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)

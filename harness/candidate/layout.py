@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
+from harness.dtypes import ITEM_BYTES
 
 ALIGNMENT = 256
 GUARD = 1024
@@ -27,12 +27,12 @@ class Array:
     name: str
     shape: tuple[int, ...]
     dtype: str
-    """NumPy's name for it, e.g. float32."""
+    """Torch's name for it, e.g. bfloat16; NumPy has the same names for those it knows."""
     offset: int
 
     @property
     def nbytes(self) -> int:
-        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+        return math.prod(self.shape) * ITEM_BYTES[self.dtype]
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,15 @@ import signal
 import socket
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NoReturn
 
 from harness.candidate import wire
 from harness.candidate.arena import Arena
+from harness.candidate.layout import Shapes
 from harness.errors import CandidateFault, MachineError
 from harness.records import Reason, Side
 from harness.sandbox.rungs import Confinement, Exit, Rung
@@ -28,6 +30,7 @@ FAULTS = {
     "does_not_load": Reason.DOES_NOT_LOAD,
     "raised": Reason.RAISED,
     "out_of_memory": Reason.OUT_OF_MEMORY,
+    "does_not_compile": Reason.DOES_NOT_COMPILE,
 }
 
 
@@ -40,6 +43,40 @@ class Limits:
     memory_bytes: int
 
 
+@dataclass(frozen=True)
+class Dress:
+    """How a kernel is handed its arrays, and what of the machine its process is granted for that."""
+
+    tensors: Literal["numpy", "torch", "cuda", "meta"] = "numpy"
+    """NumPy arrays, torch tensors on the host or on the one GPU; meta: shapes alone, for compiling without a GPU."""
+    architecture: int = 0
+    """What Triton compiles for where tensors are meta."""
+    launch: Literal["graph", "eager"] = "eager"
+    preload: tuple[str, ...] = ()
+    """Trusted modules imported before the workspace."""
+    devices: tuple[str, ...] = ()
+    """Device nodes."""
+    kernels: Path | None = None
+    """Folder of what Triton compiled for it earlier; it is given a copy."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One timed run of some calls."""
+
+    seconds: float
+    """By the judge's clock, from the word to go to the answer."""
+    whole: float
+    """By the judge's clock, from waking the process: the untimed lead-in included."""
+    told: float
+    """By the candidate's own device events; on a CPU, where there are none, the judge's clock again."""
+
+    def per_call(self, lead: int, count: int) -> Timing:
+        """Of one call, when `count` calls were timed after a lead-in of `lead`."""
+        return Timing(self.seconds / count, self.whole / (lead + count), self.told / count)
+
+
 class CandidateProcess:
     """One side of a duel, alive. Frozen whenever it is not its turn.
 
@@ -48,17 +85,10 @@ class CandidateProcess:
     """
 
     def __init__(
-        self,
-        rung: Rung,
-        side: Side,
-        entry: str,
-        preload: list[str],
-        limits: Limits,
-        *,
-        watched: bool = False,
+        self, rung: Rung, side: Side, entry: str, dress: Dress, limits: Limits, *, watched: bool = False
     ) -> None:
         """Start it and begin the import; a `watched` process is for `profile`, and a little slower for it."""
-        self._limits = limits
+        self._limits, self._dress = limits, dress
         self._log = _make_log()
         self._end, theirs = wire.make_pair()
         self._end.settimeout(limits.call_seconds)
@@ -69,8 +99,10 @@ class CandidateProcess:
                     workspace=Path(side.tree),
                     memory_bytes=limits.memory_bytes,
                     scratch_bytes=SCRATCH_BYTES,
-                    environment=_environment(side),
+                    environment={**thread_variables(), **side.knobs, **dress.environment},
                     descriptors=(theirs.fileno(), self._log),
+                    devices=dress.devices,
+                    readable=(dress.kernels,) if dress.kernels else (),
                 ),
             )
         except BaseException:
@@ -79,10 +111,21 @@ class CandidateProcess:
             raise
         finally:
             theirs.close()
-        self._arenas: list[Arena] = []
-        inside = str(self._confined.workspace_inside)
+        self._arenas: dict[int, Arena] = {}
+        self._handed = 0
+        self._captured: set[tuple[int, int, int]] = set()
         self._send(
-            {"op": "load", "workspace": inside, "entry": entry, "preload": preload, "watched": watched}
+            {
+                "op": "load",
+                "workspace": str(self._confined.workspace_inside),
+                "entry": entry,
+                "tensors": dress.tensors,
+                "launch": dress.launch,
+                "preload": dress.preload,
+                "architecture": dress.architecture,
+                "kernels": str(dress.kernels) if dress.kernels else "",
+                "watched": watched,
+            }
         )
 
     def __enter__(self) -> CandidateProcess:
@@ -92,6 +135,10 @@ class CandidateProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def pid(self) -> int:
+        return self._confined.pid
 
     def close(self) -> None:
         """End the process and everything it left behind."""
@@ -104,7 +151,53 @@ class CandidateProcess:
         self._answer(self._limits.prepare_seconds, "importing")
         self._freeze()
 
-    def run(self, arena: Arena, first: int, count: int) -> float:
+    def begin_compile(self, arena: Arena, slot: int) -> None:
+        """Start the first call on an arena, which may compile; `finish_compile` waits for it."""
+        self._start("call", arena, first=slot, count=1)
+
+    def finish_compile(self) -> None:
+        """Wait for the call begun, for as long as the preparation budget allows; then freeze."""
+        self._answer(self._limits.prepare_seconds, "compiling in its first call")
+        self._freeze()
+
+    def begin_compile_ahead(self, problems: Mapping[str, Shapes]) -> None:
+        """Have it compile for arrays of these shapes once it is loaded, launching nothing; returns at once."""
+        self._send({"op": "compile", "problems": dict(problems)})
+
+    def finish_compile_ahead(self) -> dict[str, Any]:
+        """Wait for that, then freeze; what was compiled, in its own words (harness.candidate.compiling)."""
+        self._answer(self._limits.prepare_seconds, "importing")
+        told = self._answer(self._limits.prepare_seconds, "compiling")
+        self._freeze()
+        return told
+
+    def has_answered(self) -> bool:
+        """Whether something it said waits to be read, its end included."""
+        return _is_readable(self._end, 0)
+
+    def scratch(self) -> Path:
+        """The candidate's own writable folder, as the judge reaches it; nothing in there is to be trusted."""
+        return self._confined.scratch()
+
+    def seal(self) -> None:
+        """End the preparation: from here on it has one process, and starts no other.
+
+        A kernel on the CPU is sealed before its workspace is imported.
+        """
+        if self._dress.tensors != "cuda":
+            return
+        before = self._confined.filters()
+        self._thaw_and_send({"op": "seal"})
+        self._answer(self._limits.call_seconds, "being sealed")
+        self._freeze()
+        if self._confined.filters() <= before:
+            raise CandidateFault(Reason.BROKE_PROTOCOL, "answered that it is sealed, which it is not")
+        if others := self._confined.others():
+            raise CandidateFault(
+                Reason.STARTED_PROCESS, f"{len(others)} processes of its own outlive its preparation"
+            )
+
+    def call(self, arena: Arena, first: int, count: int) -> float:
         """Call the kernel once on each of `count` slots; the judge's seconds from waking it to stopping it.
 
         Together the calls have the budget of three: a timed segment is far shorter than that.
@@ -112,30 +205,53 @@ class CandidateProcess:
         self._map(arena)
         self._expect_frozen()
         start = time.perf_counter()
-        self._start("run", arena, first, count)
+        self._start("call", arena, first=first, count=count)
         self._answer(self._deadline(count), f"running {count} call{'s' if count != 1 else ''}")
         self._confined.stop()
         seconds = time.perf_counter() - start
         self._freeze()
         return seconds
 
+    def time(self, arena: Arena, lead: int, count: int) -> Timing:
+        """Time `count` calls on the slots after the first `lead`, on which it runs untimed just before.
+
+        With a lead-in, both sides spin between its end and the word to go, so that waking is not timed.
+        """
+        if not lead:
+            seconds = self.call(arena, 0, count)
+            return Timing(seconds, seconds, seconds)
+        self._map(arena)
+        self._capture(arena, lead, count)
+        self._expect_frozen()
+        woken = time.perf_counter()
+        self._start("lead", arena, first=0, count=lead)
+        self._answer(self._deadline(lead), "leading in", self._spin)
+        start = time.perf_counter()
+        self._send({"op": "go", "first": lead, "count": count})
+        answer = self._answer(self._deadline(count), f"running {count} timed calls", self._spin)
+        end = time.perf_counter()
+        self._confined.stop()
+        self._freeze()
+        return Timing(end - start, end - woken, _told_seconds(answer))
+
     def profile(self, arena: Arena, first: int, count: int) -> object:
-        """As `run`, under a profiler in a watched process: what the candidate answers for rows, whatever that is."""
+        """As `call`, under a profiler in a watched process: what the candidate answers for rows, whatever that is."""
         self._map(arena)
         self._expect_frozen()
-        self._start("profile", arena, first, count)
+        self._start("profile", arena, first=first, count=count)
         told = self._answer(self._deadline(count), "running under the profiler").get("rows")
         self._freeze()
         return told
 
-    def begin_compile(self, arena: Arena, slot: int) -> None:
-        """Start the first call on an arena, which may compile; `finish_compile` waits for it."""
-        self._map(arena)
-        self._start("run", arena, slot, 1)
-
-    def finish_compile(self) -> None:
-        """Wait for the call begun, for as long as the preparation budget allows; then freeze."""
-        self._answer(self._limits.prepare_seconds, "compiling in its first call")
+    def forget(self, arena: Arena) -> None:
+        """Have it unmap an arena, so that the memory is free once the judge gives it back too."""
+        number = self._number(arena)
+        if number is None:
+            return
+        del self._arenas[number]
+        self._captured = {key for key in self._captured if key[0] != number}
+        self._thaw_and_send({"op": "unmap", "arena": number})
+        self._answer(self._limits.call_seconds, "unmapping buffers")
         self._freeze()
 
     def resident_bytes(self) -> int:
@@ -150,23 +266,42 @@ class CandidateProcess:
         start = max(0, size - 2000)
         return os.pread(self._log, size - start, start).decode(errors="replace")
 
-    def _start(self, op: Literal["run", "profile"], arena: Arena, first: int, count: int) -> None:
+    def _start(self, op: Literal["call", "lead", "profile"], arena: Arena, *, first: int, count: int) -> None:
+        self._map(arena)
+        self._thaw_and_send({"op": op, "arena": self._number(arena), "first": first, "count": count})
+
+    def _thaw_and_send(self, message: dict[str, Any]) -> None:
         self._confined.thaw()
-        self._send({"op": op, "arena": self._arenas.index(arena), "first": first, "count": count})
+        self._send(message)
 
     def _deadline(self, count: int) -> float:
         return self._limits.call_seconds * min(count, 3)
 
+    def _number(self, arena: Arena) -> int | None:
+        return next((number for number, known in self._arenas.items() if known is arena), None)
+
     def _map(self, arena: Arena) -> None:
         """Hand an arena over, the first time it is used."""
-        if arena in self._arenas:
+        if self._number(arena) is not None:
             return
-        self._arenas.append(arena)
+        self._handed += 1
+        self._arenas[self._handed] = arena
         self._confined.thaw()
-        number = len(self._arenas) - 1
-        self._send({"op": "map", "arena": number, "layout": arena.layout.to_json()}, arena.descriptor)
-        self._answer(self._limits.call_seconds, "mapping buffers")
+        self._send({"op": "map", "arena": self._handed, "layout": arena.layout.to_json()}, arena.descriptor)
+        self._answer(self._limits.prepare_seconds, "mapping buffers")
         self._freeze()
+
+    def _capture(self, arena: Arena, lead: int, count: int) -> None:
+        """Have the launches of these calls captured, the first time they are timed."""
+        number = self._number(arena)
+        assert number is not None
+        if self._dress.launch != "graph" or (number, lead, count) in self._captured:
+            return
+        self._captured.add((number, lead, count))
+        for first, calls in ((0, lead), (lead, count)):
+            self._thaw_and_send({"op": "capture", "arena": number, "first": first, "count": calls})
+            self._answer(self._limits.prepare_seconds, "capturing its launches in a CUDA graph")
+            self._freeze()
 
     def _freeze(self) -> None:
         """Stop it for good until it is woken, and see what it holds."""
@@ -174,7 +309,7 @@ class CandidateProcess:
             self._confined.freeze()
         except MachineError as error:
             raise CandidateFault(Reason.HUNG, f"it cannot be stopped: {error}") from error
-        lent = sum(arena.layout.nbytes for arena in self._arenas)
+        lent = sum(arena.layout.nbytes for arena in self._arenas.values())
         if self._confined.resident_bytes() > self._limits.memory_bytes + lent:
             most = self._limits.memory_bytes >> 20
             raise CandidateFault(Reason.OUT_OF_MEMORY, f"holds more than {most} MiB besides its buffers")
@@ -194,9 +329,22 @@ class CandidateProcess:
         except wire.WireError as error:
             self._name_end(str(error))
 
-    def _answer(self, seconds: float, doing: str) -> dict[str, Any]:
+    def _spin(self, seconds: float) -> bool:
+        """Look for an answer without ever sleeping: a timed one must not wait for this process to wake."""
+        deadline = time.perf_counter() + seconds
+        while not _is_readable(self._end, 0):
+            if time.perf_counter() > deadline:
+                return False
+        return True
+
+    def _sleep(self, seconds: float) -> bool:
+        return _is_readable(self._end, seconds)
+
+    def _answer(
+        self, seconds: float, doing: str, await_answer: Callable[[float], bool] | None = None
+    ) -> dict[str, Any]:
         """Wait for the one answer that is due."""
-        if not _is_readable(self._end, seconds):
+        if not (await_answer or self._sleep)(seconds):
             raise CandidateFault(Reason.HUNG, f"no answer after {seconds:g} s of {doing}{self._quote()}")
         try:
             message, _ = wire.receive(self._end)
@@ -253,9 +401,18 @@ def _make_log() -> int:
     return log
 
 
-def _environment(side: Side) -> dict[str, str]:
+def thread_variables() -> dict[str, str]:
+    """As many threads as this process may use CPUs, for libraries that start them."""
     threads = str(len(os.sched_getaffinity(0)))
-    return {"NUMBA_NUM_THREADS": threads, "OMP_NUM_THREADS": threads, **side.knobs}
+    return {"NUMBA_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
+
+
+def _told_seconds(answer: dict[str, Any]) -> float:
+    """What it says its device took. Raises CandidateFault where that is no time."""
+    nanoseconds = answer.get("ns")
+    if not isinstance(nanoseconds, int | float) or not 0 < nanoseconds < 1e15:
+        raise CandidateFault(Reason.BROKE_PROTOCOL, f"told {str(nanoseconds)[:60]} as its own time")
+    return nanoseconds / 1e9
 
 
 def _is_readable(end: socket.socket, seconds: float) -> bool:

@@ -3,83 +3,170 @@
 Nothing said from here decides anything: the judge reads the clock, holds the reference and looks at the
 buffers itself. Whatever the workspace breaks in this process, it breaks only for itself.
 
-    judge says   {"op": "load", "workspace", "entry", "preload", "watched"}   answer {"ok": true} or a fault
-                 {"op": "map", "arena", "layout"} + descriptor                answer {"ok": true}
-                 {"op": "run", "arena", "first", "count"}                     answer {"ok": true, "ns": own clock}
-                 {"op": "profile", "arena", "first", "count"}                 answer {"ok": true, "rows": profiler's}
-    a fault is   {"fault": "does_not_load" | "raised" | "out_of_memory", "text": traceback's end}
+    judge says   load     workspace, entry, how to dress it (process.Dress)      {"ok": true} or a fault
+                 compile  problems: name -> shapes                               {"ok": true, "kernels": [...], ...}
+                 map      arena, layout + descriptor                             {"ok": true}
+                 call     arena, first, count                                    {"ok": true, "ns": own clock}
+                 capture  arena, first, count                                    {"ok": true}
+                 lead     arena, first, count                                    {"ok": true, "ns"}, then waits spinning
+                 go       first, count, on the arena of the lead-in              {"ok": true, "ns": device's clock}
+                 profile  arena, first, count                                    {"ok": true, "rows": profiler's}
+                 seal                                                            {"ok": true}
+                 unmap    arena                                                  {"ok": true}
+    a fault is   {"fault": a key of process.FAULTS, "text": traceback's end}
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-import mmap
 import os
 import signal
 import socket
 import sys
-import time
 import traceback
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from harness.candidate import wire
-from harness.candidate.layout import Layout
-from harness.candidate.profiler import Profiler
+from harness.candidate.layout import Layout, Shapes
+from harness.candidate.profiler import Profiler, Row
+from harness.candidate.slots import Kernel, Slots, numpy_slots, torch_slots
 from harness.sandbox.seccomp import forbid_processes
 
-Kernel = Callable[..., object]
-Arguments = list[tuple[np.ndarray, ...]]
-"""The arrays of each slot, inputs then outputs."""
+Message = dict[str, Any]
+
+
+class Runner:
+    """One workspace's kernel and the arenas it was handed. Every method takes a message's fields, and answers."""
+
+    def __init__(self) -> None:
+        self._arenas: dict[int, Slots] = {}
+        self._kernel: Kernel | None = None
+        self._profiler: Profiler | None = None
+        self._tensors, self._launch = "numpy", "eager"
+        self._led, self._architecture = 0, 0
+
+    def load(
+        self,
+        workspace: str,
+        entry: str,
+        tensors: str,
+        launch: str,
+        preload: list[str],
+        architecture: int,
+        kernels: str,
+        watched: bool,
+    ) -> Message:
+        self._tensors, self._launch, self._architecture = tensors, launch, architecture
+        take_kernels(kernels)
+        if watched and tensors != "cuda":
+            self._profiler = Profiler(workspace)
+            self._profiler.adopt_threads()
+        for name in preload:
+            importlib.import_module(name)
+        if tensors == "meta":
+            from harness.candidate import compiling
+
+            compiling.aim(architecture)
+        elif tensors != "cuda":  # a compiler for a GPU is a process, so its kernels are sealed later
+            forbid_processes()
+        self._kernel = import_kernel(workspace, entry)
+        if tensors == "cuda":
+            from harness.candidate.cuda_slots import take_up_device
+
+            take_up_device()
+        return {}
+
+    def compile(self, problems: dict[str, Shapes]) -> Message:
+        from harness.candidate import compiling
+
+        assert self._kernel is not None
+        return compiling.compile_only(self._kernel, problems, self._architecture)
+
+    def map(self, arena: int, layout: Message, descriptor: int) -> Message:
+        self._arenas[arena] = self._slots(descriptor, Layout.from_json(layout))
+        return {}
+
+    def unmap(self, arena: int) -> Message:
+        self._arenas.pop(arena).close()
+        return {}
+
+    def call(self, arena: int, first: int, count: int) -> Message:
+        assert self._kernel is not None
+        return {"ns": self._arenas[arena].call(self._kernel, first, count)}
+
+    def capture(self, arena: int, first: int, count: int) -> Message:
+        assert self._kernel is not None
+        self._arenas[arena].capture(self._kernel, first, count)
+        return {}
+
+    def lead(self, arena: int, first: int, count: int) -> Message:
+        assert self._kernel is not None
+        self._led = arena
+        return {"ns": self._arenas[arena].launch(self._kernel, first, count)}
+
+    def go(self, first: int, count: int) -> Message:
+        assert self._kernel is not None
+        return {"ns": self._arenas[self._led].launch(self._kernel, first, count)}
+
+    def profile(self, arena: int, first: int, count: int) -> Message:
+        return {"rows": self._profile(self._arenas[arena], first, count)}
+
+    def seal(self) -> Message:
+        forbid_processes()
+        return {}
+
+    def _slots(self, descriptor: int, layout: Layout) -> Slots:
+        if self._tensors == "numpy":
+            return numpy_slots(descriptor, layout)
+        if self._tensors == "torch":
+            return torch_slots(descriptor, layout)
+        from harness.candidate.cuda_slots import CudaSlots  # needs the driver's bindings
+
+        return CudaSlots(descriptor, layout, "graph" if self._launch == "graph" else "eager")
+
+    def _profile(self, slots: Slots, first: int, count: int) -> list[Row]:
+        assert self._kernel is not None
+        work = partial(slots.call, self._kernel, first, count)
+        if self._profiler is not None:
+            return self._profiler.measure(work, count)
+        from harness.candidate import gpu_profiler
+
+        return gpu_profiler.measure(work, count)
 
 
 def serve(end: socket.socket) -> None:
     """Answer until the judge closes the socket."""
-    kernel: Kernel | None = None
-    arenas: dict[int, Arguments] = {}
-    profiler: Profiler | None = None
+    runner = Runner()
     while True:
         message, descriptors = wire.receive(end, most_descriptors=1)
-        stage = "does_not_load" if message["op"] == "load" else "raised"
+        op = message.pop("op")
         try:
-            answer: dict[str, Any] = {"ok": True}
-            if message["op"] == "load":
-                profiler = watch(message["workspace"]) if message["watched"] else None
-                kernel = load(message["workspace"], message["entry"], message["preload"])
-            elif message["op"] == "map":
-                arenas[message["arena"]] = map_arena(descriptors[0], Layout.from_json(message["layout"]))
-            else:
-                assert kernel is not None
-                slots = arenas[message["arena"]][message["first"] : message["first"] + message["count"]]
-                if message["op"] == "profile":
-                    assert profiler is not None
-                    answer["rows"] = profiler.measure(partial(call_each, kernel, slots), len(slots))
-                else:
-                    answer["ns"] = call_each(kernel, slots)
+            answer = getattr(runner, op)(**message, **_descriptor(descriptors))
+            answer.setdefault("ok", "fault" not in answer)
         except MemoryError:
             answer = {"fault": "out_of_memory", "text": _traceback()}
-        except Exception:  # noqa: BLE001 - workspace code may raise anything; it is reported, never handled
-            answer = {"fault": stage, "text": _traceback()}
+        except Exception as error:  # noqa: BLE001 - workspace code may raise anything; it is reported, never handled
+            answer = {"fault": _fault(op, error), "text": _traceback()}
         wire.send(end, answer)
+        if op == "lead":
+            wire.spin(end)
 
 
-def watch(workspace: str) -> Profiler:
-    """A profiler that sees every thread the workspace starts."""
-    profiler = Profiler(workspace)
-    profiler.adopt_threads()
-    return profiler
+def _descriptor(descriptors: list[int]) -> dict[str, int]:
+    return {"descriptor": descriptors[0]} if descriptors else {}
 
 
-def load(workspace: str, entry: str, preload: list[str]) -> Kernel:
-    """Import trusted libraries, give up the right to start processes, then import the workspace's entry."""
-    for name in preload:
-        importlib.import_module(name)
-    forbid_processes()
+def _fault(op: str, error: Exception) -> str:
+    if type(error).__name__ == "OutOfMemoryError":  # torch's, of the GPU
+        return "out_of_memory"
+    return "does_not_load" if op == "load" else "raised"
+
+
+def import_kernel(workspace: str, entry: str) -> Kernel:
+    """The function named by `entry`, out of a workspace imported for the first time."""
     file, function = entry.split(":")
     sys.path.insert(0, workspace)
     spec = importlib.util.spec_from_file_location(Path(file).stem, Path(workspace) / file)
@@ -92,24 +179,15 @@ def load(workspace: str, entry: str, preload: list[str]) -> Kernel:
     return kernel
 
 
-def map_arena(descriptor: int, layout: Layout) -> Arguments:
-    memory = mmap.mmap(descriptor, layout.nbytes)
-    os.close(descriptor)
-    return [
-        tuple(
-            np.ndarray(a.shape, a.dtype, memory, slot * layout.stride + a.offset)
-            for a in (*layout.inputs, *layout.outputs)
-        )
-        for slot in range(layout.slots)
-    ]
-
-
-def call_each(kernel: Kernel, slots: Arguments) -> int:
-    """Call the kernel once on every slot; nanoseconds by this process's own clock."""
-    start = time.perf_counter_ns()
-    for arguments in slots:
-        kernel(*arguments)
-    return time.perf_counter_ns() - start
+def take_kernels(folder: str) -> None:
+    """Point Triton's cache at the scratch folder, with a copy of what was compiled before, if anything was."""
+    cache = Path(os.environ["TMPDIR"], "triton")
+    os.environ["TRITON_CACHE_DIR"] = str(cache)
+    for path in Path(folder).rglob("*") if folder else ():
+        if path.is_file():
+            copy = cache / path.relative_to(folder)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(path.read_bytes())
 
 
 def _traceback() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 from collections.abc import Sequence
 from typing import Any
@@ -43,6 +44,14 @@ def receive(end: socket.socket, most_descriptors: int = 0) -> tuple[dict[str, An
             os.close(descriptor)
         raise WireError("the stream ended" if not data else f"not a JSON object: {data[:80]!r}")
     return message, descriptors
+
+
+def spin(end: socket.socket) -> None:
+    """Return when something can be received, without ever sleeping."""
+    poll = select.poll()
+    poll.register(end, select.POLLIN | select.POLLHUP)
+    while not poll.poll(0):
+        pass
 
 
 def _parse(data: bytes) -> dict[str, Any] | None:

@@ -156,6 +156,22 @@ class Duel(_Section):
     """Fresh pairs from which the speedup is reported after acceptance."""
 
 
+class Cuda(_Section):
+    """How kernels run on a GPU; read where `device` is cuda."""
+
+    launch: Literal["graph", "eager"] = "graph"
+    """graph: the calls of a segment are captured once and replayed, so that launching costs nothing; eager: they are
+    launched one by one, and the time of a short kernel is that of its launch."""
+    cache: Literal["cold", "hot"] = "cold"
+    """cold: nothing of a call's inputs is in the L2 cache when it starts; hot: they are, where they fit into it."""
+    architecture: int = Field(default=90, ge=70, lt=200)
+    """Compute capability times ten that Triton compiles for where there is no GPU to ask."""
+    sanitizers: Annotated[
+        tuple[Literal["memcheck", "racecheck", "initcheck", "synccheck"], ...], Field(strict=False)
+    ] = ("memcheck",)
+    """compute-sanitizer's tools that look at a would-be win before it is kept."""
+
+
 class Gate(_Section):
     """How widely right is checked."""
 
@@ -227,8 +243,8 @@ class Settings(_Section):
     """Where the model's files lie, for cases that serve one."""
     hardware: str = ""
     """The target, in words."""
-    device: Literal["cpu"] = "cpu"
-    """Where the kernel runs."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Where the kernel runs: NumPy arrays on CPUs, or torch tensors on one NVIDIA GPU."""
     surface: Literal["kernel"] = "kernel"
     """What is timed: kernel is a function called with tensors."""
     entry: Entry = "kernel.py:run"
@@ -242,6 +258,7 @@ class Settings(_Section):
     llm: Llm = Llm()
     gate: Gate = Gate()
     duel: Duel = Duel()
+    cuda: Cuda = Cuda()
 
     @field_validator("guardrails")
     @classmethod

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-import numpy as np
 import torch
 
 from harness.case.contract import Contract, Problem, Spec, Tensors, Work
@@ -48,8 +47,10 @@ class Call:
 class CheckedContract(Contract):
     """A case's contract whose every answer is checked. Each method raises CaseError naming file and call."""
 
-    def __init__(self, inner: Contract, file: Path) -> None:
+    def __init__(self, inner: Contract, file: Path, place: str, dtypes: Container[str]) -> None:
+        """Tensors must be on torch's device `place`, and of `dtypes`."""
         self._inner, self._file = inner, file
+        self._place, self._dtypes = torch.device(place).type, dtypes
         self._seen: dict[str, Shapes] = {}
         self.problems = _problems(inner, Call(file, "Contract.problems"))
         self.distributions = _distributions(inner, Call(file, "Contract.distributions"))
@@ -60,10 +61,15 @@ class CheckedContract(Contract):
         given = _ask(call, lambda: self._inner.inputs(problem, distribution, generator))
         tensors = _expect_mapping(call, given, torch.Tensor)
         for key, tensor in tensors.items():
-            _expect_usable(call, key, tensor)
+            self._expect_usable(call, key, tensor)
         shapes = {key: Spec(tuple(t.shape), t.dtype) for key, t in tensors.items()}
         _expect_shapes(call, shapes, self._seen.setdefault(name, shapes), "an earlier call for this problem")
         return tensors
+
+    def more_inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
+        """As `inputs`, of which the last was checked just now: this one is not, since thousands are drawn."""
+        with torch.no_grad():
+            return self._inner.inputs(problem, distribution, generator)
 
     def outputs(self, problem: Problem) -> dict[str, Spec]:
         call = Call(self._file, f"Contract.outputs({self._name(problem)})")
@@ -71,7 +77,7 @@ class CheckedContract(Contract):
         for key, spec in specs.items():
             if not isinstance(spec.dtype, torch.dtype):
                 call.refuse(f"gives {key!r} the dtype {spec.dtype!r}", "give a torch dtype, as torch.float32")
-            _expect_dtype(call, key, spec.dtype)
+            self._expect_dtype(call, key, spec.dtype)
             if spec.dtype.is_complex:
                 call.refuse(
                     f"gives {key!r} the dtype {spec.dtype}", "give real and imaginary parts as two outputs"
@@ -114,6 +120,24 @@ class CheckedContract(Contract):
             )
         return work
 
+    def _expect_usable(self, call: Call, key: str, tensor: torch.Tensor) -> None:
+        """What can be copied into shared memory and be handed to a kernel."""
+        self._expect_dtype(call, key, tensor.dtype)
+        if tensor.device.type != self._place or tensor.layout != torch.strided or tensor.requires_grad:
+            where = "CPU" if self._place == "cpu" else "generator's device"
+            call.refuse(
+                f"gives {key!r} as something else than a plain tensor on the {where}",
+                "give a dense one there",
+            )
+        if not tensor.is_contiguous():
+            call.refuse(f"gives {key!r} with strides {tensor.stride()}", "call .contiguous() on it")
+        _expect_sizes(call, key, tuple(tensor.shape))
+
+    def _expect_dtype(self, call: Call, key: str, dtype: torch.dtype) -> None:
+        if str(dtype).removeprefix("torch.") not in self._dtypes:
+            remedy = "use another, as torch.float32 or torch.float16"
+            call.refuse(f"gives {key!r} the dtype {dtype}, which a kernel cannot be handed here", remedy)
+
     def _name(self, problem: Problem) -> str:
         return next((n for n, p in self.problems.items() if p == problem), str(dict(problem)))
 
@@ -129,13 +153,21 @@ class CheckedContract(Contract):
         return tensors
 
 
-def check_contract(contract: Contract, file: Path) -> None:
-    """Ask every method once for every problem and distribution. Raises CaseError for the first that is wrong."""
-    for name, problem in contract.problems.items():
+def check_contract(
+    contract: Contract, file: Path, names: Iterable[str] | None = None, place: str = "cpu"
+) -> None:
+    """Ask every method once for these problems (all) and every distribution, on torch's device `place`.
+
+    Raises CaseError for the first that is wrong.
+    """
+    for problem in contract.problems.values():
         contract.work(problem)
+    for name in contract.problems if names is None else names:
+        problem = contract.problems[name]
         for distribution in contract.distributions:
             inputs, again = (
-                contract.inputs(problem, distribution, torch.Generator().manual_seed(1)) for _ in range(2)
+                contract.inputs(problem, distribution, torch.Generator(place).manual_seed(1))
+                for _ in range(2)
             )
             if any(not torch.equal(_bits(inputs[key]), _bits(again[key])) for key in inputs):
                 call = Call(file, f"Contract.inputs({name}, {distribution})")
@@ -186,26 +218,6 @@ def _expect_mapping(call: Call, given: Any, kind: type[Answer]) -> dict[str, Ans
                 f"gives {key!r} a {type(value).__name__}", f"give a dict of names to {kind.__name__}s"
             )
     return dict(given)
-
-
-def _expect_usable(call: Call, key: str, tensor: torch.Tensor) -> None:
-    """What can be copied into shared memory and be handed to a kernel as a NumPy array."""
-    _expect_dtype(call, key, tensor.dtype)
-    if tensor.device.type != "cpu" or tensor.layout != torch.strided or tensor.requires_grad:
-        call.refuse(
-            f"gives {key!r} as something else than a plain tensor on the CPU", "give a dense one there"
-        )
-    if not tensor.is_contiguous():
-        call.refuse(f"gives {key!r} with strides {tensor.stride()}", "call .contiguous() on it")
-    _expect_sizes(call, key, tuple(tensor.shape))
-
-
-def _expect_dtype(call: Call, key: str, dtype: torch.dtype) -> None:
-    try:
-        np.dtype(str(dtype).removeprefix("torch."))
-    except TypeError:
-        remedy = "use a dtype that both have, as torch.float32 or torch.float16"
-        call.refuse(f"gives {key!r} the dtype {dtype}, which NumPy does not have", remedy)
 
 
 def _expect_shapes(call: Call, found: Shapes, wanted: Shapes, source: str) -> None:

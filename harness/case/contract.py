@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import importlib.util
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from harness.dtypes import NUMPY_DTYPES
 from harness.errors import CaseError
 
 Problem = Mapping[str, Any]
@@ -51,6 +52,10 @@ class Contract(ABC):
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         """Input tensors, in call order, drawn from `generator` alone. Contiguous, on the generator's device."""
 
+    def more_inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
+        """What `inputs` gives next; not to be overridden."""
+        return self.inputs(problem, distribution, generator)
+
     @abstractmethod
     def outputs(self, problem: Problem) -> dict[str, Spec]:
         """Shapes and dtypes of the outputs, in call order after the inputs."""
@@ -79,14 +84,14 @@ class Contract(ABC):
         """Compulsory work of one call."""
 
 
-def load_contract(path: Path) -> Contract:
-    """The case's contract, held to its promises (harness.case.checked).
+def load_contract(path: Path, place: str = "cpu", dtypes: Container[str] = NUMPY_DTYPES) -> Contract:
+    """The case's contract, held to its promises (harness.case.checked), tensors on torch's device `place`.
 
     Raises CaseError where contract.py does not define a complete one.
     """
     from harness.case.checked import CheckedContract  # which is built on this module
 
-    return CheckedContract(_load(path), path)
+    return CheckedContract(_load(path), path, place, dtypes)
 
 
 def _load(path: Path) -> Contract:

@@ -19,7 +19,8 @@ Value = bool | int | float | str
 
 RESERVED = re.compile(
     r"LD_|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|OMP_TOOL|PYTHON"
-    r"|(HOME|LANG|PATH|TMPDIR|NUMBA_CACHE_DIR|NUMBA_NUM_THREADS|OMP_NUM_THREADS)$"
+    r"|(HOME|LANG|PATH|TMPDIR|USER|NUMBA_CACHE_DIR|NUMBA_NUM_THREADS|OMP_NUM_THREADS)$"
+    r"|(CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|TRITON_HOME|TRITON_CACHE_DIR|TRITON_INTERPRET)$"
 )
 """Variables that the lab itself sets for a candidate, or that steer loader and interpreter; no knob may be one."""
 

@@ -1,6 +1,6 @@
-"""What a device was measured to do at its best: the roofs that a kernel's time is held against.
+"""What a CPU was measured to do at its best: the roofs that a kernel's time is held against.
 
-Measured once per device and judge process. They decide nothing; a kernel may beat them where its arrays lie in cache.
+Measured once per judge process. They decide nothing; a kernel may beat them where its arrays lie in cache.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from harness.device import cpu
+from harness.device import host
 from harness.records import Ceilings
 
 Rate = tuple[float, str]
@@ -32,18 +32,6 @@ LEAST_BYTES, MOST_BYTES = 64 << 20, 128 << 20
 """Of one array: four times the last-level cache within these limits, since a virtual machine may not tell all of it."""
 
 
-class Roofs:
-    """Ceilings by device id, measured when they are first asked for."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, Ceilings] = {}
-
-    def of(self, device_id: str, measure: Callable[[], Ceilings]) -> Ceilings:
-        if device_id not in self._known:
-            self._known[device_id] = measure()
-        return self._known[device_id]
-
-
 def measure_cpu() -> Ceilings:
     """This process's CPUs, all of them together; about half a second, and again where others were at work meanwhile.
 
@@ -53,15 +41,15 @@ def measure_cpu() -> Ceilings:
     rates: list[tuple[Rate, Rate]] = []
     busy = True
     while busy and len(rates) < ATTEMPTS:
-        start, own = cpu.read_counters(), time.process_time()
+        start, own = host.read_counters(), time.process_time()
         with _threads(cpus):
             rates.append((max(map(_product, SIZES)), _copy(array_bytes(last_level_cache_bytes()))))
-        environment = cpu.environment_since(start, time.process_time() - own)
-        busy = cpu.is_contaminated(environment)
+        load = host.load_since(start, time.process_time() - own)
+        busy = load.steal > host.STEAL_LIMIT or load.others > host.OTHERS_LIMIT
     (flops, product), (rate, copy) = (max(kind) for kind in zip(*rates, strict=True))
     how = f"{product} for FLOP/s, {copy} for bytes/s; best of several runs on {cpus} thread{'s' * (cpus > 1)}"
     if busy:
-        how += f"; too low, perhaps: others used {environment.others:.1f} CPUs meanwhile"
+        how += f"; too low, perhaps: others used {load.others:.1f} CPUs meanwhile"
     return Ceilings(flops=flops, bytes=rate, how=how)
 
 

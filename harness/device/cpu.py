@@ -1,84 +1,102 @@
-"""A CPU as the place where kernels run: its name, and what else it was doing while a block was timed."""
+"""A CPU as the place where kernels run, and what else it was doing while a block was timed."""
 
 from __future__ import annotations
 
+import math
 import os
-import platform
-import time
-from contextlib import suppress
-from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
+from collections.abc import Collection
+from typing import Literal
 
-from harness.records import Environment
+from harness.device import host
+from harness.device.ceilings import measure_cpu
+from harness.device.device import Reading, Work
+from harness.device.host import name, software, take_precedence
+from harness.dtypes import NUMPY_DTYPES, TORCH_DTYPES
+from harness.records import Ceilings, Environment
 
-STEAL_LIMIT = 0.10
-"""Share of CPU time taken by the hypervisor above which a block is measured again."""
+__all__ = ["Cpu", "Interpreter", "name", "software", "take_precedence"]
 
-OTHERS_LIMIT = 0.5
-"""CPUs' worth of other processes' work above which a block is measured again."""
-
-TICKS = os.sysconf("SC_CLK_TCK")
+INTERPRETED_BYTES = 1 << 20
+"""Most bytes that a problem may move where Triton interprets it, a few thousand times slower than a GPU."""
 
 
-@dataclass(frozen=True)
-class Reading:
-    """Counters of /proc/stat: CPU seconds since boot, all CPUs together, and the clock they were read at."""
+class Cpu:
+    """Implements harness.device.device.Device: NumPy arrays on this process's CPUs."""
 
-    busy: float
-    steal: float
-    clock: float
+    kind: Literal["cpu"] = "cpu"
+    tensors: Literal["numpy", "torch"] = "numpy"
+    torch_device = "cpu"
+    dtypes: Collection[str] = NUMPY_DTYPES
+    most_bytes: float = math.inf
+    l2_bytes = 0
+
+    def __init__(self) -> None:
+        self._ceilings: Ceilings | None = None
+
+    def name(self) -> str:
+        return host.name()
+
+    def identity(self) -> str:
+        return host.identity()
+
+    def software(self) -> dict[str, str]:
+        return host.software()
+
+    def nodes(self) -> tuple[str, ...]:
+        return ()
+
+    def variables(self) -> dict[str, str]:
+        return {}
+
+    def start(self) -> Reading:
+        return Reading(host.read_counters())
+
+    def since(
+        self, reading: Reading, own_cpu_seconds: float, own_pids: Collection[int] | None = None
+    ) -> Environment:
+        load = host.load_since(reading.host, own_cpu_seconds)
+        return Environment(steal=load.steal, others=load.others)
+
+    def is_contaminated(self, environment: Environment) -> bool:
+        return environment.steal > host.STEAL_LIMIT or environment.others > host.OTHERS_LIMIT
+
+    def ceilings(self) -> Ceilings:
+        if self._ceilings is None:
+            self._ceilings = measure_cpu()
+        return self._ceilings
+
+    def floor_seconds(self, work: Work, calls: int = 1, cache: Literal["cold", "hot"] = "cold") -> float:
+        """0: what a CPU's caches hold is nothing that can be proven from outside."""
+        return 0.0
+
+    def free_bytes(self) -> int:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+    def synchronize(self) -> None:
+        pass
+
+    def rest(self) -> None:
+        pass
+
+    def flush_cache(self) -> None:
+        pass
+
+    def quarantine(self, reason: str, pid: int) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
-def read_counters() -> Reading:
-    fields = [int(f) / TICKS for f in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-    user, nice, system, _idle, _wait, irq, softirq, steal = fields
-    return Reading(user + nice + system + irq + softirq, steal, time.perf_counter())
+class Interpreter(Cpu):
+    """A CPU on which Triton interprets GPU kernels, handed torch tensors: right or wrong can be told, fast cannot."""
 
+    tensors: Literal["numpy", "torch"] = "torch"
+    dtypes: Collection[str] = TORCH_DTYPES
+    most_bytes: float = INTERPRETED_BYTES
 
-def environment_since(start: Reading, own_seconds: float) -> Environment:
-    """What happened since `start`, less the `own_seconds` of CPU time that duel and judge used themselves."""
-    now = read_counters()
-    elapsed = max(now.clock - start.clock, 1e-9)
-    others = max(0.0, now.busy - start.busy - own_seconds) / elapsed
-    steal = (now.steal - start.steal) / elapsed / (os.cpu_count() or 1)
-    return Environment(steal=round(steal, 4), others=round(others, 3))
+    def name(self) -> str:
+        return f"{host.name()}, interpreting GPU kernels"
 
-
-def is_contaminated(environment: Environment) -> bool:
-    return environment.steal > STEAL_LIMIT or environment.others > OTHERS_LIMIT
-
-
-def take_precedence() -> None:
-    """Run this process, and the candidates it starts, ahead of everything else on the machine, where allowed.
-
-    It takes root or CAP_SYS_NICE. `scripts/experiments/cpu_noise.py` measures what it brings.
-    """
-    with suppress(PermissionError):
-        os.nice(-20)
-
-
-def name() -> str:
-    """The CPU model and how many of its CPUs this process may use."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith(("model name", "Model"))]
-    return f"{models[0] if models else platform.machine()}, {len(os.sched_getaffinity(0))} CPUs"
-
-
-def identity() -> str:
-    """The machine id, or the host's name where there is none."""
-    for path in (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id")):
-        if path.is_file() and path.read_text().strip():
-            return path.read_text().strip()
-    return platform.node()
-
-
-def software() -> dict[str, str]:
-    """Versions of everything a result may depend on, and the priority it was measured at."""
-    found = {"python": platform.python_version(), "kernel": platform.release(), "nice": str(os.nice(0))}
-    for package in ("torch", "triton", "numpy", "numba"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
+    def variables(self) -> dict[str, str]:
+        return {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}

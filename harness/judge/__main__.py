@@ -16,16 +16,24 @@ from typing import Any
 
 import torch
 
+from harness.candidate.process import thread_variables
 from harness.case.case import Case
-from harness.device import cpu
+from harness.device.cpu import take_precedence
+from harness.device.device import open_device
 from harness.errors import CaseError, HillclimbError
-from harness.judge.judge import CpuJudge
+from harness.judge.judge import CaseJudge
 from harness.judge.protocol import Progress
 from harness.judge.refusal import refusals_told
 from harness.records import Record, Side
-from harness.sandbox.rungs import choose_rung
+from harness.sandbox.rungs import choose_rung, prefork
 
 PR_SET_PDEATHSIG = 1
+
+DRIVER = Path("/dev/nvidiactl")
+"""Here where NVIDIA's driver is."""
+
+PRELOADED = ("numpy", "yaml", "harness.candidate.warm")
+"""What the process imports from which candidates for a GPU are forked."""
 
 
 def serve(end: socket.socket, case_folder: Path, trust_workspace: bool) -> None:
@@ -40,7 +48,7 @@ def serve(end: socket.socket, case_folder: Path, trust_workspace: bool) -> None:
 
     try:
         with refusals_told("the judge could not take up the case"):
-            judge = CpuJudge(Case(case_folder), choose_rung(trust_workspace=trust_workspace))
+            judge = take_up(Case(case_folder), trust_workspace)
     except HillclimbError as error:
         say("error", describe(error))
         return
@@ -55,16 +63,29 @@ def serve(end: socket.socket, case_folder: Path, trust_workspace: bool) -> None:
             say("answer", answer.model_dump(mode="json"))
 
 
-def answer_one(judge: CpuJudge, op: str, arguments: dict[str, Any], watch: Any) -> Record:
+def take_up(case: Case, trust_workspace: bool) -> CaseJudge:
+    """The judge of a case on the device it is for; where there is no GPU for it, one that compiles and interprets."""
+    rung = choose_rung(trust_workspace=trust_workspace)
+    if case.settings.device == "cpu":
+        return CaseJudge(case, rung, open_device("cpu"))
+    if not DRIVER.exists():
+        return CaseJudge(case, rung, open_device("interpreter"))
+    device = open_device("cuda")
+    return CaseJudge(case, prefork(rung, PRELOADED, thread_variables(), device.nodes()), device)
+
+
+def answer_one(judge: CaseJudge, op: str, arguments: dict[str, Any], watch: Any) -> Record:
     """The judge's answer. What the disk refuses is told as such, so that the climb can wait for it."""
     with refusals_told(f"the judge could not {op}"):
         return dispatch(judge, op, arguments, watch)
 
 
-def dispatch(judge: CpuJudge, op: str, arguments: dict[str, Any], watch: Any) -> Record:
+def dispatch(judge: CaseJudge, op: str, arguments: dict[str, Any], watch: Any) -> Record:
     if op == "describe":
         return judge.describe()
     sides = {name: Side(**value) for name, value in arguments.items() if isinstance(value, dict)}
+    if op == "prepare":
+        return judge.prepare(**sides)
     plain = {name: value for name, value in arguments.items() if not isinstance(value, dict)}
     answer: Record = getattr(judge, op)(**sides, **plain, watch=watch)
     return answer
@@ -84,7 +105,7 @@ def die_with_parent() -> None:
 def main() -> None:
     die_with_parent()
     sys.dont_write_bytecode = True  # the contract lies in the user's checkout, where nothing is written
-    cpu.take_precedence()
+    take_precedence()
     # torch's workers spin between operations: on shared CPUs the gate took 20 times as long with them
     torch.set_num_threads(1)
     serve(socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2]), "--trust-workspace" in sys.argv[3:])

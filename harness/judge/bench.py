@@ -5,22 +5,24 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from harness.candidate.process import CandidateProcess, Limits
+from harness.candidate.process import CandidateProcess
 from harness.case.case import Case
 from harness.case.checked import check_contract
 from harness.case.contract import Contract
+from harness.device.device import Device
 from harness.errors import CaseError
-from harness.judge.duel import Duel, blame, clean_blocks, log_ratio, seconds_of
-from harness.judge.policy import check_policy
+from harness.judge.clocks import Clocks
+from harness.judge.duel import Duel, Terms, blame, clean_blocks, log_ratio, seconds_of
+from harness.judge.fresh import Source
 from harness.judge.protocol import Progress, Watch
+from harness.judge.stable import Stable
 from harness.records import Block, Pair, Side
-from harness.sandbox.rungs import Rung
 
 Stage = Literal["noise", "screen", "decide", "alone", "report", "cumulative", "guardrail"]
 Processes = tuple[CandidateProcess, CandidateProcess]
@@ -29,9 +31,6 @@ Processes = tuple[CandidateProcess, CandidateProcess]
 SOLO_BLOCKS = 8
 """Blocks of single calls in every deciding pair: a few milliseconds each."""
 
-TRUSTED_IMPORTS = frozenset({"numpy", "numba", "yaml"})
-"""Imported by the runner before it gives up starting processes, which their own imports may need."""
-
 
 @dataclass(frozen=True)
 class Bench:
@@ -39,39 +38,96 @@ class Bench:
 
     case: Case
     contract: Contract
-    rung: Rung
+    stable: Stable
+    device: Device
     secret: random.Random
-
-    def process(self, side: Side, *, watched: bool = False) -> CandidateProcess:
-        """A fresh process of one side, its workspace's source read first; `watched` for a profile."""
-        settings, budgets = self.case.settings, self.case.settings.budgets
-        check_policy(Path(side.tree), settings.policy)
-        limits = Limits(budgets.prepare_seconds, budgets.call_seconds, budgets.memory_mib << 20)
-        preload = sorted(TRUSTED_IMPORTS & set(settings.policy.imports))
-        return CandidateProcess(self.rung, side, settings.entry, preload, limits, watched=watched)
+    clocks: Clocks = field(default_factory=Clocks)
 
     @contextmanager
-    def pair(self, candidate: Side, opponent: Side) -> Iterator[Processes]:
+    def pair(self, candidate: Side, opponent: Side, *, from_source: bool = False) -> Iterator[Processes]:
         """Two fresh processes importing at the same time, born in a coin's order; the opponent is loaded."""
         with ExitStack() as stack:
             born: dict[int, CandidateProcess] = {}
             for side in self.secret.sample((0, 1), 2):
                 with blame(side):
-                    born[side] = stack.enter_context(self.process((candidate, opponent)[side]))
+                    born[side] = stack.enter_context(
+                        self.stable.process((candidate, opponent)[side], from_source=from_source)
+                    )
             with blame(1):
                 born[1].await_loaded()
             yield born[0], born[1]
 
-    def duel(self, sides: Processes, suite: str) -> Duel:
+    @contextmanager
+    def ready_pair(
+        self, candidate: Side, opponent: Side, *, from_source: bool = False
+    ) -> Iterator[Processes]:
+        """As `pair`, with everything that will be timed compiled on both."""
+        with self.pair(candidate, opponent, from_source=from_source) as sides:
+            sides[0].await_loaded()
+            self.compile(dict(enumerate(sides)), self.timed_problems())
+            self.seal(dict(enumerate(sides)))
+            yield sides
+
+    def compile(self, sides: Mapping[int, CandidateProcess], problems: Iterable[str]) -> None:
+        """The first call on every problem, which may compile, of all sides at the same time. Nothing is timed yet."""
+        for problem in problems:
+            with self.source(problem, self.contract.distributions[0]).arena(2) as arena:
+                self.source(problem, self.contract.distributions[0]).refresh(arena, range(2))
+                self.device.synchronize()
+                for side, process in sides.items():
+                    with blame(side):
+                        process.begin_compile(arena, side)
+                for side, process in sides.items():
+                    with blame(side):
+                        process.finish_compile()
+                        process.forget(arena)
+
+    def seal(self, sides: Mapping[int, CandidateProcess]) -> None:
+        """End the preparation of every side."""
+        for side, process in sides.items():
+            with blame(side):
+                process.seal()
+
+    def timed_problems(self) -> list[str]:
+        """Every problem of the objective's suite and the guardrails', once."""
+        return list(dict.fromkeys(name for suite in self.case.suites.values() for name in suite.problems))
+
+    def gated_problems(self) -> tuple[str, ...]:
+        """Every problem of the contract; where kernels are interpreted, those that are small enough for it."""
+        most = self.device.most_bytes
+        contract = self.contract
+        small = tuple(n for n, p in contract.problems.items() if contract.work(p).bytes <= most)
+        if not small:
+            file = self.case.contract_file
+            raise CaseError(
+                file,
+                "Contract.problems",
+                f"none moves {most} bytes or fewer",
+                "add one: without a GPU only such are run",
+            )
+        return small
+
+    def source(self, problem: str, distribution: str) -> Source:
+        return Source(self.contract, problem, distribution, self.secret, self.device.torch_device)
+
+    def terms(self) -> Terms:
+        """What every duel of this case is fought under."""
         settings = self.case.settings
-        segment, budget = settings.duel.segment_ms / 1e3, settings.gate.error_budget
-        return Duel(self.contract, self.case.suites[suite], sides, segment, budget, self.secret)
+        segment = settings.duel.segment_ms / 1e3
+        return Terms(self.device, segment, settings.gate.error_budget, settings.cuda.cache, self.secret)
+
+    def duel(self, sides: Processes, suite: str) -> Duel:
+        return Duel(self.contract, self.case.suites[suite], sides, self.terms())
+
+    def clean_blocks(self, duel: Duel, count: int) -> Iterator[tuple[Block, int]]:
+        """`count` blocks of a duel, and how many contaminated ones were dropped before each."""
+        return clean_blocks(self.device, duel.block, count)
 
     def measure(self, sides: Processes, stage: Stage, suite: str, blocks: int) -> Pair:
         """A few blocks of one suite on two loaded processes."""
         with self.duel(sides, suite) as duel:
             duel.probe()
-            taken = list(clean_blocks(duel.block, blocks))
+            taken = list(self.clean_blocks(duel, blocks))
         return pair_of(stage, suite, taken)
 
     def deciding_pair(self, sides: Processes, blocks: int) -> tuple[Pair, Pair]:
@@ -79,7 +135,7 @@ class Bench:
         suite = self.case.settings.objective.suite
         with self.duel(sides, suite) as duel:
             duel.probe()
-            taken = list(clean_blocks(duel.block, blocks))
+            taken = list(self.clean_blocks(duel, blocks))
             alone = [(duel.solo_block(), 0) for _ in range(SOLO_BLOCKS)]
         return pair_of("decide", suite, taken), pair_of("alone", suite, alone)
 
@@ -88,15 +144,16 @@ class Bench:
         pairs: list[Pair] = []
         wanted, blocks = self.case.settings.duel.report_pairs, self.case.settings.duel.pair_blocks
         for _ in range(wanted):
-            with self.pair(candidate, opponent) as sides:
-                sides[0].await_loaded()
+            with self.ready_pair(candidate, opponent, from_source=stage == "report") as sides:
                 pairs.append(self.measure(sides, stage, self.case.settings.objective.suite, blocks))
             watch(Progress(stage=stage, done=len(pairs), of=wanted, speedup=speedup_of(values_of(pairs))))
         return pairs
 
     def check_contract(self) -> None:
         """Raises CaseError where the contract breaks a promise, or a suite names what it does not have."""
-        check_contract(self.contract, self.case.contract_file)
+        check_contract(
+            self.contract, self.case.contract_file, self.gated_problems(), self.device.torch_device
+        )
         self.check_suites()
 
     def check_suites(self) -> None:
@@ -114,9 +171,9 @@ def pair_of(stage: Stage, suite: str, taken: list[tuple[Block, int]]) -> Pair:
     return Pair(stage=stage, suite=suite, blocks=blocks, dropped=sum(drops))
 
 
-def values_of(pairs: list[Pair]) -> list[float]:
+def values_of(pairs: list[Pair], ratio: Callable[[Block], float] = log_ratio) -> list[float]:
     """Each pair's one value: the median log ratio of its blocks, which a burst of somebody else's work spoils less."""
-    return [statistics.median(log_ratio(block) for block in pair.blocks) for pair in pairs]
+    return [statistics.median(ratio(block) for block in pair.blocks) for pair in pairs]
 
 
 def speedup_of(values: list[float]) -> float:

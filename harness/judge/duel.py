@@ -4,6 +4,9 @@ Before every segment the judge draws new inputs and poisons all outputs, so a ca
 result nor skip its work; every timed call has a slot of its own. After every segment of the candidate's all outputs
 must be written, and some slots chosen at random are compared with the reference. The side whose turn it is not is
 frozen. All slots of a segment are in memory when it starts, so single calls are timed as well (`solo_block`).
+
+On a GPU a segment begins with an untimed lead-in on slots of its own, since the first milliseconds after a switch
+between processes are slower, and each side's own device events are recorded beside the judge's clock.
 """
 
 from __future__ import annotations
@@ -17,41 +20,61 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import torch
-
 from harness.candidate.arena import Arena
-from harness.candidate.process import CandidateProcess
+from harness.candidate.process import CandidateProcess, Timing
 from harness.case.case import Suite
-from harness.case.contract import Contract, Tensors
-from harness.device import cpu
+from harness.case.contract import Contract, Tensors, Work
+from harness.device.device import Device
+from harness.device.quiet import Quiet
 from harness.errors import CandidateFault, MachineError
-from harness.judge.gate import check_outputs, open_arena
+from harness.judge import sizing
+from harness.judge.fresh import Source
+from harness.judge.gate import check_outputs
 from harness.records import Block, Reason
-
-POOL_BYTES = 256 << 20
-"""Most memory for one problem's call slots."""
-
-GROWTH = 16
-"""Most by which the number of calls grows from one sizing run to the next."""
 
 CHECKED_SLOTS = 2
 """Slots compared with the reference after each of the candidate's segments. A kernel that computes only a share
 1 - f of its calls passes n segments with probability (1 - f)^2n: under 1 % for f = 2 % over a deciding ten pairs."""
+
+Order = Literal["ABBA", "BAAB"]
+ORDERS: tuple[Order, Order] = ("ABBA", "BAAB")
+
+Four = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a duel is fought under, besides problems and sides."""
+
+    device: Device
+    segment_seconds: float
+    error_budget: float
+    cache: Literal["cold", "hot"]
+    secret: random.Random
+
+    def settle(self) -> None:
+        """See to it that every segment starts from the same state: nothing running, and in the cache what is to be."""
+        self.device.rest()
+        if self.cache == "cold":
+            self.device.flush_cache()
+        self.device.synchronize()
 
 
 @dataclass(frozen=True)
 class Workload:
     """One timed problem: its slots, and how many calls each side makes in a segment."""
 
-    problem: str
-    distribution: str
+    source: Source
     arena: Arena
     calls: tuple[int, int]
     """Of A and of B. Equal unless one side is over twice as fast."""
+    lead: int
+    """Slots before those that are timed; 0 on a CPU."""
+    work: Work
 
 
 class Duel:
-    """Two loaded processes, A the candidate and B its opponent, over one suite of problems.
+    """Two compiled processes, A the candidate and B its opponent, over one suite of problems.
 
     Raises CandidateFault for what A does wrong; the same of B, which has passed all this before, is a MachineError.
     """
@@ -61,26 +84,26 @@ class Duel:
         contract: Contract,
         suite: Suite,
         sides: tuple[CandidateProcess, CandidateProcess],
-        segment_seconds: float,
-        error_budget: float,
-        secret: random.Random,
+        terms: Terms,
     ) -> None:
-        self.contract, self.suite, self.sides, self.secret = contract, suite, sides, secret
-        self.segment_seconds, self.error_budget = segment_seconds, error_budget
+        self.contract, self.suite, self.sides, self.terms = contract, suite, sides, terms
         self._stack = ExitStack()
+        self._quiet: Quiet[int] = Quiet()
+        self._ran_last: int | None = None
+        self._drawn: list[Order] = []
+        self._crowded = 0
         self.workloads: list[Workload] = []
 
     def __enter__(self) -> Duel:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def __exit__(self, *exc: object) -> None:
+        self._stack.__exit__(*exc)  # type: ignore[arg-type]
 
     def probe(self) -> float:
-        """Compile, and size the segments; A's speed relative to B's, roughly."""
+        """Size the segments; A's speed relative to B's, roughly."""
         ratios = []
         for problem in self.suite.problems:
-            self._compile_both(problem)
             a, b = self._fit(problem)
             ratios.append(math.log(b / a))
         return math.exp(statistics.fmean(ratios))
@@ -91,86 +114,126 @@ class Duel:
 
     def solo_block(self) -> Block:
         """One block of single calls, in which nothing can be done for the next call beforehand."""
-        return self._block([replace(workload, calls=(1, 1)) for workload in self.workloads])
+        return self._block([replace(w, calls=(1, 1), lead=min(w.lead, 1)) for w in self.workloads])
 
     def _block(self, workloads: Sequence[Workload]) -> Block:
-        order: Literal["ABBA", "BAAB"] = self.secret.choice(("ABBA", "BAAB"))
-        start, own = cpu.read_counters(), self._own_cpu_seconds()
-        logs = [0.0] * 4
-        for workload in workloads:
-            for turn, letter in enumerate(order):
-                logs[turn] += math.log(self._segment(workload, "AB".index(letter)))
-        environment = cpu.environment_since(start, self._own_cpu_seconds() - own)
-        a, b, c, d = (math.exp(log / len(workloads)) for log in logs)
-        return Block(order=order, seconds=(a, b, c, d), environment=environment)
+        order = self._order()
+        device = self.terms.device
+        on_gpu = device.kind == "cuda"
+        start, own, self._crowded = device.start(), self._own_cpu_seconds(), 0
+        taken = [[self._segment(workload, "AB".index(letter)) for letter in order] for workload in workloads]
+        environment = device.since(start, self._own_cpu_seconds() - own)
+        if self._crowded:
+            environment = environment.model_copy(update={"crowded": self._crowded})
+        return Block(
+            order=order,
+            seconds=_means([[timing.seconds for timing in turns] for turns in taken]),
+            events=_means([[timing.told for timing in turns] for turns in taken]) if on_gpu else None,
+            whole=_means([[timing.whole for timing in turns] for turns in taken]) if on_gpu else None,
+            environment=environment,
+        )
 
-    def _compile_both(self, problem: str) -> None:
-        """The first call of each side, at the same time, on slots of their own: nothing is timed yet."""
-        with open_arena(self.contract, problem, 2) as arena:
-            self._refresh(arena, problem, 2)
-            for side in (0, 1):
-                with blame(side):
-                    self.sides[side].begin_compile(arena, side)
-            for side in (0, 1):
-                with blame(side):
-                    self.sides[side].finish_compile()
+    def _order(self) -> Order:
+        """By a coin, and then the other one: what the order itself does to a block is in every second one reversed."""
+        self._drawn = self._drawn or self.terms.secret.sample(ORDERS, 2)
+        return self._drawn.pop()
 
     def _fit(self, problem: str) -> list[float]:
         """Grow the number of calls until each side's segment is long enough; seconds per call of both.
 
         Sizing runs are checked like timed ones, and have walked the memory once before anything is timed.
         """
-        calls = (1, 1)
+        terms = self.terms
+        source = Source(
+            self.contract, problem, self.suite.distribution, terms.secret, terms.device.torch_device
+        )
+        work = self.contract.work(self.contract.problems[problem])
+        calls = (sizing.first_calls(terms.device),) * 2
         while True:
             with ExitStack() as stack:
-                arena = stack.enter_context(open_arena(self.contract, problem, max(calls)))
-                workload = Workload(problem, self.suite.distribution, arena, calls)
-                seconds = [self._segment(workload, side) for side in (0, 1)]
+                lead = sizing.lead_in(terms.device, max(calls))
+                arena = stack.enter_context(self._shared(source, lead + max(calls)))
+                workload = Workload(source, arena, calls, lead, work)
+                seconds = [sizing.believable(self._segment(workload, side), calls[side]) for side in (0, 1)]
                 wanted = self._calls(seconds, arena.layout.stride)
-                if all(w < 1.5 * c for w, c in zip(wanted, calls, strict=True)):
+                if all(w < sizing.ENOUGH * c for w, c in zip(wanted, calls, strict=True)):
                     self._stack.push(stack.pop_all())
                     self.workloads.append(workload)
                     return seconds
-            calls = (min(wanted[0], GROWTH * calls[0]), min(wanted[1], GROWTH * calls[1]))
+            calls = (min(wanted[0], sizing.GROWTH * calls[0]), min(wanted[1], sizing.GROWTH * calls[1]))
+
+    @contextmanager
+    def _shared(self, source: Source, slots: int) -> Iterator[Arena]:
+        """An arena that both sides let go of at the end, unless the duel ends with an error."""
+        with source.arena(slots) as arena:
+            yield arena
+            for side in (0, 1):
+                with blame(side):
+                    self.sides[side].forget(arena)
 
     def _calls(self, seconds: Sequence[float], slot_bytes: int) -> tuple[int, int]:
         """How many calls fill a segment; the same for both sides unless one is over twice as fast."""
-        most = max(1, POOL_BYTES // slot_bytes)
-        a, b = (min(most, max(1, round(self.segment_seconds / s))) for s in seconds)
+        terms = self.terms
+        most = sizing.pool_bytes(terms.device, terms.cache) // slot_bytes
+        a, b = (sizing.wanted_calls(s, terms.segment_seconds, most) for s in seconds)
         return (a, b) if max(a, b) > 2 * min(a, b) else (max(a, b), max(a, b))
 
-    def _segment(self, workload: Workload, side: int) -> float:
+    def _segment(self, workload: Workload, side: int) -> Timing:
         """Seconds per call of one side's calls over fresh inputs."""
-        calls, arena = workload.calls[side], workload.arena
-        seeds = self._refresh(arena, workload.problem, calls)
+        calls, lead, terms = workload.calls[side], workload.lead, self.terms
+        timed = range(lead, lead + calls)
+        kept = terms.secret.sample(timed, min(CHECKED_SLOTS, calls)) if side == 0 else []
+        inputs = self._refresh(workload, range(lead + calls), kept)
+        self._ran_last = side
         with blame(side):
-            seconds = self.sides[side].run(arena, 0, calls)
+            timing = self.sides[side].time(workload.arena, lead, calls).per_call(lead, calls)
             if side == 0:
-                self._check(workload, seeds)
-        return seconds / calls
+                self._check(workload, timed, inputs)
+                self._expect_above_floor(workload, timing)
+        return timing
 
-    def _refresh(self, arena: Arena, problem: str, slots: int) -> list[int]:
-        """New inputs and poisoned outputs; the seed of every slot."""
-        seeds = [self.secret.getrandbits(62) for _ in range(slots)]
-        for slot, seed in enumerate(seeds):
-            arena.fill(slot, self._draw(problem, seed))
-        arena.poison(range(slots))
-        return seeds
+    def _refresh(self, workload: Workload, slots: range, kept: Sequence[int]) -> dict[int, Tensors]:
+        """New inputs, poisoned outputs, a settled device; and an ear for work that the last side left running there."""
+        start = time.perf_counter()
+        inputs = workload.source.refresh(workload.arena, slots, kept)
+        self.terms.settle()
+        if self.terms.device.kind != "cuda":
+            return inputs
+        key = (workload.source.problem, len(slots))
+        self._crowded += self._quiet.hear(key, time.perf_counter() - start, self._ran_last)
+        culprit = self._quiet.culprit()
+        if culprit is not None:
+            with blame(culprit):
+                slow = self._quiet.slow()[culprit]
+                detail = f"the GPU was still busy after {slow} of its turns, and never after the other side's"
+                raise CandidateFault(Reason.LEFT_WORK_RUNNING, detail)
+        return inputs
 
-    def _draw(self, problem: str, seed: int) -> Tensors:
-        generator = torch.Generator().manual_seed(seed)
-        return self.contract.inputs(self.contract.problems[problem], self.suite.distribution, generator)
+    def _check(self, workload: Workload, timed: range, inputs: dict[int, Tensors]) -> None:
+        """Every slot must be written, and those chosen at random before must be right."""
+        source, arena = workload.source, workload.arena
+        slot = arena.unwritten(timed)
+        if slot is not None:
+            number = slot - timed.start + 1
+            detail = (
+                f"problem {source.problem}: call {number} of {len(timed)} timed ones wrote no whole output"
+            )
+            raise CandidateFault(Reason.OUTPUT_NOT_WRITTEN, detail)
+        where = f"{source.distribution} (while timed)"
+        for slot, drawn in inputs.items():
+            check_outputs(self.contract, source.problem, arena, slot, drawn, self.terms.error_budget, where)
 
-    def _check(self, workload: Workload, seeds: list[int]) -> None:
-        """Every slot must be written, and a few chosen at random must be right."""
-        arena, where = workload.arena, f"{workload.distribution} (while timed)"
-        for slot in range(len(seeds)):
-            if any(arena.is_unwritten(slot, output.name) for output in arena.layout.outputs):
-                detail = f"problem {workload.problem}: call {slot + 1} of {len(seeds)} timed ones wrote no whole output"
-                raise CandidateFault(Reason.OUTPUT_NOT_WRITTEN, detail)
-        for slot in self.secret.sample(range(len(seeds)), min(CHECKED_SLOTS, len(seeds))):
-            inputs = self._draw(workload.problem, seeds[slot])
-            check_outputs(self.contract, workload.problem, arena, slot, inputs, self.error_budget, where)
+    def _expect_above_floor(self, workload: Workload, timing: Timing) -> None:
+        """Nothing is faster than the device can move what must be moved: a cheat, or a contract that miscounts."""
+        terms = self.terms
+        seconds = min(timing.told, timing.seconds)
+        floor = terms.device.floor_seconds(workload.work, workload.calls[0], terms.cache)
+        if seconds < floor:
+            detail = (
+                f"problem {workload.source.problem}: {seconds * 1e6:.3f} us a call, but by the contract's bytes and "
+                f"FLOPs this device needs {floor * 1e6:.3f} us at the least: a cheat, or a wrong contract"
+            )
+            raise CandidateFault(Reason.TOO_FAST, detail)
 
     def _own_cpu_seconds(self) -> float:
         return time.process_time() + sum(side.cpu_seconds() for side in self.sides)
@@ -187,7 +250,7 @@ def blame(side: int) -> Iterator[None]:
         raise MachineError(f"the incumbent failed in a duel, having passed before: {fault}") from fault
 
 
-def clean_blocks(take: Callable[[], Block], count: int) -> Iterator[tuple[Block, int]]:
+def clean_blocks(device: Device, take: Callable[[], Block], count: int) -> Iterator[tuple[Block, int]]:
     """`count` blocks, each with how many contaminated ones were dropped before it; at most `count` drops in all.
 
     A machine that is never quiet is measured as it is: the environment stands in the record.
@@ -196,23 +259,41 @@ def clean_blocks(take: Callable[[], Block], count: int) -> Iterator[tuple[Block,
     for _ in range(count):
         dropped = 0
         block = take()
-        while drops_left and cpu.is_contaminated(block.environment):
+        while drops_left and device.is_contaminated(block.environment):
             drops_left, dropped = drops_left - 1, dropped + 1
             block = take()
         yield block, dropped
 
 
 def log_ratio(block: Block) -> float:
-    """log(B's time / A's time) of a block: positive when the candidate is faster."""
-    logs = [math.log(s) for s in block.seconds]
-    signs = [1 if letter == "B" else -1 for letter in block.order]
-    return sum(sign * log for sign, log in zip(signs, logs, strict=True)) / 2
+    """log(B's time / A's time) of a block, by device events where there are some: positive when A is faster."""
+    return _log_ratio(block.order, block.events or block.seconds)
+
+
+def clock_log_ratio(block: Block) -> float:
+    """As `log_ratio`, by the judge's own clock."""
+    return _log_ratio(block.order, block.seconds)
+
+
+def whole_log_ratio(block: Block) -> float:
+    """As `log_ratio`, by the judge's own clock, the lead-in included."""
+    return _log_ratio(block.order, block.whole or block.seconds)
 
 
 def seconds_of(block: Block, letter: Literal["A", "B"]) -> float:
     """One side's seconds per call in a block."""
+    taken = block.events or block.seconds
     return math.exp(
-        statistics.fmean(
-            math.log(s) for s, turn in zip(block.seconds, block.order, strict=True) if turn == letter
-        )
+        statistics.fmean(math.log(s) for s, turn in zip(taken, block.order, strict=True) if turn == letter)
     )
+
+
+def _log_ratio(order: str, seconds: Four) -> float:
+    signs = [1 if letter == "B" else -1 for letter in order]
+    return sum(sign * math.log(s) for sign, s in zip(signs, seconds, strict=True)) / 2
+
+
+def _means(problems: Sequence[Sequence[float]]) -> Four:
+    """Of each of the four segments, the geometric mean over the problems."""
+    a, b, c, d = (math.exp(statistics.fmean(map(math.log, turn))) for turn in zip(*problems, strict=True))
+    return a, b, c, d

@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 
 from harness.records import Interval
 
@@ -22,8 +24,17 @@ PRIOR_WIDTHS = (0.3, 1.0, 4.0, 16.0)
 FUTILITY_THRESHOLD = 10.0
 """E-value against 'as fast as hoped' at which a candidate is given up."""
 
-FUTILITY_MARGIN = 0.0075
-"""A candidate is hopeless when its gain beyond the minimum effect is proven to be below this log ratio."""
+FUTILITY_MARGINS = (0.0025, 0.0075)
+"""Least and most log ratio beyond the minimum effect that a candidate must still be able to have; in between, three
+quarters of the minimum effect. See docs/decisions/0009-the-keep-rule-on-a-gpu.md."""
+
+FALSE_ALARM = 1e-5
+"""Nominal chance that two honest clocks are told to disagree, once a duel. Where honest gaps have heavy tails it is up
+to 5e-5 (docs/evidence/keep_rules.json, `agreement`)."""
+
+INFLATION = 3.0
+"""A duel's own scatter between the clocks counts up to this many times that of honest pairs, so that a candidate cannot
+buy room for a lie with noise."""
 
 
 def e_value(values: Sequence[float], threshold: float = 0.0) -> float:
@@ -55,7 +66,8 @@ def proves_gain(values: Sequence[float], minimum_effect: float, alpha: float) ->
 
 def is_futile(values: Sequence[float], minimum_effect: float) -> bool:
     """Whether going on is hopeless: proven not to be clearly above the minimum effect."""
-    hoped = math.log1p(minimum_effect) + FUTILITY_MARGIN
+    least, most = FUTILITY_MARGINS
+    hoped = math.log1p(minimum_effect) + min(most, max(least, 0.75 * minimum_effect))
     return len(values) >= 3 and e_value([-v for v in values], -hoped) >= FUTILITY_THRESHOLD
 
 
@@ -83,6 +95,83 @@ def interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
     )
 
 
+def upper_bound(values: Sequence[float], chance: float) -> float:
+    """What the mean exceeds with this chance at the most; by Student's t, over two values at the least."""
+    n = len(values)
+    room = student_quantile(1 - chance, n - 1) * statistics.stdev(values) / math.sqrt(n)
+    return statistics.fmean(values) + room
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Whether a precise clock that may lie stays inside the interval of a coarse one that does not; log ratios."""
+
+    gap: float
+    """Gain on the narrow clock less gain on the wide one; positive flatters the candidate."""
+    room: float
+    """The largest gap that honest clocks show: also the largest lie that passes."""
+
+    @property
+    def holds(self) -> bool:
+        return self.gap <= self.room
+
+
+def agreement(
+    narrow: Sequence[float], wide: Sequence[float], noise: Sequence[float] = (), overhead: float = 0.0
+) -> Agreement:
+    """Hold one clock's values against another's over the same pairs, at a false alarm of FALSE_ALARM.
+
+    `narrow` and `wide` hold one log ratio a pair, two pairs or more. `noise` holds narrow less wide of honest pairs,
+    such as those of an A/A duel; two or more make the interval tighter, and proof against scatter made on purpose.
+    `overhead` is what only the wide clock sees of a segment, as a share of the incumbent's; it dilutes its ratio.
+
+    Student's t on the gaps, one-sided: honest ones have mean 0, because a coin decides which process comes first.
+    Raises ValueError where lengths differ or there are fewer than two pairs.
+    """
+    n, own = len(narrow), [a - b for a, b in zip(narrow, wide, strict=True)]
+    if n < 2:
+        raise ValueError(f"agreement: {n} pairs of values; two at least are needed")
+    freedom, squares = n - 1, (n - 1) * statistics.variance(own)
+    if len(noise) >= 2:
+        honest = statistics.variance(noise)
+        squares = min(squares, freedom * INFLATION**2 * honest) + (len(noise) - 1) * honest
+        freedom += len(noise) - 1
+    spread = math.sqrt(squares / freedom / n)
+    gain = max(0.0, statistics.fmean(narrow))
+    diluted = math.log((1 + overhead) / (math.exp(-gain) + overhead))
+    room = student_quantile(1 - FALSE_ALARM, freedom) * spread + gain - diluted
+    return Agreement(gap=statistics.fmean(own), room=room)
+
+
+def upper_limit(events: int, trials: int, confidence: float = 0.95) -> float:
+    """Exact one-sided upper confidence limit of a probability, of which `events` of `trials` were seen.
+
+    Clopper & Pearson, Biometrika 26 (1934) 404: the probability at which so few events have chance 1 - confidence.
+    Raises ValueError where there are more events than trials, or no trials.
+    """
+    if not 0 <= events <= trials or trials == 0:
+        raise ValueError(f"upper_limit: {events} events of {trials} trials")
+    if events == trials:
+        return 1.0
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        enough = _binomial_cdf(events, trials, middle) > 1 - confidence
+        low, high = (middle, high) if enough else (low, middle)
+    return high
+
+
+def _binomial_cdf(events: int, trials: int, probability: float) -> float:
+    """P(X <= events), summed in logarithms."""
+    logs = (
+        math.lgamma(trials + 1) - math.lgamma(k + 1) - math.lgamma(trials - k + 1)
+        + k * math.log(probability) + (trials - k) * math.log1p(-probability)
+        for k in range(events + 1)
+    )  # fmt: skip
+    return math.fsum(math.exp(log) for log in logs)
+
+
+@cache
 def student_quantile(probability: float, freedom: int) -> float:
     """Quantile of Student's t with whole degrees of freedom, for probability in (0.5, 1), by bisection."""
     low, high = 0.0, 1.0

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import torch
 
-from harness.candidate.arena import Arena, shapes_of
-from harness.candidate.layout import lay_out
+from harness.candidate.arena import Arena
 from harness.candidate.process import CandidateProcess
-from harness.case.contract import Contract
+from harness.case.contract import Contract, Tensors
 from harness.errors import CandidateFault
+from harness.judge.fresh import Source
 from harness.judge.parity import expect, worst_error
 from harness.judge.protocol import Progress, Watch
 from harness.records import GateReport, Reason
@@ -36,23 +34,25 @@ class Gate:
     """Checks candidates of one case; holds the secret randomness."""
 
     contract: Contract
+    problems: tuple[str, ...]
     seeds: int
     error_budget: float
     secret: random.Random
+    place: str
+    """torch's name of the device the tensors are on."""
     _worst: float = field(default=0.0, init=False)
     _worst_at: str = field(default="", init=False)
     _runs: int = field(default=0, init=False)
 
     def check(self, candidate: CandidateProcess, watch: Watch) -> GateReport:
-        """Every problem in a random order. A fault of the candidate's becomes a failed report."""
+        """Every problem in a random order, all compiled before. A fault of the candidate's becomes a failed report."""
         self._worst, self._worst_at, self._runs = 0.0, "", 0
-        names = list(self.contract.problems)
-        self.secret.shuffle(names)
+        names = self.secret.sample(self.problems, len(self.problems))
         try:
             for done, name in enumerate(names):
                 watch(Progress(stage="gate", done=done, of=len(names)))
                 self._check_problem(candidate, name)
-            with open_arena(self.contract, names[0], SLOTS) as arena:
+            with self._source(names[0], self.contract.distributions[0]).arena(SLOTS) as arena:
                 check_leak(candidate, arena)
         except CandidateFault as fault:
             return self._report(fault.reason, fault.detail)
@@ -68,31 +68,27 @@ class Gate:
             worst_at=self._worst_at,
         )
 
+    def _source(self, name: str, distribution: str) -> Source:
+        return Source(self.contract, name, distribution, self.secret, self.place)
+
     def _check_problem(self, candidate: CandidateProcess, name: str) -> None:
         draws = list(self.contract.distributions) * self.seeds
         draws += self.secret.choices(self.contract.distributions, k=max(0, FEWEST_CALLS - len(draws)))
         self.secret.shuffle(draws)
-        with open_arena(self.contract, name, SLOTS) as arena:
+        with self._source(name, draws[0]).arena(SLOTS) as arena:
             for turn, distribution in enumerate(draws):
-                self._check_call(candidate, arena, turn, name, distribution)
+                self._check_call(candidate, arena, turn % SLOTS, self._source(name, distribution))
 
-    def _check_call(
-        self, candidate: CandidateProcess, arena: Arena, turn: int, name: str, distribution: str
-    ) -> None:
-        slot, problem = turn % SLOTS, self.contract.problems[name]
-        inputs = self.contract.inputs(
-            problem, distribution, torch.Generator().manual_seed(self.secret.getrandbits(62))
-        )
-        arena.fill(slot, inputs)
-        if turn == 0:
-            candidate.begin_compile(arena, slot)
-            candidate.finish_compile()
+    def _check_call(self, candidate: CandidateProcess, arena: Arena, slot: int, source: Source) -> None:
         arena.poison(range(SLOTS))
-        candidate.run(arena, slot, 1)
+        inputs = source.refresh(arena, range(slot, slot + 1), (slot,))[slot]
+        candidate.call(arena, slot, 1)
         self._runs += 1
-        share = check_outputs(self.contract, name, arena, slot, inputs, self.error_budget, distribution)
+        share = check_outputs(
+            self.contract, source.problem, arena, slot, inputs, self.error_budget, source.distribution
+        )
         if share > self._worst:
-            self._worst, self._worst_at = share, f"{name}/{distribution}"
+            self._worst, self._worst_at = share, f"{source.problem}/{source.distribution}"
 
 
 def check_outputs(
@@ -100,7 +96,7 @@ def check_outputs(
     name: str,
     arena: Arena,
     slot: int,
-    inputs: dict[str, torch.Tensor],
+    inputs: Tensors,
     budget: float,
     where: str,
 ) -> float:
@@ -110,11 +106,11 @@ def check_outputs(
         raise CandidateFault(Reason.INPUTS_CHANGED, f"{at}: the kernel wrote to its inputs")
     if not arena.guards_are_intact():
         raise CandidateFault(Reason.WROTE_OUT_OF_BOUNDS, f"{at}: memory beside the arrays was written")
+    if arena.unwritten(range(slot, slot + 1)) is not None:
+        raise CandidateFault(Reason.OUTPUT_NOT_WRITTEN, f"{at}: parts of the output were not written")
     outputs = arena.outputs(slot)
     for key, value in outputs.items():
-        if arena.is_unwritten(slot, key):
-            raise CandidateFault(Reason.OUTPUT_NOT_WRITTEN, f"{at}: parts of output {key!r} were not written")
-        if not bool(torch.isfinite(value).all()):
+        if value.is_floating_point() and not bool(torch.isfinite(value.double()).all()):
             raise CandidateFault(Reason.NOT_FINITE, f"{at}: output {key!r} holds NaN or infinity")
     share = worst_error(outputs, expect(contract, contract.problems[name], inputs, budget))
     if share > 1:
@@ -134,22 +130,10 @@ def check_leak(candidate: CandidateProcess, arena: Arena) -> None:
 def _resident_after(candidate: CandidateProcess, arena: Arena) -> int:
     spent, calls = 0.0, 0
     while calls < LEAK_CALLS and spent < 0.05:
-        spent += candidate.run(arena, 0, SLOTS)
+        spent += candidate.call(arena, 0, SLOTS)
         calls += SLOTS
     return candidate.resident_bytes()
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous().view(torch.uint8)
-
-
-@contextmanager
-def open_arena(contract: Contract, name: str, slots: int) -> Iterator[Arena]:
-    """An arena for one problem, closed at the end of the block."""
-    problem = contract.problems[name]
-    sample = contract.inputs(problem, contract.distributions[0], torch.Generator().manual_seed(0))
-    arena = Arena(lay_out(shapes_of(sample), shapes_of(contract.outputs(problem)), slots))
-    try:
-        yield arena
-    finally:
-        arena.close()

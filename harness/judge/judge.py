@@ -1,4 +1,4 @@
-"""The judge of one case on one CPU: gate, screening, decision, measurement. Runs in a process of its own."""
+"""The judge of one case on one device: gate, screening, decision, measurement. Runs in a process of its own."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import statistics
 import time
 from typing import Literal
 
-from harness.candidate.process import CandidateProcess
 from harness.case.case import Case
 from harness.case.contract import load_contract
 from harness.case.digest import benchmarks_digest, contract_digest, harness_digest
-from harness.device import cpu
-from harness.device.ceilings import Roofs, measure_cpu
+from harness.device.device import Device
 from harness.errors import CandidateFault, MachineError
-from harness.judge import evidence
-from harness.judge.bench import Bench, seconds_per_call, values_of
+from harness.judge import evidence, tools
+from harness.judge.bench import Bench, Processes, seconds_per_call, values_of
+from harness.judge.fresh import shapes_of_problem
 from harness.judge.gate import Gate
 from harness.judge.profile import Look
-from harness.judge.protocol import Progress, Watch
+from harness.judge.protocol import Nothing, Progress, Watch
 from harness.judge.secret import SecretRandom
+from harness.judge.stable import Stable
 from harness.judge.trial import ConfirmationTrial, ScreeningTrial
 from harness.records import (
     Comparison,
@@ -35,33 +35,54 @@ from harness.records import (
 from harness.sandbox.rungs import Rung
 
 
-class CpuJudge:
+class CaseJudge:
     """Implements harness.judge.protocol.Judge in this process. Nothing outlives a method call."""
 
-    def __init__(self, case: Case, rung: Rung) -> None:
+    def __init__(self, case: Case, rung: Rung, device: Device) -> None:
         self._seed = secrets.token_bytes(32)
-        self._bench = Bench(case, load_contract(case.contract_file), rung, SecretRandom(self._seed))
+        secret = SecretRandom(self._seed)
+        contract = load_contract(case.contract_file, device.torch_device, device.dtypes)
+        shapes = {name: shapes_of_problem(contract, name, device.torch_device) for name in contract.problems}
+        stable = Stable(case, rung, device, shapes)
+        self._bench = Bench(case, contract, stable, device, secret)
         self._bench.check_contract()
         gate = case.settings.gate
-        self._gate = Gate(self._bench.contract, gate.seeds, gate.error_budget, self._bench.secret)
-        self._roofs = Roofs()
+        self._gate = Gate(
+            contract,
+            self._bench.gated_problems(),
+            gate.seeds,
+            gate.error_budget,
+            secret,
+            device.torch_device,
+        )
 
     def describe(self) -> Provenance:
+        device = self._bench.device
         return Provenance(
             contract=contract_digest(self._bench.case),
             benchmarks=benchmarks_digest(self._bench.case),
             harness=harness_digest(),
-            device=cpu.name(),
-            device_id=cpu.identity(),
-            sandbox=self._bench.rung.name,
-            software=cpu.software(),
+            device=device.name(),
+            device_id=device.identity(),
+            sandbox=self._bench.stable.rung.name,
+            software=device.software(),
             seed_commitment=hashlib.sha256(self._seed).hexdigest(),
         )
 
+    def prepare(self, side: Side, parent: Side) -> Nothing:
+        self._bench.stable.prepare(side, parent)
+        return Nothing()
+
     def gate(self, side: Side, watch: Watch) -> GateReport:
         try:
-            with self._bench.process(side) as candidate:
-                return self._load_and_gate(candidate, watch)
+            if self._bench.device.tensors == "torch":
+                self._bench.stable.compile(side)
+            with self._bench.stable.process(side) as candidate:
+                watch(Progress(stage="prepare"))
+                candidate.await_loaded()
+                self._bench.compile({0: candidate}, self._bench.gated_problems())
+                self._bench.seal({0: candidate})
+                return self._gate.check(candidate, watch)
         except CandidateFault as fault:
             return _failed(fault)
 
@@ -72,7 +93,10 @@ class CpuJudge:
         detail = ""
         try:
             with self._bench.pair(candidate, incumbent) as sides:
-                gate = self._load_and_gate(sides[0], watch)
+                watch(Progress(stage="prepare"))
+                sides[0].await_loaded()
+                self._prepare(sides)
+                gate = self._gate.check(sides[0], watch)
                 _demand(gate)
                 screening.run(sides)
         except CandidateFault as fault:
@@ -98,6 +122,7 @@ class CpuJudge:
         try:
             _demand(gate)
             found.run(candidate, incumbent, baseline)
+            detail = found.note
         except CandidateFault as fault:
             reason, detail = fault.reason, fault.detail
         return Confirmation(
@@ -122,6 +147,8 @@ class CpuJudge:
             pairs = self._bench.fresh_pairs(last, first, stage, watch)
         except CandidateFault as fault:
             raise MachineError(f"a tree that was kept before failed while compared: {fault}") from fault
+        if stage == "noise":
+            self._bench.clocks.learn(pairs)
         values = values_of(pairs)
         return Comparison(
             speedup=evidence.interval(values),
@@ -135,21 +162,27 @@ class CpuJudge:
         started = time.perf_counter()
         look = Look(self._bench, watch)
         look.take(side)
+        counted = tools.count(self._bench, side)
         return Profile(
             problems=tuple(look.problems),
             buckets=look.buckets,
-            ceilings=self._roofs.of(cpu.identity(), measure_cpu),
-            detail=look.detail,
+            counters=counted.kernels,
+            ceilings=self._bench.device.ceilings(),
+            detail="; ".join(filter(None, (look.detail, counted.trouble))),
             seconds=time.perf_counter() - started,
         )
 
     def close(self) -> None:
-        pass
+        self._bench.stable.close()
+        self._bench.device.close()
 
-    def _load_and_gate(self, candidate: CandidateProcess, watch: Watch) -> GateReport:
-        watch(Progress(stage="prepare"))
-        candidate.await_loaded()
-        return self._gate.check(candidate, watch)
+    def _prepare(self, sides: Processes) -> None:
+        """Compile what will be timed on both sides, and on the candidate what the gate asks besides."""
+        both, candidate = dict(enumerate(sides)), {0: sides[0]}
+        timed = self._bench.timed_problems()
+        self._bench.compile(both, timed)
+        self._bench.compile(candidate, [name for name in self._bench.gated_problems() if name not in timed])
+        self._bench.seal(both)
 
 
 def _demand(gate: GateReport) -> None:

@@ -8,32 +8,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 
 from harness.case.case import Policy
 from harness.errors import CandidateFault
+from harness.judge.finished import LIBRARY_CALLS, captured_graphs, finished_operators, has_own_rules
+from harness.judge.naming import Names, attribute_of, module_name
 from harness.records import Reason
 
-LIBRARY_CALLS = frozenset(
-    {
-        "dot",
-        "matmul",
-        "vdot",
-        "inner",
-        "outer",
-        "tensordot",
-        "einsum",
-        "linalg",
-        "vecdot",
-        "matvec",
-        "vecmat",
-        "convolve",
-        "correlate",
-        "blas",
-        "lapack",
-    }
-)
-"""Names under which NumPy and its kin offer finished products."""
+__all__ = ["DYNAMIC", "LIBRARY_CALLS", "check_policy"]
 
 DYNAMIC = frozenset(
     {
@@ -49,9 +33,37 @@ DYNAMIC = frozenset(
         "__builtins__",
         "__loader__",
         "__spec__",
+        "__globals__",
+        "__closure__",
+        "__code__",
+        "__subclasses__",
+        "setattr",
+        "delattr",
     }
 )
 """Names that would let code say the rest unseen."""
+
+REACHING = frozenset(
+    {
+        "sys",
+        "gc",
+        "inspect",
+        "builtins",
+        "importlib",
+        "ctypes",
+        "cffi",
+        "subprocess",
+        "socket",
+        "multiprocessing",
+        "_getframe",
+        "f_back",
+        "f_locals",
+        "f_globals",
+        "gi_frame",
+        "tb_frame",
+    }
+)
+"""Attributes that lead out of a kernel: to its caller, to other modules through one that imports them."""
 
 NOT_KERNELS = frozenset({"tests"})
 """Workspace folders that are never imported by a kernel; importing from them is refused."""
@@ -67,10 +79,15 @@ def check_policy(workspace: Path, policy: Policy) -> None:
     """Raises CandidateFault: POLICY naming file, line and what is not allowed there, or DOES_NOT_LOAD."""
     files = [path for path in sorted(workspace.rglob("*.py")) if _may_be_imported(path, workspace)]
     own = {path.relative_to(workspace).parts[0].removesuffix(".py") for path in files}
-    for path in files:
-        name = path.relative_to(workspace)
-        for line, problem in _offences(_parse(path, str(name)), own, policy):
-            raise CandidateFault(Reason.POLICY, f"{name}:{line}: {problem}")
+    trees = {path.relative_to(workspace): _parse(path, str(path.relative_to(workspace))) for path in files}
+    names: dict[str, Names] = {}
+    for file, tree in trees.items():
+        names[module_name(file)] = Names(tree, names)
+    for file, tree in trees.items():
+        for line, problem in sorted(
+            _offences(tree, names[module_name(file)], own, policy), key=itemgetter(0)
+        ):
+            raise CandidateFault(Reason.POLICY, f"{file}:{line}: {problem}")
 
 
 def _may_be_imported(path: Path, workspace: Path) -> bool:
@@ -87,15 +104,17 @@ def _parse(path: Path, name: str) -> ast.Module:
         raise CandidateFault(Reason.DOES_NOT_LOAD, f"{name}: {type(error).__name__}: {told}") from None
 
 
-def _offences(tree: ast.AST, own: set[str], policy: Policy) -> Iterator[tuple[int, str]]:
+def _offences(tree: ast.AST, names: Names, own: set[str], policy: Policy) -> Iterator[tuple[int, str]]:
     """(line, problem) of everything that the policy does not allow."""
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
-        line = getattr(node, "lineno", 0)
-        problems = [*_imports(node, own, policy), *_disguises(node, id(node) in called)]
-        if not policy.library_calls:
-            problems += _library_calls(node, own)
-        yield from ((line, problem) for problem in problems)
+        problems = [*_imports(node, own, policy), *_disguises(node, id(node) in called, names)]
+        problems += _patches(node, names, own)
+        yield from ((getattr(node, "lineno", 0), problem) for problem in problems)
+    if not policy.graphs:
+        yield from captured_graphs(tree, names)
+    if not policy.library_calls:
+        yield from finished_operators(tree, names, own, with_tensors="torch" in policy.imports)
 
 
 def _imports(node: ast.AST, own: set[str], policy: Policy) -> Iterator[str]:
@@ -113,56 +132,31 @@ def _imported(node: ast.AST) -> list[str]:
     return []
 
 
-def _disguises(node: ast.AST, is_called: bool) -> Iterator[str]:
+def _disguises(node: ast.AST, is_called: bool, names: Names) -> Iterator[str]:
     """Names that hide others, and getattr where its literal name cannot be read off."""
-    if DYNAMIC & {name := _name(node), _attribute_got(node)}:
-        yield f"uses {name if name in DYNAMIC else _attribute_got(node)!r}, which hides what the code does"
-    if name == "getattr" and not is_called:
+    said, attribute = {_name(node), attribute_of(node)}, attribute_of(node)
+    if has_own_rules(names.path(node)):
+        said, attribute = said - {"compile"}, None
+    for name in sorted(DYNAMIC.intersection(filter(None, said))):
+        yield f"uses {name!r}, which hides what the code does"
+    if attribute in REACHING:
+        yield f"uses '.{attribute}', which leads out of the kernel"
+    if _name(node) == "getattr" and not is_called:
         yield "uses getattr without calling it there, which hides what the code does"
-    if _gets_attribute(node) and _attribute_got(node) is None:
+    if isinstance(node, ast.Call) and _name(node.func) == "getattr" and attribute_of(node) is None:
         yield "calls getattr with a computed name, which hides what the code does"
 
 
-def _library_calls(node: ast.AST, own: set[str]) -> Iterator[str]:
-    """Finished operators. A plain variable may have their names: only an import could give it the meaning."""
-    if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult):
-        yield _finished("@")
-    names = {_attribute_got(node), *_library_names(node, own)}
-    if isinstance(node, ast.Attribute):
-        names.add(node.attr)
-    yield from (_finished(name) for name in sorted(LIBRARY_CALLS.intersection(filter(None, names))))
-    if isinstance(node, ast.ImportFrom) and "*" in _library_names(node, own):
-        yield f"imports * from {node.module!r}, which hides which operators are called; name them"
-
-
-def _library_names(node: ast.AST, own: set[str]) -> list[str]:
-    """Every name in an import of something that is not the workspace's own."""
-    if not isinstance(node, ast.Import | ast.ImportFrom):
-        return []
-    if isinstance(node, ast.ImportFrom) and (node.level or own.intersection(_imported(node))):
-        return []
-    dotted = [getattr(node, "module", None) or "", *(alias.name for alias in node.names)]
-    return [part for name in dotted if name.split(".")[0] not in own for part in name.split(".")]
-
-
-def _finished(name: str) -> str:
-    return f"calls a finished operator ({name}); policy.library_calls is false"
+def _patches(node: ast.AST, names: Names, own: set[str]) -> Iterator[str]:
+    """Assignments into modules that are not the workspace's own."""
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
+        path = names.path(node)
+        if path is not None and path.split(".")[0] not in own:
+            yield f"changes {path}, which is not the workspace's own"
 
 
 def _name(node: ast.AST) -> str | None:
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name):
             return name.split(".")[-1]
-    return None
-
-
-def _gets_attribute(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and _name(node.func) == "getattr"
-
-
-def _attribute_got(node: ast.AST) -> str | None:
-    """NAME in getattr(..., "NAME"); None for any other node."""
-    match node:
-        case ast.Call(args=[_, ast.Constant(value=str(name)), *_]) if _gets_attribute(node):
-            return name
     return None

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from harness import errors
 from harness.errors import CaseError, HillclimbError, JudgeError
-from harness.judge.protocol import Progress, Watch
+from harness.judge.protocol import Nothing, Progress, Watch
 from harness.judge.refusal import refusals_told
 from harness.records import (
     Comparison,
@@ -57,6 +57,9 @@ class LocalJudge:
 
     def describe(self) -> Provenance:
         return self._ask(Provenance, "describe", _ignore)
+
+    def prepare(self, side: Side, parent: Side) -> Nothing:
+        return self._ask(Nothing, "prepare", _ignore, side=side, parent=parent)
 
     def gate(self, side: Side, watch: Watch) -> GateReport:
         return self._ask(GateReport, "gate", watch, side=side)

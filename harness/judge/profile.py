@@ -14,16 +14,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-import torch
-
 from harness.candidate.arena import Arena
 from harness.candidate.process import CandidateProcess
-from harness.case.contract import Tensors
-from harness.device import cpu
 from harness.errors import CandidateFault
+from harness.judge import sizing
 from harness.judge.bench import Bench
-from harness.judge.duel import GROWTH, POOL_BYTES
-from harness.judge.gate import check_outputs, open_arena
+from harness.judge.fresh import Source
+from harness.judge.gate import check_outputs
 from harness.judge.protocol import Progress, Watch
 from harness.judge.rows import combine, parse_rows, printable
 from harness.records import Bucket, ProblemTime, Side
@@ -52,8 +49,8 @@ class Look:
         """Time and profile every problem of the objective's suite, in turn."""
         try:
             with (
-                self.bench.process(side) as timed,
-                Profiled(self.bench.process(side, watched=True)) as profiled,
+                self.bench.stable.process(side) as timed,
+                Profiled(self.bench.stable.process(side, watched=True)) as profiled,
             ):
                 profiled.attempt(CandidateProcess.await_loaded)
                 timed.await_loaded()
@@ -65,12 +62,12 @@ class Look:
         suite = self.bench.case.suites[self.bench.case.settings.objective.suite]
         for done, name in enumerate(suite.problems):
             self.watch(Progress(stage="profile", done=done, of=len(suite.problems)))
-            problem = TimedProblem(self.bench, name, suite.distribution)
+            problem = TimedProblem(self.bench, self.bench.source(name, suite.distribution))
             problem.compile_both(timed, profiled)
             with problem.fitted(timed) as (arena, calls), self._others_watched(timed, profiled):
                 times = [problem.segment(timed, arena, calls) for _ in range(SEGMENTS)]
                 self.problems.append(problem.record(statistics.median(times)))
-                problem.refresh(arena, calls)
+                problem.refresh(arena)
                 profiled.profile(arena, calls, statistics.median(times))
         self.buckets = profiled.buckets()
         self.detail = profiled.trouble() or self._crowded or profiled.distortion()
@@ -82,10 +79,11 @@ class Look:
         def own_seconds() -> float:
             return time.process_time() + timed.cpu_seconds() + profiled.cpu_seconds()
 
-        start, own = cpu.read_counters(), own_seconds()
+        device = self.bench.device
+        start, own = device.start(), own_seconds()
         yield
-        environment = cpu.environment_since(start, own_seconds() - own)
-        if cpu.is_contaminated(environment):
+        environment = device.since(start, own_seconds() - own)
+        if device.is_contaminated(environment):
             busy = f"{environment.others:.1f} CPUs by other processes, {environment.steal:.0%} of all by the host"
             self._crowded = f"the machine was busy meanwhile ({busy}), so times and waits are too long"
 
@@ -122,7 +120,7 @@ class Profiled:
     def profile(self, arena: Arena, calls: int, seconds_per_call: float) -> None:
         """Run all slots under the profiler; `seconds_per_call` is what they take without it."""
         start = time.perf_counter()
-        table = self.attempt(lambda process: parse_rows(process.profile(arena, 0, calls)))
+        table = self.attempt(lambda process: _profile(process, arena, calls))
         if table is not None:
             self._slowdown = max(self._slowdown, (time.perf_counter() - start) / calls / seconds_per_call)
             self._tables.append(table)
@@ -149,57 +147,60 @@ class TimedProblem:
     """One problem of the suite: fresh inputs for every call, and the judge's clock."""
 
     bench: Bench
-    name: str
-    distribution: str
+    source: Source
 
     def record(self, seconds: float) -> ProblemTime:
-        work = self.bench.contract.work(self.bench.contract.problems[self.name])
-        return ProblemTime(problem=self.name, seconds_per_call=seconds, flops=work.flops, bytes=work.bytes)
+        name, contract = self.source.problem, self.bench.contract
+        work = contract.work(contract.problems[name])
+        return ProblemTime(problem=name, seconds_per_call=seconds, flops=work.flops, bytes=work.bytes)
 
     def compile_both(self, timed: CandidateProcess, profiled: Profiled) -> None:
         """The first call of each, at the same time, on slots of their own."""
-        with open_arena(self.bench.contract, self.name, 2) as arena:
-            self.refresh(arena, 2)
+        with self.source.arena(2) as arena:
+            self.refresh(arena)
             profiled.attempt(lambda process: process.begin_compile(arena, 1))
             timed.begin_compile(arena, 0)
             timed.finish_compile()
             profiled.attempt(CandidateProcess.finish_compile)
+            timed.forget(arena)
+            profiled.attempt(lambda process: process.forget(arena))
 
     @contextmanager
     def fitted(self, timed: CandidateProcess) -> Iterator[tuple[Arena, int]]:
-        """An arena with as many slots as calls fill a segment."""
-        calls = 1
+        """An arena with as many slots as calls fill a segment, and a lead-in's."""
+        device, settings = self.bench.device, self.bench.case.settings
+        calls = sizing.first_calls(device)
         while True:
-            with open_arena(self.bench.contract, self.name, calls) as arena:
-                wanted = self._calls(self.segment(timed, arena, calls), arena.layout.stride)
-                if wanted < 1.5 * calls:
+            with self.source.arena(sizing.lead_in(device, calls) + calls) as arena:
+                seconds = self.segment(timed, arena, calls)
+                most = sizing.pool_bytes(device, settings.cuda.cache) // arena.layout.stride
+                wanted = sizing.wanted_calls(seconds, settings.duel.segment_ms / 1e3, most)
+                if wanted < sizing.ENOUGH * calls:
                     yield arena, calls
+                    timed.forget(arena)
                     return
-            calls = min(wanted, GROWTH * calls)
+                timed.forget(arena)
+            calls = min(wanted, sizing.GROWTH * calls)
 
     def segment(self, timed: CandidateProcess, arena: Arena, calls: int) -> float:
         """Seconds per call over fresh inputs; the outputs of one call are checked."""
-        inputs = self.refresh(arena, calls)
-        seconds = timed.run(arena, 0, calls)
-        slot = self.bench.secret.randrange(calls)
+        lead = sizing.lead_in(self.bench.device, calls)
+        slot = self.bench.secret.randrange(lead, lead + calls)
+        inputs = self.source.refresh(arena, range(lead + calls), (slot,))[slot]
+        self.bench.terms().settle()
+        timing = timed.time(arena, lead, calls).per_call(lead, calls)
         budget = self.bench.case.settings.gate.error_budget
-        where = f"{self.distribution} (while profiled)"
-        check_outputs(self.bench.contract, self.name, arena, slot, inputs(slot), budget, where)
-        return seconds / calls
+        where = f"{self.source.distribution} (while profiled)"
+        check_outputs(self.bench.contract, self.source.problem, arena, slot, inputs, budget, where)
+        return sizing.believable(timing, calls)
 
-    def refresh(self, arena: Arena, slots: int) -> Callable[[int], Tensors]:
-        """New inputs and poisoned outputs; the inputs of a slot can be drawn again."""
-        seeds = [self.bench.secret.getrandbits(62) for _ in range(slots)]
+    def refresh(self, arena: Arena) -> None:
+        """New inputs and poisoned outputs in every slot."""
+        self.source.refresh(arena, range(arena.layout.slots))
+        self.bench.device.synchronize()
 
-        def draw(slot: int) -> Tensors:
-            contract, generator = self.bench.contract, torch.Generator().manual_seed(seeds[slot])
-            return contract.inputs(contract.problems[self.name], self.distribution, generator)
 
-        for slot in range(slots):
-            arena.fill(slot, draw(slot))
-        arena.poison(range(slots))
-        return draw
-
-    def _calls(self, seconds: float, slot_bytes: int) -> int:
-        segment = self.bench.case.settings.duel.segment_ms / 1e3
-        return min(max(1, POOL_BYTES // slot_bytes), max(1, round(segment / seconds)))
+def _profile(process: CandidateProcess, arena: Arena, calls: int) -> list[Bucket]:
+    buckets = parse_rows(process.profile(arena, 0, calls))
+    process.forget(arena)
+    return buckets

@@ -1,4 +1,4 @@
-"""The judge as the controller sees it: six questions, answered with records.
+"""The judge as the controller sees it: six questions and a hint, answered with records.
 
 The same interface is served by a local process (`harness.judge.pool.LocalJudge`) and, in tests, by a
 simulated landscape. Everything that crosses is a Record; progress arrives through a callback.
@@ -25,11 +25,15 @@ class Progress(Record):
     """Where a judgement stands; for eyes only, never recorded."""
 
     stage: str
-    """prepare, gate, noise, profile, screen, decide, report, cumulative, guardrail."""
+    """prepare, gate, noise, profile, screen, decide, sanitize, report, cumulative, guardrail."""
     done: int = 0
     of: int = 0
     speedup: float | None = None
     """The running estimate, where there is one."""
+
+
+class Nothing(Record):
+    """The answer where there is nothing to say."""
 
 
 Watch = Callable[[Progress], None]
@@ -40,6 +44,9 @@ class Judge(Protocol):
 
     def describe(self) -> Provenance:
         """What judges here: digests, device, sandbox rung, versions."""
+
+    def prepare(self, side: Side, parent: Side) -> Nothing:
+        """A hint that `side`, made out of `parent`, will be asked about soon: begin what needs no measuring device."""
 
     def gate(self, side: Side, watch: Watch) -> GateReport:
         """Parity of one side over every problem, distribution and seed; no timing."""

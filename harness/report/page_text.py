@@ -18,6 +18,7 @@ REASONS: dict[str, tuple[str, str]] = {
     Reason.DOES_NOT_APPLY: (STOPPED, "It changes nothing, removes what is not there, or was judged already."),
     Reason.BAD_KNOBS: (STOPPED, "A knob or value does not exist, or knobs.yaml cannot be read."),
     Reason.POLICY: (STOPPED, "The source uses what case.yaml forbids."),
+    Reason.DOES_NOT_COMPILE: (STOPPED, "The compiler refuses it, or it needs more than the GPU has."),
     Reason.DOES_NOT_LOAD: (STOPPED, "Import or compilation failed, or the entry function is not there."),
     Reason.RAISED: (STOPPED, "A call raised an exception."),
     Reason.WRONG_RESULT: (STOPPED, "An output differs from the reference by more than the error budget."),
@@ -25,6 +26,11 @@ REASONS: dict[str, tuple[str, str]] = {
     Reason.OUTPUT_NOT_WRITTEN: (STOPPED, "Part of an output was never written."),
     Reason.INPUTS_CHANGED: (STOPPED, "An input came back with other bits."),
     Reason.WROTE_OUT_OF_BOUNDS: (STOPPED, "A guard zone around an array was overwritten."),
+    Reason.MEMORY_ERROR: (
+        STOPPED,
+        "compute-sanitizer saw it touch memory that is not its own, or never written.",
+    ),
+    Reason.DATA_RACE: (STOPPED, "compute-sanitizer saw two of its threads race for shared memory."),
     Reason.CRASHED: (STOPPED, "Its process ended by a signal."),
     Reason.EXITED: (STOPPED, "Its process ended by itself."),
     Reason.HUNG: (STOPPED, "It took longer than it may."),
@@ -41,6 +47,15 @@ REASONS: dict[str, tuple[str, str]] = {
     Reason.SLOWER: (SLOW, "The screening pair shows that it is slower than the incumbent."),
     Reason.NO_PROVEN_GAIN: (SLOW, "It may be faster, but not provably by more than the minimum effect."),
     Reason.NOT_PER_CALL: (SLOW, "The gain is gone where each call is timed alone: it works ahead."),
+    Reason.TOO_FAST: (
+        STOPPED,
+        "It took less time than the device needs to move the bytes: a cheat, or a wrong contract.",
+    ),
+    Reason.CLOCKS_DISAGREE: (
+        STOPPED,
+        "The judge's own clock does not bear out the gain that its events show.",
+    ),
+    Reason.LEFT_WORK_RUNNING: (STOPPED, "The GPU was still at work for it when its turn was over."),
     Reason.GUARDRAIL: (SLOW, "The objective got faster, and a guardrail's suite slower than allowed."),
     Reason.PROMOTION_FAILED: (
         SLOW,

@@ -10,16 +10,20 @@ import os
 import resource
 import shutil
 import signal
+import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from subprocess import DEVNULL, Popen
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from subprocess import DEVNULL, Popen, TimeoutExpired
 from typing import Literal
 
 from harness.errors import MachineError, SandboxError
-from harness.sandbox import interpreter, mounts
+from harness.sandbox import interpreter, landlock, machine, mounts
 from harness.sandbox.confinement import LIMIT_WALLS, Confinement, Layout, Promise, limits, variables
+from harness.sandbox.ground import Ground, Namespaces
+from harness.sandbox.launch import Plan
 from harness.sandbox.process import REAP_SECONDS, Confined, Exit, children, handle, readable
 from harness.sandbox.seccomp import border_program
 
@@ -57,6 +61,9 @@ LATER_WALLS = ("seccomp", *LIMIT_WALLS)
 SHARED_MEMORY_BYTES = 1 << 20
 """/dev/shm holds the semaphore numba makes, and no more."""
 
+TOOLS_BYTES = 256 << 20
+"""For tools: /dev/shm, where the two halves of a sanitizer share their records, and /tmp, where they meet."""
+
 
 @dataclass(frozen=True)
 class Bubblewrap:
@@ -78,15 +85,63 @@ class Bubblewrap:
 
         Call from a thread that lives as long as the candidate: the kernel ends it with the thread that made it.
         """
+        with self._begun(argv, confinement) as begun:
+            return Enclosed(begun, _candidate_pid(begun.process, begun.init))
+
+    def ground(self, argv: Sequence[str], confinement: Confinement) -> Held:
+        """Raise the border around nothing, for a process that joins it; MachineError where it cannot be raised.
+
+        The namespace's first process only holds it open. Its folder in /proc is hidden and nothing inside can signal
+        it, so that whoever joins finds no process to borrow that does not share its filters.
+        """
+        program, words = holder(), os.memfd_create("words")
+        own = replace(
+            confinement, descriptors=(), output=words
+        )  # the candidate's output ends with the candidate
         try:
-            return self._spawn(argv, confinement)
+            with self._begun(program, own, "--as-pid-1") as begun:
+                _await_program(begun, program)
+                return Held(begun, self._plan(argv, confinement), Namespaces.of(begun.init))
+        except SandboxError as error:
+            said = os.pread(words, 4096, 0).decode(errors="replace").strip()
+            raise SandboxError(f"{error}: {said}" if said else str(error)) from error
+        finally:
+            os.close(words)
+
+    def _plan(self, argv: Sequence[str], confinement: Confinement) -> Plan:
+        """What a process that joins has to do to itself; bubblewrap did it to the holder."""
+        ours = dict(os.environ) if "environment" in self.without else {}
+        return Plan(
+            limits=list(self._limits(confinement).items()),
+            uid=None,
+            capabilities=[],
+            parent=0,
+            read=[],
+            write=["/"],
+            landlock=0 if "own tree" in self.without else landlock.abi(),
+            seccomp=None if "seccomp" in self.without else confinement.kind,
+            environment={**ours, **confinement.environment, **variables(INSIDE)},
+            argv=list(argv),
+            drop="capabilities" not in self.without,
+        )
+
+    @contextmanager
+    def _begun(self, argv: Sequence[str], confinement: Confinement, *options: str) -> Iterator[Begun]:
+        """Start bubblewrap and its first process; ended again where the block fails."""
+        try:
+            begun = self._begin(argv, confinement, options)
+            try:
+                yield begun
+            except BaseException:
+                begun.abandon()
+                raise
         except OSError as error:
             raise SandboxError(f"bubblewrap could not be started: {error}") from error
 
-    def _spawn(self, argv: Sequence[str], confinement: Confinement) -> Confined:
+    def _begin(self, argv: Sequence[str], confinement: Confinement, options: Sequence[str]) -> Begun:
         pipes = Pipes.open()
         try:
-            process = self._start(argv, confinement, pipes)
+            process = self._start(argv, confinement, pipes, options)
         except BaseException:
             os.close(pipes.status)
             os.close(pipes.go)
@@ -94,7 +149,12 @@ class Bubblewrap:
         finally:
             pipes.close_theirs()
         try:
-            return self._enclose(process, confinement, pipes)
+            outer = os.pidfd_open(process.pid)  # while it is certainly not collected yet
+            try:
+                return Begun(process, outer, self._enclose(process, confinement, pipes), pipes.status)
+            except BaseException:
+                os.close(outer)
+                raise
         except BaseException:
             process.kill()
             process.wait()
@@ -103,12 +163,14 @@ class Bubblewrap:
         finally:
             os.close(pipes.go)
 
-    def _start(self, argv: Sequence[str], confinement: Confinement, pipes: Pipes) -> Popen[bytes]:
-        filter_file = _file_of(border_program())
+    def _start(
+        self, argv: Sequence[str], confinement: Confinement, pipes: Pipes, options: Sequence[str]
+    ) -> Popen[bytes]:
+        filter_file = _file_of(border_program(confinement.kind))
         theirs = [filter_file, pipes.their_status, pipes.their_go]
         try:
             return Popen(
-                [self.program, *self._options(confinement, *theirs), "--", *argv],
+                [self.program, *self._options(confinement, *theirs), *options, "--", *argv],
                 pass_fds=(*theirs, *confinement.descriptors),
                 stdin=DEVNULL,
                 stdout=DEVNULL if confinement.output is None else confinement.output,
@@ -131,16 +193,20 @@ class Bubblewrap:
     def _mounts(self, confinement: Confinement) -> list[str]:
         """The whole file tree of the candidate."""
         proc_one = ("--perms", "0555", "--size", "4096", "--tmpfs", "/proc/1", "--remount-ro", "/proc/1")
+        shared_memory = TOOLS_BYTES if confinement.tools else SHARED_MEMORY_BYTES
         workspace = "--bind" if "read-only workspace" in self.without else "--ro-bind"
         steps: list[tuple[str, tuple[str, ...]]] = [
-            ("", tuple(mounts.code())),
+            ("", mounts.code()),
             ("", ("--ro-bind", str(interpreter.package()), f"{INSIDE.lab}/harness")),
             ("", (workspace, str(confinement.workspace.resolve()), INSIDE.workspace)),
             ("", ("--proc", "/proc")),
             ("masked proc", tuple(mounts.proc_controls())),
             ("hidden init", proc_one),
-            ("", ("--ro-bind-try", "/sys/devices/system/cpu", "/sys/devices/system/cpu")),
-            ("", ("--dev", "/dev", "--size", str(SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm")),
+            ("", ("--ro-bind-try", machine.CPUS, machine.CPUS)),
+            ("", ("--dev", "/dev", "--size", str(shared_memory), "--tmpfs", "/dev/shm")),
+            ("", ("--size", str(TOOLS_BYTES), "--tmpfs", "/tmp") if confinement.tools else ()),
+            ("", tuple(mounts.unchanged("--dev-bind", confinement.devices))),
+            ("", tuple(mounts.unchanged("--ro-bind", map(str, confinement.readable)))),
             ("sealed dev", ("--remount-ro", "/dev")),
             ("scratch size", ("--size", str(confinement.scratch_bytes))),
             ("", ("--tmpfs", INSIDE.scratch)),
@@ -148,8 +214,8 @@ class Bubblewrap:
         ]
         return [option for wall, given in steps if wall not in self.without for option in given]
 
-    def _enclose(self, process: Popen[bytes], confinement: Confinement, pipes: Pipes) -> Confined:
-        """Set limits on the waiting first process of the namespace, let it go on, and find the candidate."""
+    def _enclose(self, process: Popen[bytes], confinement: Confinement, pipes: Pipes) -> int:
+        """Set limits on the waiting first process of the namespace, and let it go on; its pid."""
         init = _init_pid(pipes.status)
         if init is None:
             raise SandboxError(
@@ -158,7 +224,7 @@ class Bubblewrap:
         for number, value in self._limits(confinement).items():
             resource.prlimit(init, number, (value, value))
         os.write(pipes.go, b"g")
-        return Enclosed(process, init, _candidate_pid(process, init), pipes.status)
+        return init
 
     def _limits(self, confinement: Confinement) -> dict[int, int]:
         dropped = {LIMIT_WALLS.get(wall) for wall in self.without}
@@ -185,22 +251,85 @@ class Pipes:
         os.close(self.their_go)
 
 
+@dataclass(frozen=True)
+class Begun:
+    """bubblewrap, ours to reap, and the first process of its namespaces."""
+
+    process: Popen[bytes]
+    outer: int
+    """Its pidfd."""
+    init: int
+    status: int
+
+    def abandon(self) -> None:
+        """End what nobody will use."""
+        self.process.kill()
+        self.process.wait()
+        os.close(self.outer)
+        os.close(self.status)
+
+
+class Held(Ground):
+    """Namespaces that a process of ours holds open for one that joins them."""
+
+    def __init__(self, begun: Begun, plan: Plan, namespaces: Namespaces) -> None:
+        self.layout = INSIDE
+        self.plan = plan
+        self.namespaces = namespaces
+        self._process = begun.process
+        self._first = begun.init
+        self._init = handle(begun.init)
+        os.close(begun.outer)
+        os.close(begun.status)
+
+    def scratch_used(self) -> int:
+        return scratch_used(self._first)
+
+    def roots(self) -> set[int]:
+        return {self._first}
+
+    def end(self) -> None:
+        """The kernel ends everything in the namespace with its first process."""
+        if self._init is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._init, signal.SIGKILL)
+
+    def clear(self) -> None:
+        self.end()
+        if self.namespaces is not None:
+            self.namespaces.close()
+            self.namespaces = None
+        init, self._init = self._init, None
+        try:
+            if init is not None and not readable(init, REAP_SECONDS):
+                raise MachineError(
+                    f"processes of the sandbox of {self._first} outlived SIGKILL by {REAP_SECONDS:g} s"
+                )
+            self._process.wait(REAP_SECONDS)
+        except TimeoutExpired as error:
+            raise MachineError(f"bubblewrap outlived its sandbox by {REAP_SECONDS:g} s") from error
+        finally:
+            if init is not None:
+                os.close(init)
+
+
 class Enclosed(Confined):
     """A candidate in namespaces of its own: bwrap (ours) > init (first in the namespace) > candidate."""
 
-    def __init__(self, process: Popen[bytes], init: int, pid: int, status: int) -> None:
-        super().__init__(process, pid, INSIDE)
-        self._init = handle(init)
-        self._status = status
+    def __init__(self, begun: Begun, pid: int) -> None:
+        super().__init__(pid, INSIDE, handle(pid), begun.outer)
+        self._process = begun.process
+        self._first = begun.init
+        self._init = handle(begun.init)
+        self._status = begun.status
         self._killed = False
 
     def scratch_used(self) -> int:
         """Bytes in the size-limited tmpfs; 0 once it is gone."""
-        try:
-            usage = os.statvfs(f"/proc/{self.pid}/root{INSIDE.scratch}")
-        except OSError:
-            return 0
-        return (usage.f_blocks - usage.f_bfree) * usage.f_frsize
+        return scratch_used(self.pid)
+
+    def _roots(self) -> set[int]:
+        return {self.pid, self._first}
 
     def _finished(self) -> bool:
         return self._process.poll() is not None
@@ -241,6 +370,38 @@ def bubblewrap_rung(without: frozenset[str] = frozenset()) -> Bubblewrap:
     if program is None:
         raise SandboxError("bwrap is not on the PATH; install bubblewrap")
     return Bubblewrap(program, without)
+
+
+def holder() -> list[str]:
+    """A program that is everywhere, reads nothing and never ends."""
+    sleep = shutil.which("sleep", path="/usr/bin:/bin")
+    forever = "2147483647"  # `infinity` is GNU's alone
+    return [sleep, forever] if sleep else [sys.executable, "-S", "-c", f"import time; time.sleep({forever})"]
+
+
+def scratch_used(pid: int) -> int:
+    """Bytes in the scratch folder of the namespace in which `pid` is; 0 once that is gone."""
+    try:
+        usage = os.statvfs(f"/proc/{pid}/root{INSIDE.scratch}")
+    except OSError:
+        return 0
+    return (usage.f_blocks - usage.f_bfree) * usage.f_frsize
+
+
+def _await_program(begun: Begun, argv: Sequence[str]) -> None:
+    """Wait until the namespace's first process has become this program: from then on its root folder is final."""
+    name = Path(argv[0]).name[:15]  # as much as the kernel keeps
+    deadline = time.monotonic() + START_SECONDS
+    while Path(f"/proc/{begun.init}/comm").read_text().strip() != name:
+        if begun.process.poll() is not None:
+            raise SandboxError(
+                f"bubblewrap ended with status {begun.process.returncode} before {argv[0]} ran"
+            )
+        if time.monotonic() > deadline:
+            raise MachineError(
+                f"bubblewrap started nothing in {START_SECONDS:g} s; is the machine overloaded?"
+            )
+        time.sleep(0.0005)
 
 
 def _file_of(data: bytes) -> int:

@@ -26,7 +26,9 @@ from harness.sandbox.confinement import Confinement, Promise
 from harness.sandbox.escapes import SECRET, Bait
 from harness.sandbox.process import Confined, readable
 
-MEMORY_BYTES = 1 << 30
+MEMORY_BYTES = 4 << 30
+"""More than torch and triton hold in a fork."""
+
 SCRATCH_BYTES = 4 << 20
 SECONDS = 30.0
 """It needs 0.1 s; a machine that needs this long is at fault."""
@@ -46,13 +48,13 @@ class Testable(Protocol):
     def spawn(self, argv: Sequence[str], confinement: Confinement) -> Confined: ...
 
 
-def escapes_from(rung: Testable) -> list[str]:
-    """Try every escape inside `rung`; the names of those that got out.
+def escapes_from(rung: Testable, devices: tuple[str, ...] = ()) -> list[str]:
+    """Try every escape inside `rung`, with the device nodes that candidates get; the names of those that got out.
 
     SandboxError when the canary itself cannot run there: no news is not good news.
     """
     with lay_bait(rung.promise()) as lure:
-        reported = _report(rung, lure)
+        reported = _report(rung, lure, devices)
         return [name for name, out in reported.items() if out] + lure.disturbed()
 
 
@@ -153,11 +155,13 @@ def _listen(folder: Path) -> Iterator[socket.socket]:
     (folder / "socket").chmod(0o777)
 
 
-def _report(rung: Testable, lure: Lure) -> dict[str, bool]:
+def _report(rung: Testable, lure: Lure, devices: tuple[str, ...]) -> dict[str, bool]:
     """Run the program and read what it achieved; SandboxError unless it made every attempt."""
     output, theirs = os.pipe()
     try:
-        confinement = Confinement(lure.folder / "workspace", MEMORY_BYTES, SCRATCH_BYTES, output=theirs)
+        confinement = Confinement(
+            lure.folder / "workspace", MEMORY_BYTES, SCRATCH_BYTES, output=theirs, devices=devices
+        )
         argv = [sys.executable, "-m", "harness.sandbox.escapes", lure.bait.to_json()]
         try:
             confined = rung.spawn(argv, confinement)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import resource
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.errors import UsageError
+from harness.sandbox import interpreter
+from harness.sandbox.seccomp import Kind
 
 OPEN_FILES = 512
 THREADS = 1024
@@ -39,9 +42,28 @@ class Confinement:
     """Kept open inside at the same numbers; all others are closed."""
     output: int | None = None
     """Descriptor that becomes stdout and stderr; None discards both."""
+    devices: tuple[str, ...] = ()
+    """Device nodes to be used inside, by their absolute paths."""
+    readable: tuple[Path, ...] = ()
+    """Further files and folders, read-only inside under their own names."""
+    tools: bool = False
+    """For trusted code under the vendor's tools only, whose two halves talk over sockets; never for a candidate."""
+
+    @property
+    def kind(self) -> Kind:
+        """Which border its system calls meet."""
+        return "tools" if self.tools else "gpu" if self.devices else "cpu"
 
     def __post_init__(self) -> None:
         """Refuse what could break the border before it stands; raises UsageError."""
+        for device in self.devices:
+            if not device.startswith("/dev/") or ".." in device or not _is_character_device(device):
+                raise UsageError(
+                    f"{device!r} is no character device under /dev; pass nodes by their full paths"
+                )
+        for path in self.readable:
+            if not path.is_absolute() or not path.exists():
+                raise UsageError(f"{path} cannot be granted for reading; pass an existing absolute path")
         for name in self.environment:
             if LOADER_VARIABLE.match(name):
                 raise UsageError(f"environment variable {name} may not be set in a sandbox; rename the knob")
@@ -49,6 +71,13 @@ class Confinement:
             raise UsageError(
                 f"workspace {self.workspace} is not a folder; pass the candidate's materialised tree"
             )
+
+
+def _is_character_device(path: str) -> bool:
+    try:
+        return stat.S_ISCHR(Path(path).stat().st_mode)
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -78,15 +107,17 @@ class Promise:
 def variables(layout: Layout) -> dict[str, str]:
     """The rung's own part of the candidate's environment; nothing else is set but what its confinement adds."""
     return {
+        **interpreter.loading(),
         "HOME": layout.scratch,
         "LANG": "C.UTF-8",
         "NUMBA_CACHE_DIR": f"{layout.scratch}/numba",
-        "PATH": "/usr/bin:/bin",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONNOUSERSITE": "1",
         "PYTHONPATH": layout.lab,
         "PYTHONSAFEPATH": "1",
         "TMPDIR": layout.scratch,
+        "TRITON_HOME": layout.scratch,
+        "USER": "candidate",
     }
 
 

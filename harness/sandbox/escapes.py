@@ -107,6 +107,15 @@ def truncate_a_file_outside(bait: Bait) -> None:
     os.truncate(f"{bait.folder}/victim", 0)
 
 
+def write_into_the_running_program(bait: Bait) -> bool:
+    """The file this process was started from, by the kernel's own link: in a fork it leads out of the sandbox."""
+    return _opens("/proc/self/exe", os.O_WRONLY)
+
+
+def climb_out_of_the_working_folder(bait: Bait) -> bool:
+    return SECRET in Path("../" * 40 + bait.folder.lstrip("/"), "secret").read_text()
+
+
 def move_a_file_out(bait: Bait) -> None:
     Path("mine").write_text("x")
     Path("mine").rename(Path(bait.folder, "drop", "moved"))
@@ -188,6 +197,15 @@ def see_the_judge(bait: Bait) -> bool:
     return bool(Path(f"/proc/{bait.judge}/stat").read_text())
 
 
+def see_another_process(bait: Bait) -> bool:
+    """Anybody's: the zygote's, the one that holds the namespaces open, a stranger's."""
+    return any(
+        _opens(f"{entry}/environ", os.O_RDONLY)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and int(entry.name) != os.getpid()
+    )
+
+
 def read_the_judges_environment(bait: Bait) -> bool:
     return bool(Path(f"/proc/{bait.judge}/environ").read_bytes())
 
@@ -255,6 +273,11 @@ def reach_the_loopback(bait: Bait) -> None:
 
 def make_a_datagram_socket(bait: Bait) -> None:
     socket.socket(socket.AF_INET, socket.SOCK_DGRAM).close()
+
+
+def make_a_datagram_socket_for_files(bait: Bait) -> None:
+    """It could send to a socket file by name, without connecting; Landlock would not see it."""
+    socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).close()
 
 
 def make_a_netlink_socket(bait: Bait) -> None:
@@ -326,6 +349,13 @@ def clone_into_a_new_user_namespace(bait: Bait) -> bool:
     return child > 0 and os.waitpid(child, 0)[1] == 0
 
 
+def join_a_namespace(bait: Bait) -> bool:
+    """EPERM is the border's answer; the kernel's own to a file that is no namespace would be another."""
+    with Path("/dev/null").open() as file:
+        refused = _call("setns", file.fileno(), 0) < 0
+    return not (refused and ctypes.get_errno() == 1)
+
+
 def change_the_root_folder(bait: Bait) -> bool:
     return _in_a_child(lambda: _call("chroot", b"/") == 0)
 
@@ -354,7 +384,12 @@ def start_a_process_behind_the_locked_door(bait: Bait) -> bool:
 
 
 def find_a_variable_of_the_judges(bait: Bait) -> bool:
-    return bool(set(os.environ) - set(bait.variables))
+    """Among those set now, and those the process was started with."""
+    named = set(os.environ)
+    with suppress(OSError):
+        started = Path("/proc/self/environ").read_bytes().split(b"\0")
+        named |= {variable.partition(b"=")[0].decode() for variable in started if variable}
+    return bool(named - set(bait.variables))
 
 
 def find_a_descriptor_of_the_judges(bait: Bait) -> bool:
@@ -362,8 +397,11 @@ def find_a_descriptor_of_the_judges(bait: Bait) -> bool:
 
 
 def hold_a_capability(bait: Bait) -> bool:
+    """In any set; in a user namespace of our own, not even for a program to come."""
     status = Path("/proc/self/status").read_text()
-    return bool(int(status.partition("CapEff:")[2].split()[0], 16) & ~bait.capabilities)
+    sets = ["CapInh", "CapPrm", "CapEff", "CapAmb", *(["CapBnd"] if "user" in bait.namespaces else [])]
+    held = [int(status.partition(f"{name}:")[2].split()[0], 16) for name in sets]
+    return any(capabilities & ~bait.capabilities for capabilities in held)
 
 
 def gain_privileges_by_exec(bait: Bait) -> bool:
@@ -397,6 +435,8 @@ ATTEMPTS: tuple[Attempt, ...] = (
     write_outside_through_a_link,
     overwrite_a_file_outside,
     truncate_a_file_outside,
+    write_into_the_running_program,
+    climb_out_of_the_working_folder,
     move_a_file_out,
     link_a_secret_in,
     change_the_mode_of_a_file_outside,
@@ -413,6 +453,7 @@ ATTEMPTS: tuple[Attempt, ...] = (
     write_the_system_request_trigger,
     write_a_device_setting,
     see_the_judge,
+    see_another_process,
     read_the_judges_environment,
     open_the_judges_memory,
     open_the_first_processs_memory,
@@ -428,6 +469,7 @@ ATTEMPTS: tuple[Attempt, ...] = (
     see_the_hosts_name,
     reach_the_loopback,
     make_a_datagram_socket,
+    make_a_datagram_socket_for_files,
     make_a_netlink_socket,
     reach_an_abstract_socket,
     reach_a_socket_file,
@@ -442,6 +484,7 @@ ATTEMPTS: tuple[Attempt, ...] = (
     enter_a_new_user_namespace,
     enter_a_new_mount_namespace,
     clone_into_a_new_user_namespace,
+    join_a_namespace,
     change_the_root_folder,
     open_a_file_by_its_handle,
     make_memory_no_limit_counts,

@@ -1,4 +1,4 @@
-"""Which host paths this Python needs to run and import, wherever it was installed.
+"""Which host paths this Python, a C compiler and the CUDA libraries need, wherever they were installed.
 
 Narrow on purpose: folders of code, never a whole prefix, so that a lab checked out under /usr/src, a conda
 prefix or beside its own .venv stays invisible.
@@ -6,9 +6,11 @@ prefix or beside its own .venv stays invisible.
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import harness
@@ -16,11 +18,15 @@ import harness
 SYSTEM = (
     "/usr/bin /usr/lib /usr/lib32 /usr/lib64 /usr/libx32 /usr/sbin /usr/local/lib /usr/local/lib64 "
     "/bin /lib /lib32 /lib64 /libx32 /sbin /nix/store /gnu/store "
-    "/etc/ld.so.cache /etc/ld.so.conf /etc/ld.so.conf.d /etc/alternatives"
+    "/etc/ld.so.cache /etc/ld.so.conf /etc/ld.so.conf.d /etc/alternatives "
+    "/usr/include /usr/libexec /usr/local/include /usr/local/bin /usr/local/nvidia /opt/nvidia"
 )
-"""The loader, libc and shared libraries, on every distribution known."""
+"""The loader, libc, shared libraries, a C compiler with its headers, and a driver put in from outside a container."""
 
-PARTS = ("bin", "lib", "lib32", "lib64", "pyvenv.cfg")
+TOOLKITS = "/usr/local"
+"""Where CUDA toolkits lie: `cuda`, a link, and `cuda-13.0` or the like."""
+
+PARTS = ("bin", "include", "lib", "lib32", "lib64", "pyvenv.cfg")
 """What a Python prefix is made of."""
 
 
@@ -31,18 +37,43 @@ def package() -> Path:
 
 def paths() -> tuple[Path, ...]:
     """Existing paths to grant for reading, as named (symlinks unresolved), outermost first, none nested."""
+    return _outermost(frozenset(_candidates()))
+
+
+@cache
+def _outermost(candidates: frozenset[Path]) -> tuple[Path, ...]:
+    """Looked up once in a process: some 40 ms, for every candidate that is started."""
     kept: list[Path] = []
-    for path in sorted(set(_candidates()), key=lambda path: len(path.parts)):
+    for path in sorted(candidates, key=lambda path: len(path.parts)):
         if path.exists() and not any(path.is_relative_to(outer) for outer in kept):
             kept.append(path)
     return tuple(kept)
 
 
+def loading() -> dict[str, str]:
+    """The variables by which programs, and libraries like the driver's, are found inside."""
+    programs = [f"{TOOLKITS}/cuda/bin", "/usr/bin", "/bin"]
+    found = {"PATH": ":".join(folder for folder in programs if Path(folder).is_dir())}
+    searched = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    libraries = [folder for folder in searched if _is_granted(folder, paths())]
+    return {**found, "LD_LIBRARY_PATH": ":".join(libraries)} if libraries else found
+
+
+@cache
+def _is_granted(folder: str, granted: tuple[Path, ...]) -> bool:
+    """Whether a folder of the judge's own search path lies, links resolved, in what every candidate may read."""
+    path = Path(folder)
+    if not path.is_absolute() or not path.is_dir():
+        return False
+    return any(path.resolve().is_relative_to(outer.resolve()) for outer in granted)
+
+
 def _candidates() -> Iterator[Path]:
     yield from map(Path, SYSTEM.split())
+    yield from Path(TOOLKITS).glob("cuda*")
     for prefix in (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix):
         yield from (Path(prefix, part) for part in PARTS)
-    for kind in ("stdlib", "platstdlib", "purelib", "platlib"):
+    for kind in ("stdlib", "platstdlib", "purelib", "platlib", "include", "platinclude"):
         yield Path(sysconfig.get_path(kind))
     yield from links(Path(sys.executable))
 

@@ -35,9 +35,11 @@ class Plan:
     write: Sequence[str]
     landlock: int
     """The version to restrict by; 0 leaves the file tree open."""
-    seccomp: bool
+    seccomp: seccomp.Kind | None
     environment: Mapping[str, str]
     argv: Sequence[str]
+    drop: bool = False
+    """Whether to give up every capability, as bubblewrap does for what it starts itself."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -56,16 +58,24 @@ def main() -> None:
 
 def follow(plan: Plan) -> None:
     """Confine this process and exec; returns only by raising."""
+    confine(plan)
+    os.execve(plan.argv[0], list(plan.argv), dict(plan.environment))
+
+
+def confine(plan: Plan) -> None:
+    """Confine this process for good; OSError or HillclimbError where that fails."""
     for number, value in plan.limits:
         resource.setrlimit(number, (value, value))
     if plan.uid is not None:
         privileges.become(plan.uid, plan.capabilities)
+    if plan.drop:
+        privileges.drop_all()
+    seccomp.make_dumpable()
     die_with(plan.parent)
     if plan.landlock:
         landlock.restrict(plan.read, plan.write, plan.landlock)
-    if plan.seccomp:
-        seccomp.load(seccomp.border_program())
-    os.execve(plan.argv[0], list(plan.argv), dict(plan.environment))
+    if plan.seccomp is not None:
+        seccomp.load(seccomp.border_program(plan.seccomp))
 
 
 def die_with(parent: int) -> None:

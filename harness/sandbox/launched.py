@@ -19,11 +19,12 @@ from subprocess import DEVNULL, Popen
 from typing import Literal
 
 from harness.errors import MachineError, SandboxError
-from harness.sandbox import interpreter, landlock, privileges
+from harness.sandbox import interpreter, landlock, machine, privileges
 from harness.sandbox.confinement import LIMIT_WALLS, Confinement, Layout, Promise, limits, variables
 from harness.sandbox.folder import Folder, roomy_place, sweep_all
+from harness.sandbox.ground import Ground
 from harness.sandbox.launch import Plan
-from harness.sandbox.process import REAP_SECONDS, Confined, Exit, members, readable
+from harness.sandbox.process import REAP_SECONDS, Confined, Exit, handle, members, readable
 from harness.sandbox.syscalls import AUDIT_ARCH
 
 START_SECONDS = 20.0
@@ -32,7 +33,13 @@ WALLS = ("files", "user", "seccomp", "environment", *LIMIT_WALLS)
 """What the recipe is made of; tests of the canary leave one out at a time."""
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-ABOUT_THE_MACHINE = ("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/sys/devices/system/cpu")
+OWN_FILES = "/proc/self"
+ABOUT_THE_MACHINE = (OWN_FILES, "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", machine.CPUS)
+
+TOOLS_NEED_NAMESPACES = (
+    "compute-sanitizer and ncu talk over sockets, which Landlock cannot keep from the host's; "
+    "install bubblewrap"
+)
 
 LEAST_ABI_AS_ROOT = 3
 """Truncating is guarded from this version on (Linux 6.2); a user of its own keeps signals and /proc apart."""
@@ -62,16 +69,27 @@ class Launched:
 
         Call from a thread that lives as long as the candidate: the kernel ends it with the thread that made it.
         """
+        ground = self.ground(argv, confinement)
+        try:
+            return self._launch(ground.plan, confinement, ground.folder)
+        except OSError as error:
+            ground.clear()
+            raise SandboxError(f"the candidate's launcher could not be started: {error}") from error
+        except BaseException:
+            ground.clear()
+            raise
+
+    def ground(self, argv: Sequence[str], confinement: Confinement) -> Plot:
+        """Make the scratch folder of one candidate, and the plan it confines itself by."""
+        if confinement.tools and self.name != "none":
+            raise SandboxError(TOOLS_NEED_NAMESPACES)
         uid = self._user()
         try:
             folder = Folder.make(roomy_place(confinement.scratch_bytes), confinement, uid)
         except OSError as error:
             raise SandboxError(f"no scratch folder for the candidate: {error}; make room there") from error
         try:
-            return self._launch(self._plan(argv, confinement, folder.layout, uid), confinement, folder)
-        except OSError as error:
-            folder.remove()
-            raise SandboxError(f"the candidate's launcher could not be started: {error}") from error
+            return Plot(folder, self._plan(argv, confinement, folder.layout, uid))
         except BaseException:
             folder.remove()
             raise
@@ -113,9 +131,9 @@ class Launched:
             capabilities=[] if uid is None else privileges.reaching(readable_paths),
             parent=os.getpid(),
             read=readable_paths,
-            write=[layout.scratch, *DEVICES],
+            write=[layout.scratch, *DEVICES, *confinement.devices, *_own_files(confinement)],
             landlock=0 if self.name == "none" or "files" in self.without else landlock.abi(),
-            seccomp=self._filters(),
+            seccomp=confinement.kind if self._filters() else None,
             environment={**os.environ, **environment} if "environment" in self.without else environment,
             argv=list(argv),
         )
@@ -132,6 +150,9 @@ class Launched:
         yield from interpreter.paths()
         yield from map(Path, ABOUT_THE_MACHINE)
         yield from (interpreter.package(), Path(layout.lab), confinement.workspace.resolve())
+        yield from confinement.readable
+        if confinement.devices:
+            yield from map(Path, machine.ABOUT_DEVICES)
 
     def _user(self) -> int | None:
         """A user number of the candidate's own; None where we may not give it one."""
@@ -140,11 +161,33 @@ class Launched:
         return privileges.spare_user()
 
 
+class Plot(Ground):
+    """A folder, and the host's own namespaces."""
+
+    def __init__(self, folder: Folder, plan: Plan) -> None:
+        self.layout = folder.layout
+        self.plan = plan
+        self.folder = folder
+
+    def scratch_used(self) -> int:
+        return self.folder.used()
+
+    def roots(self) -> set[int]:
+        return set()
+
+    def end(self) -> None:
+        """Nothing here is ours but the candidate and its group; its minder ends them."""
+
+    def clear(self) -> None:
+        self.folder.remove()
+
+
 class Leader(Confined):
     """A candidate that leads a session of its own."""
 
     def __init__(self, process: Popen[bytes], folder: Folder) -> None:
-        super().__init__(process, process.pid, folder.layout)
+        super().__init__(process.pid, folder.layout, handle(process.pid), os.pidfd_open(process.pid))
+        self._process = process
         self._folder = folder
 
     def scratch_used(self) -> int:
@@ -193,6 +236,11 @@ def trusted_rung() -> Launched:
     """No border against files: clean environment, limits, seccomp. For the user's own code only."""
     sweep_all()
     return Launched("none")
+
+
+def _own_files(confinement: Confinement) -> list[str]:
+    """CUDA names its threads through /proc/self/task/*/comm, and fails with error 304 where it may not."""
+    return [OWN_FILES] if confinement.devices else []
 
 
 def _await_start(status: int) -> None:

@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 from harness.sandbox import interpreter
 
 
-def code() -> Iterator[str]:
+def code() -> tuple[str, ...]:
     """Mount what the interpreter needs; links stay links, and their targets come too."""
-    for path in interpreter.paths():
+    return _mounts(interpreter.paths())
+
+
+@cache
+def _mounts(paths: tuple[Path, ...]) -> tuple[str, ...]:
+    options: list[str] = []
+    for path in paths:
         if path.is_symlink():
-            yield from ("--symlink", str(path.readlink()), str(path))
-            yield from _targets(path)
+            options += ("--symlink", str(path.readlink()), str(path), *_targets(path, paths))
         else:
-            yield from ("--ro-bind", str(path), str(path))
+            options += ("--ro-bind", str(path), str(path))
+    return tuple(options)
 
 
-def _targets(path: Path) -> Iterator[str]:
-    granted = [outer for outer in interpreter.paths() if not outer.is_symlink()]
+def _targets(path: Path, paths: tuple[Path, ...]) -> Iterator[str]:
+    granted = [outer for outer in paths if not outer.is_symlink()]
     for target in interpreter.links(path):
         named = Path(os.path.normpath(target))
         if not named.is_symlink() and not any(named.is_relative_to(outer) for outer in granted):
             yield from ("--ro-bind", str(named), str(named))
+
+
+def unchanged(option: str, paths: Iterable[str]) -> Iterator[str]:
+    """One mount each, under the same name inside as outside."""
+    for path in paths:
+        yield from (option, path, path)
 
 
 def proc_controls() -> Iterator[str]:

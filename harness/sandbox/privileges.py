@@ -6,12 +6,15 @@ import ctypes
 import os
 import struct
 from collections.abc import Iterable, Sequence
+from errno import EINVAL
 from pathlib import Path
 
 from harness.errors import SandboxError
 
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
-PR_SET_KEEPCAPS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE = 8, 47, 2
+PR_SET_KEEPCAPS, PR_CAPBSET_DROP, PR_CAP_AMBIENT = 8, 24, 47
+PR_CAP_AMBIENT_RAISE, PR_CAP_AMBIENT_CLEAR_ALL = 2, 4
+MOST_CAPABILITIES = 64
 CAPABILITY_VERSION = 0x20080522
 
 MAY_REACH = 1 << CAP_DAC_OVERRIDE | 1 << CAP_DAC_READ_SEARCH
@@ -37,6 +40,16 @@ def become(uid: int, kept: Iterable[int]) -> None:
     _check(libc.capset(header, sets), "capset")
     for capability in kept:
         _check(libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0, 0), "prctl(PR_CAP_AMBIENT)")
+
+
+def drop_all() -> None:
+    """Give up every capability, in every set, and for every program to come."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for capability in range(MOST_CAPABILITIES):
+        if libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) and ctypes.get_errno() != EINVAL:
+            raise OSError(ctypes.get_errno(), "prctl(PR_CAPBSET_DROP)")
+    _check(libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0), "prctl(PR_CAP_AMBIENT)")
+    _check(libc.capset(struct.pack("=Ii", CAPABILITY_VERSION, 0), bytes(24)), "capset")
 
 
 def spare_user() -> int:

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import Popen
 
 from harness.errors import MachineError
 from harness.sandbox.confinement import Layout
@@ -20,6 +19,9 @@ REAP_SECONDS = 10.0
 """A process that outlives SIGKILL by this long hangs in the kernel: the machine is at fault."""
 
 FREEZE_SECONDS = 2.0
+LOOKS = 3
+"""At the process table: one look may miss a process that forks and ends at that very moment."""
+
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -44,14 +46,14 @@ class Exit:
 class Confined(ABC):
     """One candidate process. `pid` is the host's number of the candidate's own Python."""
 
-    def __init__(self, process: Popen[bytes], pid: int, layout: Layout) -> None:
+    def __init__(self, pid: int, layout: Layout, own: int | None, outer: int) -> None:
+        """Take over two descriptors: the candidate's pidfd, and what becomes readable when all has ended."""
         self.pid = pid
         self.layout = layout
-        self._process = process
         self._exit: Exit | None = None
         self._failure: MachineError | None = None
-        self._handle = handle(pid)
-        self._outer = os.pidfd_open(process.pid)
+        self._handle = own
+        self._outer = outer
         self._ran_when_stopped = 0
 
     @property
@@ -131,6 +133,33 @@ class Confined(ABC):
         except (OSError, IndexError):
             return 0
 
+    def filters(self) -> int:
+        """Seccomp filters that every one of its threads has, as the kernel tells; 0 once it is gone.
+
+        One more than after the spawn: it has sealed itself. What such a filter refuses the kernel does not tell,
+        so ask for `others` as well, after the seal and from time to time.
+        """
+        counted = [_filters(task) for task in _paths(Path(f"/proc/{self.pid}/task"))]
+        return min((count for count in counted if count is not None), default=0)
+
+    def others(self) -> list[int]:
+        """Host pids of living processes behind its border besides its own: what it has started, or left behind."""
+        found: set[int] = set()
+        for _ in range(LOOKS):
+            found |= {pid for pid in lineage(self._roots(), self.pid) if pid not in self._roots()}
+        return sorted(found)
+
+    def _roots(self) -> set[int]:
+        """The candidate, and what else the border itself runs inside."""
+        return {self.pid}
+
+    def scratch(self) -> Path:
+        """Its scratch folder as the judge reaches it while it lives, as root or the same user.
+
+        A link in there may lead anywhere on the host: open files with O_NOFOLLOW, below folders opened the same way.
+        """
+        return Path(f"/proc/{self.pid}/root{self.layout.scratch}")
+
     @abstractmethod
     def scratch_used(self) -> int:
         """Bytes that lie in its scratch folder; 0 once it is gone."""
@@ -198,6 +227,34 @@ def children(pid: int) -> list[int]:
 def members(group: int) -> list[int]:
     """Pids of a process group, without those that have ended and wait for somebody to collect them."""
     return [pid for pid, fields in _everybody() if fields[2] == str(group) and fields[0] not in "ZX"]
+
+
+def lineage(roots: set[int], leader: int) -> set[int]:
+    """Pids of `roots`, of all that descend from them, and of the group and session led by `leader`; no zombies.
+
+    Nobody leaves it: an orphan goes to the first process of its namespace, which is a root, or keeps its group,
+    since the border refuses setsid and setpgid.
+    """
+    rows = list(_everybody())
+    family = roots | {pid for pid, fields in rows if str(leader) in (fields[2], fields[3])}
+    while born := {pid for pid, fields in rows if int(fields[1]) in family} - family:
+        family |= born
+    return family - {pid for pid, fields in rows if fields[0] in "ZX"}
+
+
+def _filters(task: Path) -> int | None:
+    """Count one thread's filters; None when it is gone. Without the count (before Linux 5.9): 0."""
+    try:
+        status = (task / "status").read_text(errors="replace")
+    except OSError:
+        return None
+    return int((status.partition("\nSeccomp_filters:")[2].split() or ["0"])[0])
+
+
+def _paths(folder: Path) -> list[Path]:
+    with suppress(OSError):
+        return list(folder.iterdir())
+    return []
 
 
 def _everybody() -> Iterator[tuple[int, list[str]]]:

@@ -7,7 +7,7 @@ none         clean environment, seccomp, limits; only for a workspace the user t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
 from harness.errors import SandboxError
@@ -15,16 +15,20 @@ from harness.sandbox import canary
 from harness.sandbox.bubblewrap import bubblewrap_rung
 from harness.sandbox.confinement import Confinement
 from harness.sandbox.launched import landlock_rung, trusted_rung
+from harness.sandbox.prefork import Forkable, Prefork
 from harness.sandbox.process import Confined, Exit
 
 __all__ = [
     "Confined",
     "Confinement",
     "Exit",
+    "Forkable",
+    "Prefork",
     "Rung",
     "bubblewrap_rung",
     "choose_rung",
     "landlock_rung",
+    "prefork",
     "trusted_rung",
 ]
 
@@ -50,7 +54,26 @@ class Rung(Protocol):
         """
 
 
-def choose_rung(*, trust_workspace: bool) -> Rung:
+def prefork(
+    rung: Forkable, modules: Sequence[str], environment: Mapping[str, str], devices: tuple[str, ...] = ()
+) -> Prefork:
+    """Return a zygote over a chosen rung, from whose forks the canary does not get out either; close it in the end.
+
+    `modules` are imported once, under `environment`; `devices` are those the candidates will get. SandboxError where
+    the zygote cannot be prepared, or is no border.
+    """
+    forking = Prefork(rung, modules, environment)
+    try:
+        out = [] if rung.name == "none" else canary.escapes_from(forking, devices)
+        if out:
+            raise SandboxError(f"a fork of the zygote is no border: the canary got out ({', '.join(out)})")
+    except BaseException:
+        forking.close()
+        raise
+    return forking
+
+
+def choose_rung(*, trust_workspace: bool) -> Forkable:
     """Return the strongest rung from which the canary does not get out.
 
     Where there is none: the `none` rung for a trusted workspace, else SandboxError with what was tried.

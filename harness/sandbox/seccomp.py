@@ -82,6 +82,26 @@ REFUSED = {
 }
 """Calls no compute kernel needs."""
 
+LEFT_TO_THE_DRIVER = ("socket", "bind", "listen")
+"""libcuda fails to start without them (driver 580, measured): it listens where other processes could ask for its
+descriptors. Nobody can: `connect` and `accept` stay refused."""
+
+LEFT_TO_TOOLS = (
+    *REFUSED["every way to talk but the one socket inherited"].split(),
+    *REFUSED["attributes of files, which Landlock does not guard"].split(),
+    *REFUSED["memory that outlives or evades the limits"].split(),
+    *("setsid", "setpgid", "timer_create", "fallocate"),
+)
+"""What the two halves of compute-sanitizer or ncu say to each other stays in namespaces of their own."""
+
+AF_UNIX = 1
+DATAGRAM_BIT = 2
+"""Set in SOCK_DGRAM and SOCK_RAW, with which one could send to a socket file without connecting; not in
+SOCK_STREAM and SOCK_SEQPACKET."""
+
+Kind = Literal["cpu", "gpu", "tools"]
+"""Whom the border is for: kernels, kernels with device nodes, trusted tools."""
+
 NEW_NAMESPACE = 0x7E020000
 """Every CLONE_NEW* flag that clone takes."""
 
@@ -96,7 +116,7 @@ F_SETSIG, F_NOTIFY = 10, 1026
 MADV_REMOVE, MADV_PAGEOUT, MADV_COLLAPSE = 9, 21, 25
 """Change the pages of shared memory under whoever else has mapped it."""
 
-BORDER = (
+CONDITIONAL = (
     Rule("clone3", Action.UNKNOWN),
     Rule("clone", Action.REFUSE, When(0, "has", NEW_NAMESPACE)),
     Rule("prctl", Action.REFUSE, When(0, "is", PR_SET_PDEATHSIG)),
@@ -118,9 +138,25 @@ BORDER = (
             "sched_setattr",
         )
     ),
-    *(Rule(call, Action.REFUSE) for calls in REFUSED.values() for call in calls.split()),
 )
-"""Stage one."""
+"""Refused or not by what the call is asked to do."""
+
+UNIX_LISTENERS_ONLY = (
+    Rule("socket", Action.REFUSE, When(0, "is not", AF_UNIX)),
+    Rule("socket", Action.REFUSE, When(1, "has", DATAGRAM_BIT)),
+)
+
+
+def border(kind: Kind) -> tuple[Rule, ...]:
+    """Stage one."""
+    left = {"cpu": (), "gpu": LEFT_TO_THE_DRIVER, "tools": LEFT_TO_TOOLS}[kind]
+    refused = [call for calls in REFUSED.values() for call in calls.split() if call not in left]
+    return (
+        *CONDITIONAL,
+        *(UNIX_LISTENERS_ONLY if kind == "gpu" else ()),
+        *(Rule(call, Action.REFUSE) for call in refused),
+    )
+
 
 NO_PROCESSES = (
     Rule("clone3", Action.UNKNOWN),
@@ -137,9 +173,9 @@ Instruction = tuple[int, int, int, int]
 """code, jump if true, jump if false, operand."""
 
 
-def border_program() -> bytes:
+def border_program(kind: Kind = "cpu") -> bytes:
     """Assemble stage one for this machine."""
-    return assemble(BORDER, syscalls.machine())
+    return assemble(border(kind), syscalls.machine())
 
 
 def forbid_processes() -> None:
@@ -206,6 +242,14 @@ def load(program: bytes) -> None:
     if unsynchronised:
         failure = ctypes.get_errno() if unsynchronised < 0 else EPERM
         raise OSError(failure, f"seccomp(SET_MODE_FILTER): {os.strerror(failure)}")
+
+
+def make_dumpable() -> None:
+    """Let this process read its own entries in /proc again, as after an exec; a change of user had closed them.
+
+    It lets the judge look as well. Other candidates cannot: they have other users, or namespaces, or a border.
+    """
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
 def renounce_privileges() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.candidate.arena import Arena
 from harness.candidate.layout import GUARD, Layout, lay_out
-from harness.candidate.runner import map_arena
+from harness.candidate.slots import numpy_slots
 
 shapes = st.lists(
     st.tuples(
@@ -46,7 +46,7 @@ def test_layouts_survive_json() -> None:
 
 def test_both_sides_see_the_same_memory() -> None:
     arena = _arena()
-    theirs = map_arena(os.dup(arena.descriptor), arena.layout)
+    theirs = numpy_slots(os.dup(arena.descriptor), arena.layout).arguments
     arena.fill(1, {"x": torch.arange(5.0)})
     assert theirs[1][0].tolist() == [0, 1, 2, 3, 4]
     theirs[1][1][:] = 7
@@ -55,12 +55,21 @@ def test_both_sides_see_the_same_memory() -> None:
 
 def test_poison_is_seen_until_every_element_is_written() -> None:
     arena = _arena()
-    arena.poison([0])
-    assert arena.is_unwritten(0, "y")
+    arena.poison(range(1))
+    assert arena.unwritten(range(1)) == 0
     arena.outputs(0)["y"].view(-1)[:-1] = 1.0
-    assert arena.is_unwritten(0, "y")
+    assert arena.unwritten(range(1)) == 0
     arena.outputs(0)["y"].fill_(float("nan"))
-    assert not arena.is_unwritten(0, "y"), "an honest NaN is not the poison"
+    assert arena.unwritten(range(1)) is None, "an honest NaN is not the poison"
+
+
+def test_the_first_unwritten_slot_is_named() -> None:
+    arena = _arena(slots=5)
+    arena.poison(range(1, 5))
+    for slot in (1, 2, 4):
+        arena.outputs(slot)["y"].fill_(1.0)
+    assert arena.unwritten(range(1, 5)) == 3
+    assert arena.unwritten(range(1, 3)) is None
 
 
 @pytest.mark.parametrize("offset", [-1, 6 * 4])

@@ -66,6 +66,7 @@ FULL: dict[str, Any] = {
         "max_pairs": 5,
         "report_pairs": 3,
     },
+    "cuda": {"launch": "eager", "cache": "hot", "architecture": 100, "sanitizers": ["racecheck"]},
 }
 SUITE = {"problems": ["p"], "distribution": "normal", "doc": "why"}
 
@@ -103,7 +104,7 @@ def test_the_test_above_names_every_key() -> None:
 
     assert keys(Settings) == FULL.keys()
     assert keys(Suite) == SUITE.keys()
-    for name in ("objective", "budgets", "policy", "llm", "gate", "duel"):
+    for name in ("objective", "budgets", "policy", "llm", "gate", "duel", "cuda"):
         section = Settings.model_fields[name].annotation
         assert isinstance(section, type) and issubclass(section, BaseModel)
         assert keys(section) == FULL[name].keys()

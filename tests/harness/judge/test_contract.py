@@ -44,7 +44,7 @@ def complaint(folder: Path, old: str, new: str) -> CaseError:
         (INPUTS, "return None\n", "inputs(small, normal)", "gives NoneType"),
         (INPUTS, "return {}\n", "inputs(small, normal)", "empty"),
         (INPUTS, "return {'x': 1.0}\n", "inputs(small, normal)", "gives 'x' a float"),
-        (INPUTS, INPUTS + "        x = x.bfloat16()\n", "inputs(small, normal)", "bfloat16, which NumPy"),
+        (INPUTS, INPUTS + "        x = x.bfloat16()\n", "inputs(small, normal)", "bfloat16, which a kernel"),
         (INPUTS, "x = torch.randn(4, 8).t()\n", "inputs(small, normal)", "strides"),
         (INPUTS, "x = torch.tensor(1.0)\n", "inputs(small, normal)", "shape ()"),
         (INPUTS, "x = torch.zeros(0)\n", "inputs(small, normal)", "shape (0,)"),

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.judge.evidence import (
+    agreement,
     e_value,
     interval,
     is_futile,
@@ -18,6 +19,7 @@ from harness.judge.evidence import (
     proves_gain,
     spend,
     student_quantile,
+    upper_limit,
 )
 
 
@@ -97,3 +99,85 @@ def test_interval_covers_the_truth_as_often_as_it_says() -> None:
         found = interval([generator.gauss(math.log(1.2), 0.05) for _ in range(5)])
         covered += found.low <= 1.2 <= found.high
     assert 0.935 <= covered / 2000 <= 0.965
+
+
+def test_interval_covers_the_truth_where_a_pair_in_fourteen_is_odd() -> None:
+    generator = random.Random(11)
+    covered = 0
+    for _ in range(2000):
+        found = interval([_pair(generator) for _ in range(5)])
+        covered += found.low <= 1 <= found.high
+    assert covered / 2000 >= 0.935
+
+
+def _pair(generator: random.Random) -> float:
+    odd = 0.005 * generator.choice((-1, 1)) if generator.random() < 1 / 14 else 0
+    return generator.gauss(0, 0.001) + odd
+
+
+def test_a_gain_of_one_percent_is_not_hopeless_at_a_small_minimum_effect() -> None:
+    generator = random.Random(12)
+    given_up = 0
+    for _ in range(400):
+        values: list[float] = []
+        for _ in range(8):
+            values.append(generator.gauss(0.01, 0.002))
+            given_up += is_futile(values, 0.005)
+    assert given_up <= 4
+
+
+def test_honest_clocks_agree() -> None:
+    generator = random.Random(13)
+    alarms = 0
+    for _ in range(4000):
+        narrow = [generator.gauss(0.01, 0.001) for _ in range(6)]
+        wide = [value + generator.gauss(0, 0.006) for value in narrow]
+        alarms += not agreement(narrow, wide).holds
+    assert alarms == 0
+
+
+def test_a_lie_larger_than_the_room_is_seen() -> None:
+    generator = random.Random(14)
+    noise = [generator.gauss(0, 0.003) for _ in range(12)]
+    wide = [generator.gauss(0, 0.003) for _ in range(8)]
+    found = agreement([0.02] * 8, wide, noise)
+    assert not found.holds
+    assert 0.002 < found.room < 0.01
+    assert agreement([-0.02] * 8, wide, noise).holds, "a lie against oneself harms nobody"
+
+
+def test_scatter_made_on_purpose_buys_little_room() -> None:
+    noise = [0.001 * (-1) ** i for i in range(12)]
+    quiet, loud = ([scale * (-1) ** i for i in range(8)] for scale in (0.001, 0.1))
+    bought = agreement([0.0] * 8, loud, noise).room / agreement([0.0] * 8, quiet, noise).room
+    assert 1 < bought < 3
+    assert agreement([0.0] * 8, loud).room > 0.1, "without honest pairs to compare with, it would"
+
+
+def test_what_dispatch_dilutes_is_no_lie() -> None:
+    true, dispatch = math.log(2), 0.06
+    seen = math.log((1 + dispatch) / (0.5 + dispatch))
+    jitter = (1e-4, -1e-4, 1e-4, -1e-4)
+    narrow, wide = [true] * 4, [seen + j for j in jitter]
+    assert agreement(narrow, wide, overhead=dispatch).holds
+    assert not agreement(narrow, wide).holds
+
+
+def test_agreement_needs_pairs() -> None:
+    with pytest.raises(ValueError, match="1 pairs"):
+        agreement([0.1], [0.1])
+    with pytest.raises(ValueError, match="shorter"):
+        agreement([0.1, 0.2], [0.1])
+
+
+@pytest.mark.parametrize(
+    ("events", "trials", "expected"),
+    [(0, 1000, 0.002991), (0, 300, 0.009936), (1, 20, 0.216107), (5, 10, 0.777559), (10, 10, 1.0)],
+)
+def test_upper_limits_are_exact(events: int, trials: int, expected: float) -> None:
+    assert upper_limit(events, trials) == pytest.approx(expected, abs=2e-6)
+
+
+def test_upper_limits_of_nonsense_are_errors() -> None:
+    with pytest.raises(ValueError, match="3 events of 2"):
+        upper_limit(3, 2)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from harness.case.case import Case
+from harness.device.cpu import Cpu
 from harness.errors import SandboxError
-from harness.judge.judge import CpuJudge
+from harness.judge.judge import CaseJudge
 from harness.records import GateReport, Reason, Side
 from harness.sandbox.rungs import Rung, bubblewrap_rung, landlock_rung
 from tests.fakes.cases import HONEST, write_case, write_workspace
@@ -164,14 +165,16 @@ def rung(request: pytest.FixtureRequest) -> Rung:
 
 def _gate(tmp_path: Path, rung: Rung, kernel: str) -> GateReport:
     tmp_path.chmod(0o755)
-    judge = CpuJudge(Case(write_case(tmp_path)), rung)
+    judge = CaseJudge(Case(write_case(tmp_path)), rung, Cpu())
     workspace = write_workspace(tmp_path / "candidate" / "workspace", kernel)
     return judge.gate(Side(tree=str(workspace)), lambda progress: None)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_misbehaviour_is_named(tmp_path: Path, rung: Rung, name: str) -> None:
+def test_misbehaviour_is_named(tmp_path: Path, rung: Rung, name: str, request: pytest.FixtureRequest) -> None:
     reason, kernel = HOSTILE[name]
+    if reason != Reason.POLICY:
+        request.getfixturevalue("unread")
     report = _gate(tmp_path, rung, kernel)
     assert (report.passed, report.reason) == (False, reason), report.detail
     assert report.detail

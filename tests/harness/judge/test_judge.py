@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from harness.case.case import Case
+from harness.device.cpu import Cpu
 from harness.errors import CaseError, MachineError
-from harness.judge.judge import CpuJudge
+from harness.judge.judge import CaseJudge
 from harness.judge.protocol import Progress
 from harness.records import Reason, Side
 from harness.sandbox.rungs import choose_rung
@@ -78,7 +79,9 @@ class Bench:
         settings = SETTINGS
         for old, new in changes.items():
             settings = settings.replace(old, new)
-        self.judge = CpuJudge(Case(write_case(root, settings=settings)), choose_rung(trust_workspace=False))
+        self.judge = CaseJudge(
+            Case(write_case(root, settings=settings)), choose_rung(trust_workspace=False), Cpu()
+        )
 
     def side(self, name: str, kernel: str) -> Side:
         return Side(tree=str(write_workspace(self.root / name / "workspace", kernel)))
@@ -137,6 +140,7 @@ def test_threads_left_running_do_not_slow_the_other_side(tmp_path: Path) -> None
     )
 
 
+@pytest.mark.usefixtures("unread")
 def test_a_gain_from_working_ahead_between_calls_is_no_win(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     cheat, slow = bench.side("cheat", WORKS_AHEAD), bench.side("slow", SLOW)
@@ -151,7 +155,7 @@ def test_a_guardrail_stops_a_win_that_costs_too_much_elsewhere(tmp_path: Path) -
     folder = write_case(tmp_path, settings=settings)
     (folder / "benchmarks" / "small.yaml").write_text("problems: [odd]\ndistribution: normal\n")
     trade = FAST.replace("range(10)", "range(10 if x.size == 20_000 else 200)")
-    bench = CpuJudge(Case(folder), choose_rung(trust_workspace=False))
+    bench = CaseJudge(Case(folder), choose_rung(trust_workspace=False), Cpu())
     fast = Side(tree=str(write_workspace(tmp_path / "trade" / "workspace", trade)))
     slow = Side(tree=str(write_workspace(tmp_path / "slow" / "workspace", SLOW)))
     verdict = bench.confirm(fast, slow, slow, 0.006, _ignore)
@@ -181,4 +185,4 @@ def test_a_suite_that_names_an_unknown_problem_is_the_cases_error(tmp_path: Path
     with pytest.raises(
         CaseError, match=r"main.yaml: problems: value 'huge' is not in contract.py; choose among small"
     ):
-        CpuJudge(Case(folder), choose_rung(trust_workspace=False))
+        CaseJudge(Case(folder), choose_rung(trust_workspace=False), Cpu())

@@ -18,7 +18,7 @@ import pytest
 
 from harness.errors import CaseError, JudgeError, StorageError
 from harness.judge.__main__ import answer_one
-from harness.judge.judge import CpuJudge
+from harness.judge.judge import CaseJudge
 from harness.judge.pool import LocalJudge
 from harness.judge.protocol import Progress
 from harness.judge.refusal import DISK, refusal
@@ -124,11 +124,11 @@ class FullDisk:
 
 
 def test_a_disk_that_is_full_while_judging_is_a_storage_error() -> None:
-    full = cast(CpuJudge, FullDisk(OSError(errno.ENOSPC, "No space left on device", "/tmp/x")))
+    full = cast(CaseJudge, FullDisk(OSError(errno.ENOSPC, "No space left on device", "/tmp/x")))
     with pytest.raises(StorageError, match=r"could not describe: /tmp/x: No space left on device; free some"):
         answer_one(full, "describe", {}, print)
     with pytest.raises(BrokenPipeError):
-        answer_one(cast(CpuJudge, FullDisk(BrokenPipeError())), "describe", {}, print)
+        answer_one(cast(CaseJudge, FullDisk(BrokenPipeError())), "describe", {}, print)
 
 
 CONTROLLER = """

@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 
 from harness.candidate.profiler import LONGEST_NAME, MOST_ROWS
 from harness.case.case import Case
+from harness.device.cpu import Cpu
 from harness.errors import CandidateFault, SandboxError
-from harness.judge.judge import CpuJudge
+from harness.judge.judge import CaseJudge
 from harness.judge.pool import LocalJudge
 from harness.judge.protocol import Progress, Watch
 from harness.judge.rows import MOST_DETAIL, combine, parse_rows, printable
@@ -130,7 +131,7 @@ class Lab:
     """One judge of the small case, whose ceilings are measured once, and workspaces of its own."""
 
     root: Path
-    judge: CpuJudge
+    judge: CaseJudge
 
     def profile(self, kernel: str, watch: Watch = lambda progress: None) -> Profile:
         folder = self.root / secrets.token_hex(8) / "workspace"
@@ -140,7 +141,7 @@ class Lab:
 def lab_below(root: Path, rung: Rung) -> Lab:
     root.chmod(0o755)
     settings = SETTINGS.replace("call_seconds: 2", "call_seconds: 0.5")
-    return Lab(root, CpuJudge(Case(write_case(root, settings=settings)), rung))
+    return Lab(root, CaseJudge(Case(write_case(root, settings=settings)), rung, Cpu()))
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +192,9 @@ def test_the_demo_shows_its_compiled_function_on_both_threads(tmp_path: Path, ru
     case = CASES / "demo" / "cpu_matmul"
     tree = shutil.copytree(case / "workspace", tmp_path / "workspace")
     knobs = {"MM_ORDER": "ikj", "MM_FASTMATH": "1", "MM_THREADS": "2"}
-    found = CpuJudge(Case(case), rung).profile(Side(tree=str(tree), knobs=knobs), lambda progress: None)
+    found = CaseJudge(Case(case), rung, Cpu()).profile(
+        Side(tree=str(tree), knobs=knobs), lambda progress: None
+    )
     entered = {bucket.name: bucket.calls for bucket in found.buckets}
     assert entered["kernel.py:multiply_band"] == 1
     if "waiting for other threads (worker threads)" in entered:  # on one CPU it starts no worker
@@ -226,6 +229,7 @@ def test_what_misbehaves_under_the_profiler_still_has_its_times(lab: Lab, name: 
     assert found.ceilings is not None
 
 
+@pytest.mark.usefixtures("unread")
 def test_turning_the_profiler_off_leaves_nothing_to_show(lab: Lab) -> None:
     found = lab.profile(TURNS_IT_OFF)
     assert found.problems

@@ -6,18 +6,31 @@ from pathlib import Path
 import pytest
 
 from harness.errors import SandboxError
+from harness.sandbox.prefork import Prefork
 from harness.sandbox.rungs import Rung, bubblewrap_rung, landlock_rung
 from tests.harness.sandbox.inside import Start
 
+MAKERS = {
+    "bubblewrap": bubblewrap_rung,
+    "landlock": landlock_rung,
+    "forked-bubblewrap": bubblewrap_rung,
+    "forked-landlock": landlock_rung,
+}
 
-@pytest.fixture(params=[bubblewrap_rung, landlock_rung], ids=["bubblewrap", "landlock"])
-def rung(request: pytest.FixtureRequest) -> Rung:
-    """Each real rung in turn; skipped where the machine lacks it."""
+
+@pytest.fixture(params=MAKERS)
+def rung(request: pytest.FixtureRequest) -> Iterator[Rung]:
+    """Each real rung in turn, started afresh and forked; skipped where the machine lacks it."""
     try:
-        made: Rung = request.param()
+        made = MAKERS[request.param]()
     except SandboxError as error:
         pytest.skip(str(error))
-    return made
+    if not request.param.startswith("forked"):
+        yield made
+        return
+    threads = {"NUMBA_NUM_THREADS": "2"}
+    with Prefork(made, ["numba", "numpy", "harness.sandbox.escapes"], threads) as forking:
+        yield forking
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.sandbox.rungs import Confined, Confinement, Exit, Rung
@@ -48,8 +48,8 @@ class Start:
         descriptors: tuple[int, ...] = (),
     ) -> Inside:
         output, theirs = os.pipe()
-        confinement = Confinement(
-            self.workspace, memory, SCRATCH_BYTES, environment or {}, descriptors, output=theirs
+        confinement = replace(
+            self.confine(memory), environment=environment or {}, descriptors=descriptors, output=theirs
         )
         try:
             confined = self.rung.spawn([sys.executable, "-c", code, *arguments], confinement)
@@ -60,6 +60,10 @@ class Start:
         collector.start()
         self.started.append(Inside(confined, collector, pieces))
         return self.started[-1]
+
+    def confine(self, memory: int) -> Confinement:
+        """What each is given, beside what a test asks for."""
+        return Confinement(self.workspace, memory, SCRATCH_BYTES)
 
     def end_all(self) -> None:
         for inside in self.started:

@@ -37,7 +37,17 @@ exec setpriv --reuid "$USER_NUMBER" --regid "$USER_NUMBER" --clear-groups "$@"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", ["test_rungs.py", "test_canary.py", "test_launched.py"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "test_rungs.py",
+        "test_canary.py",
+        "test_launched.py",
+        "test_prefork.py",
+        "test_seal.py",
+        "test_grants.py",
+    ],
+)
 def test_the_suite_passes_as_an_ordinary_user(module: str) -> None:
     if os.geteuid() != 0:
         pytest.skip("not root: this is an ordinary user already")

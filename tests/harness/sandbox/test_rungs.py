@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -228,9 +229,10 @@ def test_one_inherited_socket_can_be_used_and_no_other_made(start: Start) -> Non
 
 @pytest.mark.parametrize("frozen", [False, True], ids=["running", "frozen"])
 def test_killing_reaps_everything(start: Start, frozen: bool) -> None:
-    token = f"hillclimb-test-{os.getpid()}-{time.monotonic_ns()}"
+    token = secrets.token_hex(7)
     code = """
-    import os, signal, sys, threading
+    import ctypes, os, signal, sys, threading
+    ctypes.CDLL(None).prctl(15, sys.argv[1].encode(), 0, 0, 0)  # its name, for the test to find it by
     for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}:
         signal.signal(number, signal.SIG_IGN)
     for _ in range(3):
@@ -262,9 +264,13 @@ def test_killing_at_once_is_a_kill_like_any_other(start: Start) -> None:
 
 
 def test_children_left_behind_end_with_the_candidate(start: Start) -> None:
-    token = f"hillclimb-test-{os.getpid()}-{time.monotonic_ns()}"
-    code = "import os, time\nif os.fork() == 0: time.sleep(60)"
-    assert start(code, token).finish()[0] == Exit(0, None)
+    token = secrets.token_hex(7)
+    code = """
+    import ctypes, os, sys, time
+    ctypes.CDLL(None).prctl(15, sys.argv[1].encode(), 0, 0, 0)
+    if os.fork() == 0: time.sleep(60)
+    """
+    assert start(textwrap.dedent(code), token).finish()[0] == Exit(0, None)
     assert processes_of(token) == []
 
 
@@ -370,12 +376,16 @@ def is_alive(pid: int) -> bool:
 
 
 def processes_of(token: str) -> list[int]:
-    """Pids, on the host, of all processes with this word among their arguments, bubblewrap's own included."""
+    """Pids, on the host, of all processes of this name or with it among their arguments, bubblewrap's included."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and is_alive(int(entry.name)):
             try:
-                if token.encode() in (entry / "cmdline").read_bytes().split(b"\0"):
+                words = [
+                    *(entry / "cmdline").read_bytes().split(b"\0"),
+                    (entry / "comm").read_bytes().strip(),
+                ]
+                if token.encode() in words:
                     found.append(int(entry.name))
             except OSError:
                 continue
@@ -393,3 +403,20 @@ def test_sandbox_errors_are_machine_errors() -> None:
     """A border that fails is never held against a candidate."""
     assert issubclass(SandboxError, HillclimbError)
     assert not issubclass(SandboxError, UsageError)
+
+
+def test_the_judge_reaches_the_scratch_of_a_living_candidate(start: Start) -> None:
+    running = start("open('kept', 'w').write('x' * 9)\nprint('up', flush=True)\nimport time; time.sleep(60)")
+    wait_for(lambda: b"up" in b"".join(running.pieces))
+    running.confined.freeze()
+    assert (running.confined.scratch() / "kept").read_text() == "x" * 9
+
+
+def test_a_program_that_ends_at_once_is_no_failure(rung: Rung, workspace: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(20):
+        confined = rung.spawn(
+            ["/bin/sh", "-c", "exit 3"], Confinement(workspace, MEMORY_BYTES, SCRATCH_BYTES)
+        )
+        assert confined.wait(20) == Exit(3, None)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 from harness.errors import SandboxError
 from harness.sandbox import seccomp, syscalls
-from harness.sandbox.seccomp import BORDER, NO_PROCESSES, REFUSED, Action, Rule, When
+from harness.sandbox.seccomp import NO_PROCESSES, REFUSED, Action, Kind, Rule, When, border
 
 MACHINES = st.sampled_from(sorted(syscalls.AUDIT_ARCH))
-STAGES = st.sampled_from([BORDER, NO_PROCESSES])
+KINDS: tuple[Kind, ...] = ("cpu", "gpu", "tools")
+STAGES = st.sampled_from([*map(border, KINDS), NO_PROCESSES])
 NUMBERS = st.one_of(
     st.sampled_from([number for pair in syscalls.TABLE.values() for number in pair if number is not None]),
     st.integers(0, syscalls.NEWEST),
@@ -91,14 +92,14 @@ def test_another_machines_calls_are_killed(
 
 @pytest.mark.parametrize("machine", sorted(syscalls.AUDIT_ARCH))
 def test_x32_is_killed_and_the_unknown_looks_unimplemented(machine: str) -> None:
-    program, architecture = seccomp.assemble(BORDER, machine), syscalls.AUDIT_ARCH[machine]
+    program, architecture = seccomp.assemble(border("cpu"), machine), syscalls.AUDIT_ARCH[machine]
     assert interpret(program, architecture, syscalls.X32_BIT | 39, [0] * 6) == Action.KILL
     assert interpret(program, architecture, syscalls.NEWEST + 1, [0] * 6) == Action.UNKNOWN
     assert interpret(program, architecture, syscalls.NEWEST, [0] * 6) == Action.ALLOW
 
 
 @pytest.mark.parametrize("machine", sorted(syscalls.AUDIT_ARCH))
-@pytest.mark.parametrize("rules", [BORDER, NO_PROCESSES], ids=["stage one", "stage two"])
+@pytest.mark.parametrize("rules", [*map(border, KINDS), NO_PROCESSES], ids=[*KINDS, "stage two"])
 def test_programs_fit_the_kernels_limit(machine: str, rules: tuple[Rule, ...]) -> None:
     assert len(seccomp.assemble(rules, machine)) // 8 < 4096
 
@@ -152,6 +153,46 @@ def test_every_refused_call_is_refused_by_the_kernel() -> None:
     answers = json.loads(program.stdout)
     assert len(answers) > 80
     assert {name: answer for name, answer in answers.items() if answer != [-1, EPERM]} == {}
+
+
+def test_a_driver_may_listen_and_still_nobody_can_be_talked_to() -> None:
+    """What libcuda does as it starts, by socket(2)'s arguments; all that could reach anybody stays refused."""
+    code = """
+    import json, os, socket
+    from harness.sandbox import seccomp
+    seccomp.load(seccomp.border_program("gpu"))
+    end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    end.bind(f"\\0cuda-uvmfd-{os.getpid()}")
+    end.listen(16)
+    socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    refused = []
+    for attempt in (
+        lambda: socket.socket(socket.AF_INET),
+        lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM),
+        lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW),
+        lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM),
+        lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK),
+        lambda: socket.socket(socket.AF_UNIX, socket.SOCK_RAW),
+        lambda: end.accept(),
+        lambda: socket.socket(socket.AF_UNIX).connect("/tmp/any"),
+        lambda: socket.socketpair(),
+    ):
+        try: attempt()
+        except PermissionError: refused.append(True)
+        else: refused.append(False)
+    print(json.dumps(refused))
+    """
+    program = _python(code)
+    assert json.loads(program.stdout) == [True] * 9, program.stderr
+
+
+def test_only_tools_may_talk_freely() -> None:
+    talk = set(REFUSED["every way to talk but the one socket inherited"].split())
+    for kind in KINDS:
+        refused = {rule.call for rule in border(kind) if rule.when is None and rule.action is Action.REFUSE}
+        assert (refused & talk == set()) == (kind == "tools")
+        assert {"ptrace", "mount", "io_uring_setup", "setns", "bpf"} <= refused
 
 
 @pytest.mark.parametrize(

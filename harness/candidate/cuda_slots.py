@@ -1,0 +1,76 @@
+"""One arena's call slots on a GPU, as a kernel is handed them: launched one by one, or replayed as a CUDA graph."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Literal
+
+import torch
+
+from harness.candidate import vmm
+from harness.candidate.layout import Layout
+from harness.candidate.slots import Kernel
+
+
+class CudaSlots:
+    """Slots in device memory that the judge allocated. Raises vmm.CudaError where they cannot be mapped."""
+
+    def __init__(self, descriptor: int, layout: Layout, launch: Literal["graph", "eager"]) -> None:
+        """Map `descriptor`, and close it."""
+        take_up_device()
+        self._mapping = vmm.adopt(descriptor, layout.nbytes)
+        memory = vmm.as_bytes(self._mapping, layout.nbytes).view(layout.slots, layout.stride)
+        self.arguments = [
+            tuple(
+                memory[slot, a.offset : a.offset + a.nbytes].view(getattr(torch, a.dtype)).view(a.shape)
+                for a in (*layout.inputs, *layout.outputs)
+            )
+            for slot in range(layout.slots)
+        ]
+        self._replayed = launch == "graph"
+        self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
+        self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+
+    def call(self, kernel: Kernel, first: int, count: int) -> int:
+        return self._time(lambda: self._launch_each(kernel, first, count))
+
+    def capture(self, kernel: Kernel, first: int, count: int) -> None:
+        """Capture the launches of these calls, and replay them once: the first replay uploads the graph."""
+        if self._replayed:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                self._launch_each(kernel, first, count)
+            graph.replay()
+            torch.cuda.synchronize()
+            self._graphs[first, count] = graph
+
+    def launch(self, kernel: Kernel, first: int, count: int) -> int:
+        if self._replayed:
+            return self._time(self._graphs[first, count].replay)
+        return self.call(kernel, first, count)
+
+    def close(self) -> None:
+        torch.cuda.synchronize()
+        self._graphs.clear()
+        self.arguments.clear()
+        self._mapping.unmap()
+
+    def _launch_each(self, kernel: Kernel, first: int, count: int) -> None:
+        for arguments in self.arguments[first : first + count]:
+            kernel(*arguments)
+
+    def _time(self, work: Kernel) -> int:
+        """Nanoseconds between events on the current stream."""
+        self._start.record()
+        work()
+        self._end.record()
+        torch.cuda.synchronize()
+        return round(float(self._start.elapsed_time(self._end)) * 1e6)
+
+
+@cache
+def take_up_device() -> None:
+    """Make the context, once, late: a process that was forked must not have one yet."""
+    vmm.spin_while_waiting()
+    torch.cuda.init()  # type: ignore[no-untyped-call]
+    torch.zeros(1, device=f"cuda:{vmm.DEVICE}")

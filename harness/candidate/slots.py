@@ -1,0 +1,74 @@
+"""One arena's call slots as a kernel on the CPU is handed them: NumPy arrays, or torch tensors on the host."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from harness.candidate.layout import Array, Layout
+
+Kernel = Callable[..., object]
+
+
+class Slots(Protocol):
+    """The arrays of every slot, inputs then outputs, and ways to call a kernel on a run of them."""
+
+    def call(self, kernel: Kernel, first: int, count: int) -> int:
+        """Call it once on each slot and wait for the end; nanoseconds by this process's own clock."""
+
+    def capture(self, kernel: Kernel, first: int, count: int) -> None:
+        """Make ready whatever can be made ready for `launch` on these slots."""
+
+    def launch(self, kernel: Kernel, first: int, count: int) -> int:
+        """As `call`, the way that is timed; nanoseconds by the device's own clock where there is one."""
+
+    def close(self) -> None:
+        """Let go of the memory."""
+
+
+class HostSlots:
+    """Slots in a memfd."""
+
+    def __init__(self, descriptor: int, layout: Layout, view: Callable[[mmap.mmap, Array, int], Any]) -> None:
+        """Map `descriptor`, and close it; `view` makes one array at an offset in bytes."""
+        memory = mmap.mmap(descriptor, layout.nbytes)
+        os.close(descriptor)
+        self.arguments: Sequence[tuple[Any, ...]] = [
+            tuple(view(memory, a, slot * layout.stride + a.offset) for a in (*layout.inputs, *layout.outputs))
+            for slot in range(layout.slots)
+        ]
+
+    def call(self, kernel: Kernel, first: int, count: int) -> int:
+        slots = self.arguments[first : first + count]
+        start = time.perf_counter_ns()
+        for arguments in slots:
+            kernel(*arguments)
+        return time.perf_counter_ns() - start
+
+    def capture(self, kernel: Kernel, first: int, count: int) -> None:
+        """Nothing can be made ready."""
+
+    launch = call
+
+    def close(self) -> None:
+        self.arguments = ()
+
+
+def numpy_slots(descriptor: int, layout: Layout) -> HostSlots:
+    return HostSlots(descriptor, layout, lambda memory, a, at: np.ndarray(a.shape, a.dtype, memory, at))
+
+
+def torch_slots(descriptor: int, layout: Layout) -> HostSlots:
+    """Tensors on the host, for Triton's interpreter."""
+    import torch
+
+    def view(memory: mmap.mmap, array: Array, offset: int) -> torch.Tensor:
+        flat = torch.frombuffer(memory, dtype=torch.uint8, count=array.nbytes, offset=offset)
+        return flat.view(getattr(torch, array.dtype)).view(array.shape)
+
+    return HostSlots(descriptor, layout, view)

@@ -1,0 +1,128 @@
+"""The place where kernels run, as the judge asks for it: a CPU, a CPU that interprets GPU kernels, or one GPU.
+
+Nothing here imports a framework; `open_device` imports what the kind asked for needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from harness.device.host import Counters
+from harness.records import Ceilings, Environment
+
+if TYPE_CHECKING:
+    from harness.device.nvml import Sample
+
+
+class Work(Protocol):
+    """What one call must do at the least."""
+
+    @property
+    def flops(self) -> float:
+        """Floating-point operations."""
+
+    @property
+    def bytes(self) -> float:
+        """Bytes read once plus written once."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The state of host and GPU when a block began."""
+
+    host: Counters
+    gpu: Sample | None = None
+
+
+class Device(Protocol):
+    """What a judge asks of the place where kernels run. Made by `open_device`, given back with `close`."""
+
+    @property
+    def kind(self) -> Literal["cpu", "cuda"]: ...
+
+    @property
+    def tensors(self) -> Literal["numpy", "torch", "cuda"]:
+        """What a kernel is handed: NumPy arrays, torch tensors on the host, or torch tensors on the GPU."""
+
+    @property
+    def torch_device(self) -> str:
+        """Torch's name of it, for the judge's own tensors."""
+
+    @property
+    def dtypes(self) -> Collection[str]:
+        """Torch's names of the dtypes that kernels can be handed."""
+
+    @property
+    def most_bytes(self) -> float:
+        """Problems that move more are not run here; infinite but where kernels are interpreted."""
+
+    @property
+    def l2_bytes(self) -> int:
+        """Size of the cache that all of the device shares; 0 where it does not matter."""
+
+    def name(self) -> str: ...
+
+    def identity(self) -> str:
+        """The GPU's UUID, or the machine's id."""
+
+    def software(self) -> dict[str, str]:
+        """Versions of everything a result may depend on."""
+
+    def nodes(self) -> tuple[str, ...]:
+        """Device nodes that a sandbox must grant its candidate."""
+
+    def variables(self) -> dict[str, str]:
+        """Environment that a candidate needs to find this device, and no other."""
+
+    def start(self) -> Reading:
+        """Taken when a block begins."""
+
+    def since(
+        self, reading: Reading, own_cpu_seconds: float, own_pids: Collection[int] | None = None
+    ) -> Environment:
+        """What else happened since; `own_cpu_seconds` is what judge and candidates used meanwhile themselves.
+
+        `own_pids` are the processes that may use the GPU; None means this process and all that descend from it.
+        """
+
+    def is_contaminated(self, environment: Environment) -> bool:
+        """Whether a block should be measured again for what else happened."""
+
+    def ceilings(self) -> Ceilings:
+        """What the device was measured to do at its best; measured when first asked for."""
+
+    def floor_seconds(self, work: Work, calls: int = 1, cache: Literal["cold", "hot"] = "cold") -> float:
+        """Seconds that no call of a segment of `calls` can be shorter than; 0 where none is known."""
+
+    def free_bytes(self) -> int:
+        """Memory that can still be allocated for tensors."""
+
+    def synchronize(self) -> None:
+        """Wait for all work of this process."""
+
+    def rest(self) -> None:
+        """Take back what a candidate may have left set on the device."""
+
+    def flush_cache(self) -> None:
+        """Evict everything from the shared cache."""
+
+    def quarantine(self, reason: str, pid: int) -> None:
+        """Let no judge use this device until a person has looked: process `pid` hangs on it."""
+
+    def close(self) -> None: ...
+
+
+def open_device(kind: Literal["cpu", "interpreter", "cuda"]) -> Device:
+    """The device of that kind, taken for this process alone where it is a GPU.
+
+    Raises UsageError where there is no such device, MachineError where it is busy, locked or in quarantine.
+    """
+    if kind == "cuda":
+        from harness.device.gpu import Cuda
+
+        return Cuda()
+    from harness.device.cpu import Cpu, Interpreter
+
+    return Cpu() if kind == "cpu" else Interpreter()

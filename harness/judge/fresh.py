@@ -1,0 +1,73 @@
+"""Fresh inputs for call slots: what a candidate is handed was never seen by it before."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from harness.candidate.arena import Arena, shapes_of
+from harness.candidate.layout import Shapes, lay_out
+from harness.candidate.memory import CudaMemory, HostMemory
+from harness.case.contract import Contract, Tensors
+
+
+def shapes_of_problem(contract: Contract, name: str, place: str) -> Shapes:
+    """The arrays of one problem, inputs then outputs."""
+    problem, generator = contract.problems[name], torch.Generator(place).manual_seed(0)
+    inputs = contract.inputs(problem, contract.distributions[0], generator)
+    return [*shapes_of(inputs), *shapes_of(contract.outputs(problem))]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Draws one problem's inputs, from secret seeds, where the kernel will find them."""
+
+    contract: Contract
+    problem: str
+    distribution: str
+    secret: random.Random
+    place: str
+    """torch's name of the device the tensors are on."""
+
+    def draw(self, generator: torch.Generator) -> Tensors:
+        return self.contract.inputs(self.contract.problems[self.problem], self.distribution, generator)
+
+    def generator(self) -> torch.Generator:
+        """A generator nobody else can repeat."""
+        return torch.Generator(self.place).manual_seed(self.secret.getrandbits(62))
+
+    def refresh(self, arena: Arena, slots: range, kept: Collection[int] = ()) -> dict[int, Tensors]:
+        """New inputs in every slot, outputs poisoned; the inputs of the slots `kept`, in the judge's own memory.
+
+        All of it is done when this returns: another process's kernels do not wait for this one's.
+        """
+        generator, remembered = self.generator(), {}
+        problem = self.contract.problems[self.problem]
+        for slot in slots:
+            if slot == slots.start:
+                inputs = self.draw(generator)
+            else:
+                inputs = self.contract.more_inputs(problem, self.distribution, generator)
+            arena.fill(slot, inputs)
+            if slot in kept:
+                remembered[slot] = inputs
+        arena.poison(slots)
+        if self.place.startswith("cuda"):
+            torch.cuda.synchronize()
+        return remembered
+
+    @contextmanager
+    def arena(self, slots: int) -> Iterator[Arena]:
+        """An arena with room for `slots` calls, closed at the end of the block."""
+        sample = self.draw(torch.Generator(self.place).manual_seed(0))
+        outputs = self.contract.outputs(self.contract.problems[self.problem])
+        layout = lay_out(shapes_of(sample), shapes_of(outputs), slots)
+        arena = Arena(layout, CudaMemory if self.place.startswith("cuda") else HostMemory)
+        try:
+            yield arena
+        finally:
+            arena.close()

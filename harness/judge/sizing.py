@@ -1,0 +1,56 @@
+"""How many calls make a timed segment, and how much memory their slots may take."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from harness.candidate.process import Timing
+from harness.device.device import Device
+
+HOST_POOL_BYTES = 256 << 20
+CUDA_POOL_BYTES = 32 << 30
+"""Most memory for one problem's call slots; on a GPU, a third of what is free, if that is less."""
+
+GROWTH = 16
+"""Most by which the number of calls grows from one sizing run to the next."""
+
+ENOUGH = 1.5
+"""A segment is long enough when this many times as many calls are not wanted."""
+
+CUDA_FIRST_CALLS = 8
+"""Calls of the first sizing run on a GPU, where one call is far shorter than the wait for it."""
+
+LEAD_SHARE = 8
+"""The untimed lead-in on a GPU is this part of a segment."""
+
+DISPATCH_SECONDS = 3e-4
+"""Most by which the judge's clock may exceed the device's own while segments are sized; 94 us were measured."""
+
+
+def pool_bytes(device: Device, cache: Literal["cold", "hot"]) -> int:
+    """Most memory for one problem's slots; where inputs are to be in the cache, half of it."""
+    if device.kind != "cuda":
+        return HOST_POOL_BYTES
+    if cache == "hot":
+        return device.l2_bytes // 2
+    return min(CUDA_POOL_BYTES, device.free_bytes() // 3)
+
+
+def first_calls(device: Device) -> int:
+    """Calls of the first sizing run."""
+    return CUDA_FIRST_CALLS if device.kind == "cuda" else 1
+
+
+def lead_in(device: Device, calls: int) -> int:
+    """Slots before those that are timed; none on a CPU."""
+    return -(-calls // LEAD_SHARE) if device.kind == "cuda" else 0
+
+
+def believable(timing: Timing, calls: int) -> float:
+    """Seconds per call of a segment of `calls`, by the device's own clock as far as dispatch explains it."""
+    return max(timing.told, timing.seconds - DISPATCH_SECONDS / calls)
+
+
+def wanted_calls(seconds: float, segment_seconds: float, most: int) -> int:
+    """How many calls of so many seconds fill a segment; one at the least, `most` at the most."""
+    return min(max(1, most), max(1, round(segment_seconds / seconds)))

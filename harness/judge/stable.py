@@ -1,0 +1,79 @@
+"""Where candidate processes come from: dressed for the device, in the sandbox, with what was compiled ahead."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from harness.candidate.layout import Shapes
+from harness.candidate.process import CandidateProcess, Dress, Limits
+from harness.case.case import Case
+from harness.device.device import Device
+from harness.judge.ahead import Ahead
+from harness.judge.policy import check_policy
+from harness.records import Side
+from harness.sandbox.rungs import Rung
+
+TRUSTED_IMPORTS = frozenset({"numpy", "numba", "yaml", "torch", "triton"})
+"""Imported by the runner before it gives up starting processes, which their own imports may need."""
+
+
+class Stable:
+    """Starts processes of one case's sides. Raises CandidateFault for what a workspace's source says."""
+
+    def __init__(self, case: Case, rung: Rung, device: Device, shapes: Mapping[str, Shapes]) -> None:
+        """`shapes` are each problem's arrays, inputs then outputs: what is compiled ahead."""
+        self.rung, self._case, self._device = rung, case, device
+        self._ahead = Ahead(self._compiler, dict(shapes), max(1, (os.cpu_count() or 1) // 2))
+
+    def close(self) -> None:
+        self._ahead.close()
+
+    def process(self, side: Side, *, watched: bool = False, from_source: bool = False) -> CandidateProcess:
+        """A fresh process, its import begun; `watched` for a profile.
+
+        On a GPU it finds what was compiled ahead for this side, or, `from_source`, nothing at all.
+        """
+        settings, device = self._case.settings, self._device
+        compiled = device.kind == "cuda" and not from_source
+        dress = Dress(
+            tensors=device.tensors,
+            launch=settings.cuda.launch,
+            preload=self._preload(),
+            devices=device.nodes(),
+            kernels=self._ahead.kernels(side) if compiled else None,
+            environment=device.variables(),
+        )
+        return self._start(side, dress, watched=watched)
+
+    def prepare(self, side: Side, parent: Side | None) -> None:
+        """Begin what can be done for a side before its turn; returns at once."""
+        if self._device.kind == "cuda":
+            self._ahead.prepare(side, parent)
+
+    def tend(self) -> None:
+        """Take in what was finished meanwhile, without waiting."""
+        self._ahead.tend()
+
+    def forget(self, side: Side) -> None:
+        """Let go of what was prepared for a side that will not be asked about again."""
+        self._ahead.forget(side)
+
+    def compile(self, side: Side) -> None:
+        """Compile a side without a GPU. Raises CandidateFault where the compiler refuses it."""
+        self._ahead.kernels(side)
+
+    def _compiler(self, side: Side, kernels: Path | None) -> CandidateProcess:
+        architecture = self._case.settings.cuda.architecture
+        dress = Dress(tensors="meta", architecture=architecture, preload=self._preload(), kernels=kernels)
+        return self._start(side, dress)
+
+    def _start(self, side: Side, dress: Dress, *, watched: bool = False) -> CandidateProcess:
+        settings, budgets = self._case.settings, self._case.settings.budgets
+        check_policy(Path(side.tree), settings.policy)
+        limits = Limits(budgets.prepare_seconds, budgets.call_seconds, budgets.memory_mib << 20)
+        return CandidateProcess(self.rung, side, settings.entry, dress, limits, watched=watched)
+
+    def _preload(self) -> tuple[str, ...]:
+        return tuple(sorted(TRUSTED_IMPORTS & set(self._case.settings.policy.imports)))

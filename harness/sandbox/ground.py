@@ -1,0 +1,86 @@
+"""Where a forked candidate goes: the plan it confines itself by, the namespaces it joins, and what is cleared up."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from abc import ABC, abstractmethod
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.sandbox.confinement import Layout
+from harness.sandbox.launch import Plan
+
+NS_GET_USERNS = 0xB701
+"""ioctl_ns(2): the user namespace that owns a namespace."""
+
+JOINED = ("mnt", "pid", "net", "ipc", "uts", "cgroup")
+
+
+@dataclass(frozen=True)
+class Namespaces:
+    """Open descriptors of the namespaces to join, in the order to join them, and what one then finds at `/`."""
+
+    descriptors: tuple[int, ...]
+    root: tuple[int, int]
+    """Device and inode number."""
+
+    @classmethod
+    def of(cls, pid: int) -> Namespaces:
+        """Those of a process that differ from our own. OSError where they may not be opened.
+
+        The user namespace that owns the others comes first, since it gives an ordinary user the right to join
+        them; the one in which the process itself holds nothing comes last.
+        """
+        root = Path(f"/proc/{pid}/root").stat()
+        with ExitStack() as opened:
+            named = {name: _open(opened, pid, name) for name in (*JOINED, "user") if _differs(pid, name)}
+            owner = fcntl.ioctl(named["mnt"], NS_GET_USERNS)
+            opened.callback(os.close, owner)
+            own = named.pop("user")
+            users = (owner,) if os.path.sameopenfile(owner, own) else (owner, own)
+            if users == (owner,):
+                os.close(own)
+            opened.pop_all()
+        return cls((owner, *named.values(), *users[1:]), (root.st_dev, root.st_ino))
+
+    def close(self) -> None:
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+
+
+class Ground(ABC):
+    """One place behind the border, ready for one process."""
+
+    layout: Layout
+    plan: Plan
+    namespaces: Namespaces | None = None
+    """None: the host's own."""
+
+    @abstractmethod
+    def scratch_used(self) -> int:
+        """Bytes that lie in the scratch folder."""
+
+    @abstractmethod
+    def roots(self) -> set[int]:
+        """Host pids of what the border itself runs inside."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Send SIGKILL to everything there; again at will."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """End, reap and remove everything, once; MachineError where something stays."""
+
+
+def _differs(pid: int, name: str) -> bool:
+    theirs, ours = Path(f"/proc/{pid}/ns/{name}"), Path(f"/proc/self/ns/{name}")
+    return theirs.exists() and theirs.readlink() != ours.readlink()
+
+
+def _open(opened: ExitStack, pid: int, name: str) -> int:
+    descriptor = os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    opened.callback(os.close, descriptor)
+    return descriptor

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""How long does a kernel of gpu_cases take, and how much longer with planted work?  Apart from any judge.
+
+One process, both variants captured as CUDA graphs over the same buffers (larger than twice the L2), replayed in turn
+in a random order; medians of paired log ratios of device events.
+
+    scripts/experiments/gpu_calibration.py WORKSPACE KIND EXTRA [EXTRA ...]   prints JSON, one row an EXTRA
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import random
+import statistics
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+SLOTS = {"softmax": 12, "small": 256, "gemm": 8}
+SHAPES = {"softmax": (4096, 4096), "small": (256, 1024), "gemm": (4096, 4096)}
+ROUNDS = 120
+
+
+def main() -> None:
+    workspace, kind, *extras = sys.argv[1:]
+    slots = make_slots(kind)
+    base = capture(load(workspace, 0), slots)
+    rows = []
+    for extra in map(int, extras):
+        other = capture(load(workspace, extra), slots)
+        for graph in (base, other) * 3:
+            graph.replay()
+        ratios, times = [], []
+        for _ in range(ROUNDS):
+            pair = [base, other]
+            order = random.sample((0, 1), 2)
+            seconds = {i: replay(pair[i]) / len(slots) for i in order}
+            ratios.append(math.log(seconds[1] / seconds[0]))
+            times.append(seconds[0])
+        error = 1.2533 * statistics.stdev(ratios) / math.sqrt(ROUNDS)  # of a median
+        effect = math.exp(statistics.median(ratios)) - 1
+        rows.append({"extra": extra, "seconds": statistics.median(times), "effect": effect, "error": error})
+    print(json.dumps(rows))
+
+
+def make_slots(kind: str) -> list[tuple[torch.Tensor, ...]]:
+    inputs = 2 if kind == "gemm" else 1
+    return [
+        tuple(torch.randn(SHAPES[kind], dtype=torch.bfloat16, device="cuda") for _ in range(inputs + 1))
+        for _ in range(SLOTS[kind])
+    ]
+
+
+def load(workspace: str, extra: int) -> ModuleType:
+    """A module of its own for every variant: the planted steps are a constant read at import."""
+    os.environ["EXTRA"] = str(extra)
+    spec = importlib.util.spec_from_file_location(f"kernel_{extra}", Path(workspace) / "kernel.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def capture(module: Any, slots: list[tuple[torch.Tensor, ...]]) -> torch.cuda.CUDAGraph:
+    module.run(*slots[0])
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for slot in slots:
+            module.run(*slot)
+    return graph
+
+
+def replay(graph: torch.cuda.CUDAGraph) -> float:
+    """Seconds of one replay, by device events, after one that is not timed."""
+    graph.replay()
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for _ in range(4):
+        graph.replay()
+    end.record()
+    torch.cuda.synchronize()
+    return float(start.elapsed_time(end)) / 4e3
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,304 @@
+"""Forked candidates: what a fork could leak or leave behind, and who ends with whom."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.errors import MachineError, SandboxError
+from harness.sandbox import landlock
+from harness.sandbox.prefork import Forked, Prefork
+from harness.sandbox.rungs import Confinement, Exit, Forkable, bubblewrap_rung, landlock_rung, prefork
+from tests.harness.sandbox.conftest import MAKERS
+from tests.harness.sandbox.inside import MEMORY_BYTES, SCRATCH_BYTES, Start
+from tests.harness.sandbox.test_rungs import is_alive, wait_for
+
+
+@pytest.fixture(params=["bubblewrap", "landlock"])
+def forking(request: pytest.FixtureRequest) -> Iterator[Prefork]:
+    """A zygote over each rung, with nothing imported."""
+    try:
+        rung = MAKERS[request.param]()
+    except SandboxError as error:
+        pytest.skip(str(error))
+    with Prefork(rung, []) as made:
+        yield made
+
+
+@pytest.fixture
+def fork(forking: Prefork, workspace: Path) -> Iterator[Start]:
+    starter = Start(forking, workspace)
+    yield starter
+    starter.end_all()
+
+
+def test_python_programs_are_forked_and_others_are_not(fork: Start) -> None:
+    running = fork("import os; print(os.getpid())")
+    assert isinstance(running.confined, Forked)
+    assert running.finish()[0] == Exit(0, None)
+    confinement = Confinement(fork.workspace, MEMORY_BYTES, SCRATCH_BYTES)
+    fresh = fork.rung.spawn(["/bin/sh", "-c", "exit 3"], confinement)
+    assert not isinstance(fresh, Forked)
+    assert fresh.wait(20) == Exit(3, None)
+
+
+def test_a_variable_that_python_reads_at_start_takes_a_fresh_process(fork: Start) -> None:
+    code = "import sys; print(sys.flags.hash_randomization, hash('a'))"
+    said = {fork(code, environment={"PYTHONHASHSEED": "0"}).finish()[1] for _ in range(2)}
+    assert len(said) == 1
+    assert said.pop().startswith("0 ")
+
+
+def test_a_module_runs_by_its_main(fork: Start) -> None:
+    confinement = Confinement(fork.workspace, MEMORY_BYTES, SCRATCH_BYTES)
+    confined = fork.rung.spawn([sys.executable, "-m", "harness.sandbox.launch", "0", "{}"], confinement)
+    assert isinstance(confined, Forked)
+    assert confined.wait(20) == Exit(1, None), "the launcher's own main() fails on this plan"
+
+
+def test_modules_are_there_already_and_harness_is_found_inside(workspace: Path) -> None:
+    code = """
+    import sys
+    assert "numpy" in sys.modules
+    import harness.sandbox.canary, harness.records
+    print(harness.records.__file__, [path for path in sys.path if "harness" in path])
+    """
+    for make in (bubblewrap_rung, landlock_rung):
+        with Prefork(make(), ["numpy"]) as forking:
+            running = Start(forking, workspace)(textwrap.dedent(code))
+            ending, said = running.finish()
+            assert ending == Exit(0, None), said
+            assert said.startswith(running.confined.layout.lab)
+
+
+def test_numba_takes_its_settings_from_the_candidates_environment(workspace: Path) -> None:
+    code = """
+    import os, tempfile, numba, numpy
+    config = numba.config
+    print(int(config.OPT), config.CACHE_DIR == os.environ["NUMBA_CACHE_DIR"], config.NUMBA_NUM_THREADS)
+    print(tempfile.gettempdir() == os.environ["TMPDIR"])
+    a = numpy.ones((300, 300)); print((a @ a)[0, 0])
+    """
+    with Prefork(bubblewrap_rung(), ["numba"]) as forking:
+        environment = {"NUMBA_OPT": "1", "NUMBA_NUM_THREADS": "2"}
+        ending, said = Start(forking, workspace)(textwrap.dedent(code), environment=environment).finish()
+    assert (ending, said.split()) == (Exit(0, None), ["1", "True", "2", "True", "300.0"]), said
+
+
+@pytest.mark.parametrize(
+    ("modules", "complaint"),
+    [
+        (["nonexistent_module"], "nonexistent_module"),
+        (["tests.harness.sandbox.restless"], "2 threads running"),
+    ],
+)
+def test_a_zygote_that_cannot_be_prepared_is_the_machines_fault(modules: list[str], complaint: str) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(SandboxError, match=complaint):
+        Prefork(landlock_rung(), modules)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_secret_of_the_judges_is_nowhere_in_a_forks_memory(workspace: Path) -> None:
+    """Made before the zygote starts, and in a variable of the environment too."""
+    secret = secrets.token_hex(24)
+    memory = ctypes.create_string_buffer(secret.encode())
+    os.environ["HILLCLIMB_TEST_SECRET"] = secret
+    code = """
+    import sys
+    front, back = bytes.fromhex(sys.argv[1]), bytes.fromhex(sys.argv[2])
+    found = looked = 0
+    with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
+        for line in maps.read().splitlines():
+            span, rights, *rest = line.split()
+            if "r" not in rights or line.endswith(("[vvar]", "[vsyscall]", "[vvar_vclock]")):
+                continue
+            start, end = (int(word, 16) for word in span.split("-"))
+            memory.seek(start)
+            piece = memory.read(end - start)
+            looked += len(piece)
+            at = piece.find(front)
+            while at >= 0:
+                found += piece[at + len(front):].startswith(back)
+                at = piece.find(front, at + 1)
+    print(found, looked > 10 << 20)
+    """
+    masked = [secret[:24].encode().hex(), secret[24:].encode().hex()]
+    try:
+        with Prefork(bubblewrap_rung(), []) as forking:
+            start = Start(forking, workspace)
+            ending, said = start(textwrap.dedent(code), *masked).finish()
+            assert (ending, said) == (Exit(0, None), "0 True\n")
+            planted = f"kept = bytes.fromhex({(secret.encode()).hex()!r})\n"
+            _, said = start(planted + textwrap.dedent(code), *masked).finish()
+            assert said != "0 True\n", "the search finds nothing even where it lies"
+    finally:
+        del os.environ["HILLCLIMB_TEST_SECRET"]
+    assert memory.value == secret.encode()
+
+
+def test_one_candidate_knows_nothing_of_the_request_of_another(fork: Start) -> None:
+    secret = secrets.token_hex(24)
+    held = fork("import time; time.sleep(60)", environment={"KNOB": secret})
+    code = """
+    import sys
+    wanted = bytes.fromhex(sys.argv[1]), bytes.fromhex(sys.argv[2])
+    with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
+        for line in maps.read().splitlines():
+            if line.split()[1].startswith("rw"):
+                start, end = (int(word, 16) for word in line.split()[0].split("-"))
+                memory.seek(start)
+                piece = memory.read(end - start)
+                at = piece.find(wanted[0])
+                if at >= 0 and piece[at + len(wanted[0]):].startswith(wanted[1]):
+                    print("found")
+    """
+    _, said = fork(textwrap.dedent(code), secret[:24].encode().hex(), secret[24:].encode().hex()).finish()
+    assert said == ""
+    held.confined.kill()
+
+
+def test_the_whole_family_ends_with_the_zygote(forking: Prefork, workspace: Path) -> None:
+    confinement = Confinement(workspace, MEMORY_BYTES, SCRATCH_BYTES)
+    code = "import time\ntry: time.sleep(60)\nfinally: pass"
+    confined = [forking.spawn([sys.executable, "-c", code], confinement) for _ in range(3)]
+    os.kill(forking._process.pid, signal.SIGKILL)
+    for candidate in confined:
+        wait_for(lambda pid=candidate.pid: not is_alive(pid), seconds=3)
+        with pytest.raises(MachineError, match="killed"):
+            candidate.wait(5)
+        candidate.kill()
+    with pytest.raises(SandboxError, match="gone"):
+        forking.spawn([sys.executable, "-c", "pass"], confinement)
+
+
+JUDGE = """
+import sys, time
+from pathlib import Path
+from harness.sandbox.prefork import Prefork
+from harness.sandbox.rungs import Confinement, bubblewrap_rung, landlock_rung
+forking = Prefork({rung}(), [])
+confinement = Confinement(Path(sys.argv[1]), 1 << 30, 1 << 20)
+confined = forking.spawn([sys.executable, "-c", "import time; time.sleep(30)"], confinement)
+print(confined.pid, forking._process.pid, *confined._roots(), flush=True)
+time.sleep(30)
+"""
+
+
+@pytest.mark.parametrize("rung", ["bubblewrap_rung", "landlock_rung"])
+def test_the_whole_family_ends_with_the_judge(rung: str, workspace: Path) -> None:
+    judge = subprocess.Popen(
+        [sys.executable, "-c", JUDGE.format(rung=rung), str(workspace)], stdout=subprocess.PIPE, text=True
+    )
+    assert judge.stdout
+    with judge.stdout:
+        pids = [int(word) for word in judge.stdout.readline().split()]
+        if not pids:
+            pytest.skip(f"{rung} is not to be had here")
+        assert all(map(is_alive, pids))
+        judge.kill()
+        judge.wait()
+    wait_for(lambda: not any(map(is_alive, pids)), seconds=3)
+
+
+def test_closing_ends_what_is_left_and_leaks_nothing(workspace: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    confinement = Confinement(workspace, MEMORY_BYTES, SCRATCH_BYTES)
+    for make in (bubblewrap_rung, landlock_rung):
+        with Prefork(make(), []) as forking:
+            left = forking.spawn([sys.executable, "-c", "import time; time.sleep(60)"], confinement)
+        wait_for(lambda pid=left.pid: not is_alive(pid), seconds=3)
+        left.kill()
+        assert left.poll() == Exit(None, signal.SIGKILL)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+WALLS_OF_A_FORK = {
+    bubblewrap_rung: ("capabilities", "environment", "seccomp", "memory limit", "file limit", "host name"),
+    landlock_rung: ("files", "user", "seccomp", "environment", "memory limit", "file limit"),
+}
+
+
+@pytest.mark.parametrize(
+    ("make", "wall"), [(make, wall) for make, walls in WALLS_OF_A_FORK.items() for wall in walls]
+)
+def test_every_wall_that_a_fork_raises_itself_is_missed(
+    make: Callable[[frozenset[str]], Forkable], wall: str
+) -> None:
+    if wall in ("user", "capabilities") and os.geteuid() != 0:
+        pytest.skip(f"{wall}: needs root to make a difference")
+    with pytest.raises(SandboxError, match="got out"):
+        prefork(make(frozenset({wall})), [], {})
+
+
+def test_what_does_not_hang_from_the_sandboxs_root_cannot_be_opened(workspace: Path) -> None:
+    """/proc/self/exe of a fork leads to the host's mounts; without Landlock only a running program's file is safe."""
+    if landlock.abi() == 0:
+        pytest.skip("this kernel has no Landlock")
+    code = "import os\nprint(os.readlink('/proc/self/exe'))\nos.open('/proc/self/exe', os.O_RDONLY)"
+    for without, refused in ((frozenset[str](), True), (frozenset({"own tree"}), False)):
+        with Prefork(bubblewrap_rung(without), []) as forking:
+            ending, said = Start(forking, workspace)(code).finish()
+        assert (ending == Exit(1, None), "PermissionError" in said) == (refused, refused), said
+
+
+def test_a_strict_zygote_serves_candidates_with_devices(workspace: Path) -> None:
+    with prefork(bubblewrap_rung(), [], {}, ("/dev/null",)) as forking:
+        confinement = Confinement(workspace, MEMORY_BYTES, SCRATCH_BYTES, devices=("/dev/null",))
+        code = """
+        import socket
+        end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        end.bind("\\0cuda-uvmfd")
+        end.listen()
+        """
+        assert forking.spawn([sys.executable, "-c", textwrap.dedent(code)], confinement).wait(20) == Exit(
+            0, None
+        )
+
+
+def test_the_output_ends_with_the_candidate(fork: Start) -> None:
+    """Nothing else holds it open, and so whoever reads it need not wait for the judge to collect the candidate."""
+    running = fork("print('said')")
+    running.collector.join(20)
+    assert not running.collector.is_alive()
+
+
+def test_many_at_once_and_one_after_the_other(fork: Start) -> None:
+    running = [fork(f"import os; os._exit({number})") for number in range(8)]
+    assert [one.finish()[0] for one in running] == [Exit(number, None) for number in range(8)]
+    zombies = [
+        entry for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and _parent_and_state(entry) == (fork.rung._process.pid, "Z")  # type: ignore[attr-defined]
+    ]  # fmt: skip
+    assert len(zombies) <= 2, "the zygote collects its minders at the next request"
+
+
+def test_a_fork_starts_faster_than_a_fresh_process(workspace: Path) -> None:
+    """The ratio the zygote is for; numba's import is the CPU's example."""
+    confinement = Confinement(workspace, MEMORY_BYTES, SCRATCH_BYTES)
+    with Prefork(bubblewrap_rung(), ["numba"]) as forking:
+        seconds = {}
+        for rung in (forking, forking.rung):
+            begun = time.perf_counter()
+            assert rung.spawn([sys.executable, "-c", "import numba"], confinement).wait(60) == Exit(0, None)
+            seconds[type(rung).__name__] = time.perf_counter() - begun
+    print(seconds)
+    assert seconds["Prefork"] < seconds["Bubblewrap"]
+
+
+def _parent_and_state(entry: Path) -> tuple[int, str]:
+    try:
+        fields = (entry / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0, ""
+    return int(fields[1]), fields[0]
