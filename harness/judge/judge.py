@@ -12,11 +12,12 @@ from harness.case.case import Case
 from harness.case.contract import load_contract
 from harness.case.digest import benchmarks_digest, contract_digest, harness_digest
 from harness.device.device import Device
-from harness.errors import CandidateFault, MachineError
+from harness.errors import CandidateFault, MachineError, UsageError
 from harness.judge import evidence, tools
 from harness.judge.bench import Bench, Processes, seconds_per_call, values_of
 from harness.judge.fresh import shapes_of_problem
 from harness.judge.gate import Gate
+from harness.judge.health import Health
 from harness.judge.profile import Look
 from harness.judge.protocol import Nothing, Progress, Watch
 from harness.judge.secret import SecretRandom
@@ -46,6 +47,7 @@ class CaseJudge:
         stable = Stable(case, rung, device, shapes)
         self._bench = Bench(case, contract, stable, device, secret)
         self._bench.check_contract()
+        self._health = Health(stable, device)
         gate = case.settings.gate
         self._gate = Gate(
             contract,
@@ -74,19 +76,14 @@ class CaseJudge:
         return Nothing()
 
     def gate(self, side: Side, watch: Watch) -> GateReport:
-        try:
-            if self._bench.device.tensors == "torch":
-                self._bench.stable.compile(side)
-            with self._bench.stable.process(side) as candidate:
-                watch(Progress(stage="prepare"))
-                candidate.await_loaded()
-                self._bench.compile({0: candidate}, self._bench.gated_problems())
-                self._bench.seal({0: candidate})
-                return self._gate.check(candidate, watch)
-        except CandidateFault as fault:
-            return _failed(fault)
+        self._health.settle()
+        report = self._report(side, watch)
+        self._health.doubt(report.reason, report.detail)
+        return report
 
     def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:
+        self._expect_clock()
+        self._health.settle()
         started = time.perf_counter()
         screening, gate = ScreeningTrial(self._bench, watch), None
         reason: Reason | None = None
@@ -102,6 +99,7 @@ class CaseJudge:
         except CandidateFault as fault:
             reason, detail = fault.reason, fault.detail
             gate = gate or _failed(fault)
+            self._health.doubt(reason, detail)
         return Screening(
             gate=gate,
             reason=reason,
@@ -114,6 +112,7 @@ class CaseJudge:
     def confirm(
         self, candidate: Side, incumbent: Side, baseline: Side, alpha: float, watch: Watch
     ) -> Confirmation:
+        self._expect_clock()
         started = time.perf_counter()
         found = ConfirmationTrial(self._bench, alpha, watch)
         reason: Reason | None = None
@@ -125,6 +124,7 @@ class CaseJudge:
             detail = found.note
         except CandidateFault as fault:
             reason, detail = fault.reason, fault.detail
+            self._health.doubt(reason, detail)
         return Confirmation(
             gate=gate,
             reason=reason,
@@ -142,6 +142,8 @@ class CaseJudge:
     def compare(
         self, first: Side, last: Side, stage: Literal["noise", "cumulative"], watch: Watch
     ) -> Comparison:
+        self._expect_clock()
+        self._health.settle()
         started = time.perf_counter()
         try:
             pairs = self._bench.fresh_pairs(last, first, stage, watch)
@@ -159,6 +161,7 @@ class CaseJudge:
         )
 
     def profile(self, side: Side, watch: Watch) -> Profile:
+        self._expect_clock()
         started = time.perf_counter()
         look = Look(self._bench, watch)
         look.take(side)
@@ -175,6 +178,27 @@ class CaseJudge:
     def close(self) -> None:
         self._bench.stable.close()
         self._bench.device.close()
+
+    def _report(self, side: Side, watch: Watch) -> GateReport:
+        try:
+            if self._bench.device.tensors == "torch":
+                self._bench.stable.compile(side)
+            with self._bench.stable.process(side) as candidate:
+                watch(Progress(stage="prepare"))
+                candidate.await_loaded()
+                self._bench.compile({0: candidate}, self._bench.gated_problems())
+                self._bench.seal({0: candidate})
+                return self._gate.check(candidate, watch)
+        except CandidateFault as fault:
+            return _failed(fault)
+
+    def _expect_clock(self) -> None:
+        """Raises UsageError where kernels are interpreted: how long that takes says nothing of a GPU."""
+        if self._bench.device.tensors == "torch":
+            raise UsageError(
+                f"{self._bench.case.name} is for an NVIDIA GPU, and none is here: nothing can be timed; go where there "
+                "is one, or use `hillclimb check`, which compiles for it and interprets the small problems"
+            )
 
     def _prepare(self, sides: Processes) -> None:
         """Compile what will be timed on both sides, and on the candidate what the gate asks besides."""

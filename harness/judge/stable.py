@@ -47,6 +47,15 @@ class Stable:
         )
         return self._start(side, dress, watched=watched)
 
+    def canary(self, workspace: Path) -> CandidateProcess:
+        """A process of the lab's own kernel, `kernel.py:run` in `workspace`, dressed like a candidate's."""
+        device = self._device
+        dress = Dress(
+            tensors=device.tensors, preload=("torch",), devices=device.nodes(), environment=device.variables()
+        )
+        side = Side(tree=str(workspace))
+        return CandidateProcess(self.rung, side, "kernel.py:run", dress, self._limits())
+
     def prepare(self, side: Side, parent: Side | None) -> None:
         """Begin what can be done for a side before its turn; returns at once."""
         if self._device.kind == "cuda":
@@ -70,10 +79,13 @@ class Stable:
         return self._start(side, dress)
 
     def _start(self, side: Side, dress: Dress, *, watched: bool = False) -> CandidateProcess:
-        settings, budgets = self._case.settings, self._case.settings.budgets
+        settings = self._case.settings
         check_policy(Path(side.tree), settings.policy)
-        limits = Limits(budgets.prepare_seconds, budgets.call_seconds, budgets.memory_mib << 20)
-        return CandidateProcess(self.rung, side, settings.entry, dress, limits, watched=watched)
+        return CandidateProcess(self.rung, side, settings.entry, dress, self._limits(), watched=watched)
+
+    def _limits(self) -> Limits:
+        budgets = self._case.settings.budgets
+        return Limits(budgets.prepare_seconds, budgets.call_seconds, budgets.memory_mib << 20)
 
     def _preload(self) -> tuple[str, ...]:
         return tuple(sorted(TRUSTED_IMPORTS & set(self._case.settings.policy.imports)))
