@@ -18,6 +18,9 @@ from harness.errors import CandidateFault
 from harness.judge import kernels
 from harness.records import Side
 
+MOST_KEPT = 64
+"""Sides whose kernels are kept; those used longest ago go first. Some hundred kilobytes each."""
+
 Start = Callable[[Side, Path | None], CandidateProcess]
 """A process that compiles one side, given the folder of kernels that it may start from."""
 
@@ -48,37 +51,48 @@ class Ahead:
         shutil.rmtree(self._root, ignore_errors=True)
 
     def prepare(self, side: Side, parent: Side | None = None) -> None:
-        """Begin to compile a side, from the kernels of the one it comes from; returns at once."""
-        if side.model_dump_json() in self._known:
-            return
-        self._make_room()
-        seed = self._known.get(parent.model_dump_json()) if parent else None
-        folder = Path(tempfile.mkdtemp(dir=self._root))
-        folder.chmod(0o755)
-        compilation = Compilation(None, folder)
-        try:
-            compilation.process = self._start(side, seed.folder if seed and seed.process is None else None)
-            compilation.process.begin_compile_ahead(self._problems)
-        except CandidateFault as fault:
-            compilation.fault = fault
-        self._known[side.model_dump_json()] = compilation
+        """Begin to compile a side, from the kernels of the one it comes from, else from nothing; returns at once."""
+        seed = self._find(parent, alone=False) if parent and parent != side else None
+        folder = seed.folder if seed and seed.process is None else None
+        if self._find(side, alone=folder is None) is None:
+            self._begin(side, folder)
 
-    def kernels(self, side: Side) -> Path:
-        """The folder of a side's kernels, waiting for its compilation. Raises CandidateFault where that failed."""
-        self.prepare(side)
-        compilation = self._known[side.model_dump_json()]
+    def kernels(self, side: Side, *, alone: bool = False) -> Path:
+        """The folder of a side's kernels, waiting for its compilation; `alone`, of one that began from nothing.
+
+        Raises CandidateFault where that failed.
+        """
+        compilation = self._find(side, alone=alone) or self._begin(side, None)
         self._finish(compilation)
         if compilation.fault is not None:
             raise compilation.fault
         return compilation.folder
 
+    def _find(self, side: Side, *, alone: bool) -> Compilation | None:
+        """What is known of a side; one that began from nothing serves everywhere."""
+        for key in (_key(side, alone=True), _key(side, alone=False))[: 1 if alone else 2]:
+            if key in self._known:
+                self._known[key] = self._known.pop(key)  # the latest used stands last
+                return self._known[key]
+        return None
+
+    def _begin(self, side: Side, seed: Path | None) -> Compilation:
+        self._make_room()
+        folder = Path(tempfile.mkdtemp(dir=self._root))
+        folder.chmod(0o755)
+        compilation = self._known[_key(side, alone=seed is None)] = Compilation(None, folder)
+        try:
+            compilation.process = self._start(side, seed)
+            compilation.process.begin_compile_ahead(self._problems)
+        except CandidateFault as fault:
+            compilation.fault = fault
+        return compilation
+
     def forget(self, side: Side) -> None:
         """Let go of a side that will not be asked about again."""
-        compilation = self._known.pop(side.model_dump_json(), None)
-        if compilation is not None:
-            if compilation.process is not None:
-                compilation.process.close()
-            shutil.rmtree(compilation.folder, ignore_errors=True)
+        for key in (_key(side, alone=False), _key(side, alone=True)):
+            if key in self._known:
+                self._drop(key)
 
     def tend(self) -> None:
         """Finish what is finished, without waiting."""
@@ -98,8 +112,19 @@ class Ahead:
                 compilation.fault = fault
 
     def _make_room(self) -> None:
+        """For one more under way, and one more that is kept."""
         under_way = [key for key, compilation in self._known.items() if compilation.process is not None]
-        for key in under_way[: len(under_way) - self._most + 1]:
-            process = self._known.pop(key).process
-            assert process is not None
-            process.close()
+        for key in under_way[: max(0, len(under_way) - self._most + 1)]:
+            self._drop(key)
+        for key in list(self._known)[: max(0, len(self._known) - MOST_KEPT + 1)]:
+            self._drop(key)
+
+    def _drop(self, key: str) -> None:
+        compilation = self._known.pop(key)
+        if compilation.process is not None:
+            compilation.process.close()
+        shutil.rmtree(compilation.folder, ignore_errors=True)
+
+
+def _key(side: Side, *, alone: bool) -> str:
+    return f"{'alone' if alone else 'seeded'} {side.model_dump_json()}"

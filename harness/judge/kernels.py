@@ -2,7 +2,7 @@
 
 Only who may read it is guarded here: a side's kernels go to processes of that side alone, or to the compilation of a
 candidate that starts from it. What they contain was written by the side itself, so the pairs from which a speedup is
-reported start from nothing.
+reported use those of a compilation that started from nothing.
 """
 
 from __future__ import annotations

@@ -33,16 +33,15 @@ class Stable:
     def process(self, side: Side, *, watched: bool = False, from_source: bool = False) -> CandidateProcess:
         """A fresh process, its import begun; `watched` for a profile.
 
-        On a GPU it finds what was compiled ahead for this side, or, `from_source`, nothing at all.
+        On a GPU it finds what was compiled ahead for it; `from_source`, by a compilation that began from nothing.
         """
         settings, device = self._case.settings, self._device
-        compiled = device.kind == "cuda" and not from_source
         dress = Dress(
             tensors=device.tensors,
             launch=settings.cuda.launch,
             preload=self._preload(),
             devices=device.nodes(),
-            kernels=self._ahead.kernels(side) if compiled else None,
+            kernels=self._ahead.kernels(side, alone=from_source) if device.kind == "cuda" else None,
             environment=device.variables(),
         )
         return self._start(side, dress, watched=watched)
@@ -56,7 +55,7 @@ class Stable:
         side = Side(tree=str(workspace))
         return CandidateProcess(self.rung, side, "kernel.py:run", dress, self._limits())
 
-    def prepare(self, side: Side, parent: Side | None) -> None:
+    def prepare(self, side: Side, parent: Side | None = None) -> None:
         """Begin what can be done for a side before its turn; returns at once."""
         if self._device.kind == "cuda":
             self._ahead.prepare(side, parent)

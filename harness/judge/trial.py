@@ -88,6 +88,11 @@ class ConfirmationTrial:
     """What the sanitizers left to be said of a winner."""
 
     def run(self, candidate: Side, incumbent: Side, baseline: Side) -> None:
+        for side in (
+            candidate,
+            incumbent,
+        ):  # the report pairs will want kernels compiled from the source alone
+            self.bench.stable.prepare(side)
         self._decide(candidate, incumbent)
         self.bench.clocks.expect_agreement(self._of("decide"))
         self._expect_gain_call_by_call()
