@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -28,6 +28,9 @@ Stage = Literal["noise", "screen", "decide", "alone", "report", "cumulative", "g
 Processes = tuple[CandidateProcess, CandidateProcess]
 """A, the candidate, and B, its opponent."""
 
+PAIRS_TOGETHER = 4
+"""Fresh pairs that are got ready at the same time on a GPU: about as many as a clear win needs."""
+
 SOLO_BLOCKS = 8
 """Blocks of single calls in every deciding pair: a few milliseconds each."""
 
@@ -44,47 +47,74 @@ class Bench:
     clocks: Clocks = field(default_factory=Clocks)
 
     @contextmanager
-    def pair(self, candidate: Side, opponent: Side, *, from_source: bool = False) -> Iterator[Processes]:
-        """Two fresh processes importing at the same time, born in a coin's order; the opponent is loaded."""
+    def pair(self, candidate: Side, opponent: Side) -> Iterator[Processes]:
+        """Two fresh processes importing at the same time; the opponent is loaded."""
         with ExitStack() as stack:
+            yield self._born(stack, candidate, opponent, 1)[0]
+
+    def each_pair(
+        self, candidate: Side, opponent: Side, most: int, *, from_source: bool = False
+    ) -> Generator[Processes, None, None]:
+        """Up to `most` fresh pairs, one at a time, with everything that will be timed compiled on both.
+
+        On a GPU some are got ready together, since nothing that touches it may start beside a measurement; until it is
+        their turn they are frozen. Close the iterator to end those that are left.
+        """
+        together = PAIRS_TOGETHER if self.device.kind == "cuda" else 1
+        for done in range(0, most, together):
+            with ExitStack() as stack:
+                count = min(together, most - done)
+                born = self._born(stack, candidate, opponent, count, from_source=from_source)
+                sides = [(side, process) for pair in born for side, process in enumerate(pair)]
+                for process, _ in born:
+                    process.await_loaded()
+                self.compile(sides, self.timed_problems())
+                self.seal(sides)
+                yield from born
+
+    def _born(
+        self,
+        stack: ExitStack,
+        candidate: Side,
+        opponent: Side,
+        count: int,
+        *,
+        from_source: bool = False,
+    ) -> list[Processes]:
+        """Fresh pairs, each born in a coin's order, ending with the stack; the opponents are loaded."""
+        pairs: list[Processes] = []
+        for _ in range(count):
             born: dict[int, CandidateProcess] = {}
             for side in self.secret.sample((0, 1), 2):
                 with blame(side):
-                    born[side] = stack.enter_context(
-                        self.stable.process((candidate, opponent)[side], from_source=from_source)
-                    )
+                    process = self.stable.process((candidate, opponent)[side], from_source=from_source)
+                    born[side] = stack.enter_context(process)
+            pairs.append((born[0], born[1]))
+        for _, process in pairs:
             with blame(1):
-                born[1].await_loaded()
-            yield born[0], born[1]
+                process.await_loaded()
+        return pairs
 
-    @contextmanager
-    def ready_pair(
-        self, candidate: Side, opponent: Side, *, from_source: bool = False
-    ) -> Iterator[Processes]:
-        """As `pair`, with everything that will be timed compiled on both."""
-        with self.pair(candidate, opponent, from_source=from_source) as sides:
-            sides[0].await_loaded()
-            self.compile(dict(enumerate(sides)), self.timed_problems())
-            self.seal(dict(enumerate(sides)))
-            yield sides
+    def compile(self, sides: Sequence[tuple[int, CandidateProcess]], problems: Iterable[str]) -> None:
+        """The first call on every problem, which may compile, of many at the same time; 0 is the candidate's side.
 
-    def compile(self, sides: Mapping[int, CandidateProcess], problems: Iterable[str]) -> None:
-        """The first call on every problem, which may compile, of all sides at the same time. Nothing is timed yet."""
+        Nothing is timed yet, and nothing is looked at.
+        """
         for problem in problems:
-            with self.source(problem, self.contract.distributions[0]).arena(2) as arena:
-                self.source(problem, self.contract.distributions[0]).refresh(arena, range(2))
-                self.device.synchronize()
-                for side, process in sides.items():
+            source = self.source(problem, self.contract.distributions[0])
+            with source.arena(2) as arena:
+                source.refresh(arena, range(2))
+                for side, process in sides:
                     with blame(side):
                         process.begin_compile(arena, side)
-                for side, process in sides.items():
+                for side, process in sides:
                     with blame(side):
                         process.finish_compile()
                         process.forget(arena)
 
-    def seal(self, sides: Mapping[int, CandidateProcess]) -> None:
-        """End the preparation of every side."""
-        for side, process in sides.items():
+    def seal(self, sides: Iterable[tuple[int, CandidateProcess]]) -> None:
+        """End the preparation of every process."""
+        for side, process in sides:
             with blame(side):
                 process.seal()
 
@@ -143,10 +173,10 @@ class Bench:
         """The pairs from which a speedup is reported; they decide nothing."""
         pairs: list[Pair] = []
         wanted, blocks = self.case.settings.duel.report_pairs, self.case.settings.duel.pair_blocks
-        for _ in range(wanted):
-            with self.ready_pair(candidate, opponent, from_source=stage == "report") as sides:
+        with closing(self.each_pair(candidate, opponent, wanted, from_source=stage == "report")) as ready:
+            for sides in ready:
                 pairs.append(self.measure(sides, stage, self.case.settings.objective.suite, blocks))
-            watch(Progress(stage=stage, done=len(pairs), of=wanted, speedup=speedup_of(values_of(pairs))))
+                watch(Progress(stage=stage, done=len(pairs), of=wanted, speedup=speedup_of(values_of(pairs))))
         return pairs
 
     def check_contract(self) -> None:

@@ -186,8 +186,8 @@ class CaseJudge:
             with self._bench.stable.process(side) as candidate:
                 watch(Progress(stage="prepare"))
                 candidate.await_loaded()
-                self._bench.compile({0: candidate}, self._bench.gated_problems())
-                self._bench.seal({0: candidate})
+                self._bench.compile([(0, candidate)], self._bench.gated_problems())
+                self._bench.seal([(0, candidate)])
                 return self._gate.check(candidate, watch)
         except CandidateFault as fault:
             return _failed(fault)
@@ -202,10 +202,10 @@ class CaseJudge:
 
     def _prepare(self, sides: Processes) -> None:
         """Compile what will be timed on both sides, and on the candidate what the gate asks besides."""
-        both, candidate = dict(enumerate(sides)), {0: sides[0]}
+        both = list(enumerate(sides))
         timed = self._bench.timed_problems()
         self._bench.compile(both, timed)
-        self._bench.compile(candidate, [name for name in self._bench.gated_problems() if name not in timed])
+        self._bench.compile(both[:1], [name for name in self._bench.gated_problems() if name not in timed])
         self._bench.seal(both)
 
 

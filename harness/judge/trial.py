@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -88,11 +89,8 @@ class ConfirmationTrial:
     """What the sanitizers left to be said of a winner."""
 
     def run(self, candidate: Side, incumbent: Side, baseline: Side) -> None:
-        for side in (
-            candidate,
-            incumbent,
-        ):  # the report pairs will want kernels compiled from the source alone
-            self.bench.stable.prepare(side)
+        self.bench.stable.prepare(candidate)  # the report pairs will want kernels made from the source alone
+        self.bench.stable.prepare(incumbent)
         self._decide(candidate, incumbent)
         self.bench.clocks.expect_agreement(self._of("decide"))
         self._expect_gain_call_by_call()
@@ -104,23 +102,23 @@ class ConfirmationTrial:
         """One value a pair, looked at after every one."""
         settings = self.bench.case.settings
         minimum, most = settings.objective.minimum_effect, settings.duel.max_pairs
-        for done in range(1, most + 1):
-            self._take_pair(candidate, incumbent)
-            values = values_of(self._of("decide"))
-            self.e_value = evidence.e_value(values, math.log1p(minimum))
-            self.watch(Progress(stage="decide", done=done, of=most, speedup=speedup_of(values)))
-            if evidence.proves_gain(values, minimum, self.alpha):
-                return
-            if evidence.is_futile(values, minimum):
-                break
+        with closing(self.bench.each_pair(candidate, incumbent, most)) as ready:
+            for done, sides in enumerate(ready, start=1):
+                self._take_pair(sides)
+                values = values_of(self._of("decide"))
+                self.e_value = evidence.e_value(values, math.log1p(minimum))
+                self.watch(Progress(stage="decide", done=done, of=most, speedup=speedup_of(values)))
+                if evidence.proves_gain(values, minimum, self.alpha):
+                    return
+                if evidence.is_futile(values, minimum):
+                    break
         reject(values, minimum)
 
-    def _take_pair(self, candidate: Side, incumbent: Side) -> None:
+    def _take_pair(self, sides: Processes) -> None:
         settings = self.bench.case.settings
-        with self.bench.ready_pair(candidate, incumbent) as sides:
-            self.pairs += self.bench.deciding_pair(sides, settings.duel.pair_blocks)
-            for guardrail in settings.guardrails:
-                self.pairs.append(self.bench.measure(sides, "guardrail", guardrail.suite, GUARDRAIL_BLOCKS))
+        self.pairs += self.bench.deciding_pair(sides, settings.duel.pair_blocks)
+        for guardrail in settings.guardrails:
+            self.pairs.append(self.bench.measure(sides, "guardrail", guardrail.suite, GUARDRAIL_BLOCKS))
 
     def _guard(self) -> None:
         """Every guardrail's suite must be proven not to be slower than its bound allows."""

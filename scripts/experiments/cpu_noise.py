@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from harness.case.contract import load_contract
 from harness.device import cpu
 from harness.judge.bench import Bench
 from harness.judge.duel import log_ratio
+from harness.judge.stable import Stable
 from harness.records import Pair, Side
 from harness.sandbox.rungs import choose_rung
 
@@ -40,7 +41,8 @@ def main() -> None:
     torch.set_num_threads(1)
     case = Case(CASE)
     secret = random.Random(1)
-    bench = Bench(case, load_contract(case.contract_file), choose_rung(trust_workspace=False), secret)
+    stable = Stable(case, choose_rung(trust_workspace=False), cpu.Cpu(), {})
+    bench = Bench(case, load_contract(case.contract_file), stable, cpu.Cpu(), secret)
     rows = []
     for precedence in (False, True):
         if precedence:
@@ -59,9 +61,9 @@ def main() -> None:
 def take_pair(bench: Bench, threads: str) -> Pair:
     """One fresh pair of identical sides."""
     side = Side(tree=str(CASE / "workspace"), knobs=TUNED | {"MM_THREADS": threads})
-    with bench.pair(side, side) as sides:
-        sides[0].await_loaded()
-        settings = bench.case.settings
+    settings = bench.case.settings
+    with closing(bench.each_pair(side, side, 1)) as pairs:
+        sides = next(pairs)
         return bench.measure(sides, "noise", settings.objective.suite, settings.duel.pair_blocks)
 
 

@@ -144,9 +144,14 @@ def test_threads_left_running_do_not_slow_the_other_side(tmp_path: Path) -> None
 def test_a_gain_from_working_ahead_between_calls_is_no_win(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     cheat, slow = bench.side("cheat", WORKS_AHEAD), bench.side("slow", SLOW)
-    assert bench.judge.screen(cheat, slow, _ignore).reason is None, "segments alone are taken in"
-    verdict = bench.judge.confirm(cheat, slow, slow, 0.006, _ignore)
-    assert verdict.reason is Reason.NOT_PER_CALL, verdict.detail
+    reasons = []
+    while (
+        Reason.NOT_PER_CALL not in reasons and len(reasons) < 3
+    ):  # a busy machine may hide what single calls show
+        assert bench.judge.screen(cheat, slow, _ignore).reason is None, "segments alone are taken in"
+        reasons.append(bench.judge.confirm(cheat, slow, slow, 0.006, _ignore).reason)
+        assert reasons[-1] is not None, "kept"
+    assert Reason.NOT_PER_CALL in reasons
 
 
 def test_a_guardrail_stops_a_win_that_costs_too_much_elsewhere(tmp_path: Path) -> None:
