@@ -5,6 +5,7 @@ HillclimbError
 │   └── CaseError         a file of a case is wrong: file, key, value seen, remedy
 ├── MachineError          the machine failed, not the candidate; never a verdict
 │   ├── SandboxError      no border strong enough could be raised
+│   ├── UnreapedError     a process outlives SIGKILL
 │   ├── JudgeError        the judge process died or broke its protocol
 │   └── StorageError      the disk refused a write
 ├── CandidateFault        a candidate's evaluation ends, with a reason out of the closed list
@@ -47,6 +48,14 @@ class MachineError(HillclimbError):
 
 class SandboxError(MachineError):
     """No sandbox rung works here; the message names what was tried and what got out."""
+
+
+class UnreapedError(MachineError):
+    """A process hangs in the kernel, whatever is done to it."""
+
+    def __init__(self, message: str, pid: int = 0) -> None:
+        super().__init__(message)
+        self.pid = pid
 
 
 class JudgeError(MachineError):

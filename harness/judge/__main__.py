@@ -20,7 +20,7 @@ from harness.candidate.process import thread_variables
 from harness.case.case import Case
 from harness.device.cpu import take_precedence
 from harness.device.device import open_device
-from harness.errors import CaseError, HillclimbError
+from harness.errors import CaseError, HillclimbError, UnreapedError
 from harness.judge.judge import CaseJudge
 from harness.judge.protocol import Progress
 from harness.judge.refusal import refusals_told
@@ -77,7 +77,11 @@ def take_up(case: Case, trust_workspace: bool) -> CaseJudge:
 def answer_one(judge: CaseJudge, op: str, arguments: dict[str, Any], watch: Any) -> Record:
     """The judge's answer. What the disk refuses is told as such, so that the climb can wait for it."""
     with refusals_told(f"the judge could not {op}"):
-        return dispatch(judge, op, arguments, watch)
+        try:
+            return dispatch(judge, op, arguments, watch)
+        except UnreapedError as error:
+            judge.quarantine(error)
+            raise
 
 
 def dispatch(judge: CaseJudge, op: str, arguments: dict[str, Any], watch: Any) -> Record:

@@ -12,7 +12,7 @@ from harness.case.case import Case
 from harness.case.contract import load_contract
 from harness.case.digest import benchmarks_digest, contract_digest, harness_digest
 from harness.device.device import Device
-from harness.errors import CandidateFault, MachineError, UsageError
+from harness.errors import CandidateFault, MachineError, UnreapedError, UsageError
 from harness.judge import evidence, tools
 from harness.judge.bench import Bench, Processes, seconds_per_call, values_of
 from harness.judge.fresh import shapes_of_problem
@@ -174,6 +174,10 @@ class CaseJudge:
             detail="; ".join(filter(None, (look.detail, counted.trouble))),
             seconds=time.perf_counter() - started,
         )
+
+    def quarantine(self, error: UnreapedError) -> None:
+        """A process that cannot be ended may hold the device: no judge uses it before a person has looked."""
+        self._bench.device.quarantine(str(error), error.pid)
 
     def close(self) -> None:
         self._bench.stable.close()

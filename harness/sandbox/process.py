@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import MachineError
+from harness.errors import MachineError, UnreapedError
 from harness.sandbox.confinement import Layout
 
 REAP_SECONDS = 10.0
@@ -116,9 +116,10 @@ class Confined(ABC):
         if self._failure is None and self.poll() is None:
             self._end()
             if self.wait(REAP_SECONDS) is None:
-                raise MachineError(
+                raise UnreapedError(
                     f"process {self.pid} outlived SIGKILL by {REAP_SECONDS:g} s; it hangs in the kernel: "
-                    "look at `dmesg`, and restart the machine if it stays"
+                    "look at `dmesg`, and restart the machine if it stays",
+                    self.pid,
                 )
 
     def cpu_seconds(self) -> float:
