@@ -148,6 +148,8 @@ class Pair(Record):
     blocks: tuple[Block, ...]
     dropped: int = 0
     """Contaminated blocks, measured again."""
+    opponent_alone: tuple[float, ...] = ()
+    """B's seconds per call, by segment, after A had ended; in deciding pairs on a GPU."""
 
 
 class GuardrailReport(Record):

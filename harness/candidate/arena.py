@@ -67,6 +67,20 @@ class Arena:
                     return slots.start + int(poisoned.to(torch.uint8).argmax())
         return None
 
+    def first_missing(self, slots: range, at: float) -> int | None:
+        """The first slot in which one word of an output, `at` of 0 to 1 into it, still carries the poison.
+
+        Read by kernels, which have to wait for whatever still runs on the device, and not by copies, which need not.
+        """
+        missing: list[int] = []
+        for array in self.layout.outputs:
+            dtype: torch.dtype = getattr(torch, array.dtype)
+            words = self._columns(array)[slots.start : slots.stop].view(WORDS[dtype.itemsize])
+            word = words[:, min(int(at * words.shape[1]), words.shape[1] - 1)]
+            gone = ((word == -1) & dtype.is_floating_point).nonzero().flatten().tolist()
+            missing += [slots.start + slot for slot in gone[:1]]
+        return min(missing, default=None)
+
     def guards_are_intact(self) -> bool:
         return all(
             bool((self._slots[:, start:end] == self._guard[: end - start]).all())

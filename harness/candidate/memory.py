@@ -10,6 +10,10 @@ from typing import Protocol
 import torch
 
 
+class CudaError(Exception):
+    """A call of CUDA's driver failed; the message names the call and the error."""
+
+
 class Memory(Protocol):
     """Bytes that this process sees and whoever is given the descriptor can map."""
 
@@ -37,7 +41,7 @@ class HostMemory:
 
 
 class CudaMemory:
-    """Device memory of the current GPU. Raises vmm.CudaError when there is not enough of it."""
+    """Device memory of the current GPU. Raises CudaError when there is not enough of it."""
 
     def __init__(self, nbytes: int) -> None:
         from harness.candidate import vmm  # needs the driver's bindings, which a CPU does without

@@ -68,13 +68,17 @@ class Timing:
     seconds: float
     """By the judge's clock, from the word to go to the answer."""
     whole: float
-    """By the judge's clock, from waking the process: the untimed lead-in included."""
+    """By the judge's clock, from waking the process until its work is proven to be done: the lead-in included."""
     told: float
     """By the candidate's own device events; on a CPU, where there are none, the judge's clock again."""
 
     def per_call(self, lead: int, count: int) -> Timing:
         """Of one call, when `count` calls were timed after a lead-in of `lead`."""
         return Timing(self.seconds / count, self.whole / (lead + count), self.told / count)
+
+
+def _nothing() -> None:
+    """Where there is nothing to do."""
 
 
 class CandidateProcess:
@@ -111,6 +115,10 @@ class CandidateProcess:
             raise
         finally:
             theirs.close()
+        self.is_closed = False
+        self._due: tuple[str, ...] = ()
+        self._told: dict[str, Any] = {}
+        self.tunes_itself = _mentions(Path(side.tree), "autotune")
         self._arenas: dict[int, Arena] = {}
         self._handed = 0
         self._captured: set[tuple[int, int, int]] = set()
@@ -141,10 +149,15 @@ class CandidateProcess:
         return self._confined.pid
 
     def close(self) -> None:
-        """End the process and everything it left behind."""
+        """End the process and everything it left behind; again at will."""
+        if self.is_closed:
+            return
+        self.is_closed = True
         self._end.close()
-        self._confined.kill()
-        os.close(self._log)
+        try:
+            self._confined.kill()
+        finally:
+            os.close(self._log)
 
     def await_loaded(self) -> None:
         """Wait for the workspace's import, begun at construction; then freeze."""
@@ -162,18 +175,32 @@ class CandidateProcess:
 
     def begin_compile_ahead(self, problems: Mapping[str, Shapes]) -> None:
         """Have it compile for arrays of these shapes once it is loaded, launching nothing; returns at once."""
-        self._send({"op": "compile", "problems": dict(problems)})
+        try:  # the import may have been answered by now, so nothing is held against what there is to read
+            wire.send(self._end, {"op": "compile", "problems": dict(problems)})
+        except wire.WireError as error:
+            self._name_end(str(error))
+        self._due = ("importing", "compiling")
+
+    def has_compiled_ahead(self) -> bool:
+        """Take in what it has answered by now, without waiting; whether that is all."""
+        while self._due and _is_readable(self._end, 0):
+            self._take_due()
+        return not self._due
 
     def finish_compile_ahead(self) -> dict[str, Any]:
         """Wait for that, then freeze; what was compiled, in its own words (harness.candidate.compiling)."""
-        self._answer(self._limits.prepare_seconds, "importing")
-        told = self._answer(self._limits.prepare_seconds, "compiling")
+        while self._due:
+            self._take_due()
         self._freeze()
-        return told
+        return self._told
 
-    def has_answered(self) -> bool:
-        """Whether something it said waits to be read, its end included."""
-        return _is_readable(self._end, 0)
+    def _take_due(self) -> None:
+        self._told = self._answer(self._limits.prepare_seconds, self._due[0])
+        self._due = self._due[1:]
+
+    def is_overdue(self, seconds: float) -> bool:
+        """Whether so many seconds are more than importing and compiling may take."""
+        return seconds > 2 * self._limits.prepare_seconds
 
     def scratch(self) -> Path:
         """The candidate's own writable folder, as the judge reaches it; nothing in there is to be trusted."""
@@ -192,10 +219,12 @@ class CandidateProcess:
         self._freeze()
         if self._confined.filters() <= before:
             raise CandidateFault(Reason.BROKE_PROTOCOL, "answered that it is sealed, which it is not")
+        self.expect_alone()
+
+    def expect_alone(self) -> None:
+        """Raises CandidateFault where it has company behind its border: a seal can be forged, a process cannot hide."""
         if others := self._confined.others():
-            raise CandidateFault(
-                Reason.STARTED_PROCESS, f"{len(others)} processes of its own outlive its preparation"
-            )
+            raise CandidateFault(Reason.STARTED_PROCESS, f"{len(others)} processes of its own live beside it")
 
     def call(self, arena: Arena, first: int, count: int) -> float:
         """Call the kernel once on each of `count` slots; the judge's seconds from waking it to stopping it.
@@ -212,10 +241,25 @@ class CandidateProcess:
         self._freeze()
         return seconds
 
-    def time(self, arena: Arena, lead: int, count: int) -> Timing:
+    def capture(self, arena: Arena, lead: int, count: int) -> None:
+        """Have the launches of these calls captured, if that is how they are timed; replays them once."""
+        self._map(arena)
+        if lead:
+            self._capture(arena, lead, count)
+
+    def time(
+        self,
+        arena: Arena,
+        lead: int,
+        count: int,
+        prove: Callable[[], None] = _nothing,
+        between: Callable[[], None] = _nothing,
+    ) -> Timing:
         """Time `count` calls on the slots after the first `lead`, on which it runs untimed just before.
 
-        With a lead-in, both sides spin between its end and the word to go, so that waking is not timed.
+        With a lead-in, both sides spin between its end and the word to go, so that waking is not timed. `between` is
+        done after the lead-in. Whoever owns a process can say that it is done while its device still works: `prove`
+        looks at the outputs, and has to wait for whatever still runs; it is timed as part of the whole.
         """
         if not lead:
             seconds = self.call(arena, 0, count)
@@ -226,13 +270,16 @@ class CandidateProcess:
         woken = time.perf_counter()
         self._start("lead", arena, first=0, count=lead)
         self._answer(self._deadline(lead), "leading in", self._spin)
+        between()
         start = time.perf_counter()
         self._send({"op": "go", "first": lead, "count": count})
         answer = self._answer(self._deadline(count), f"running {count} timed calls", self._spin)
         end = time.perf_counter()
         self._confined.stop()
+        prove()
+        proven = time.perf_counter()
         self._freeze()
-        return Timing(end - start, end - woken, _told_seconds(answer))
+        return Timing(end - start, proven - woken, _told_seconds(answer))
 
     def profile(self, arena: Arena, first: int, count: int) -> object:
         """As `call`, under a profiler in a watched process: what the candidate answers for rows, whatever that is."""
@@ -393,6 +440,11 @@ def name_exit(end: Exit) -> tuple[Reason, str]:
     return Reason.CRASHED, f"died of {end}"
 
 
+def _mentions(tree: Path, word: str) -> bool:
+    """Whether any Python file of a workspace has the word in it."""
+    return any(word in path.read_text(errors="replace") for path in tree.rglob("*.py") if path.is_file())
+
+
 def _make_log() -> int:
     """A descriptor for stdout and stderr that holds LOG_BYTES and not one more."""
     log = os.memfd_create("hillclimb-log", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -410,7 +462,11 @@ def thread_variables() -> dict[str, str]:
 def _told_seconds(answer: dict[str, Any]) -> float:
     """What it says its device took. Raises CandidateFault where that is no time."""
     nanoseconds = answer.get("ns")
-    if not isinstance(nanoseconds, int | float) or not 0 < nanoseconds < 1e15:
+    if (
+        isinstance(nanoseconds, bool)
+        or not isinstance(nanoseconds, int | float)
+        or not 0 < nanoseconds < 1e15
+    ):
         raise CandidateFault(Reason.BROKE_PROTOCOL, f"told {str(nanoseconds)[:60]} as its own time")
     return nanoseconds / 1e9
 

@@ -14,12 +14,10 @@ from typing import Any
 import torch
 from cuda.bindings import driver  # type: ignore[import-untyped]
 
+from harness.candidate.memory import CudaError
+
 DEVICE = 0
 DESCRIPTOR = driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-
-
-class CudaError(Exception):
-    """A call of the driver failed; the message names the call and the error."""
 
 
 @dataclass(frozen=True)

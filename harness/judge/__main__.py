@@ -11,16 +11,18 @@ import json
 import signal
 import socket
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from harness.candidate.memory import CudaError
 from harness.candidate.process import thread_variables
 from harness.case.case import Case
 from harness.device.cpu import take_precedence
 from harness.device.device import open_device
-from harness.errors import CaseError, HillclimbError, UnreapedError
+from harness.errors import CaseError, HillclimbError, MachineError, UnreapedError
 from harness.judge.judge import CaseJudge
 from harness.judge.protocol import Progress
 from harness.judge.refusal import refusals_told
@@ -53,14 +55,15 @@ def serve(end: socket.socket, case_folder: Path, trust_workspace: bool) -> None:
         say("error", describe(error))
         return
     say("answer", None)
-    while request := lines.readline():
-        message = json.loads(request)
-        try:
-            answer = answer_one(judge, message["op"], message["arguments"], watch)
-        except HillclimbError as error:
-            say("error", describe(error))
-        else:
-            say("answer", answer.model_dump(mode="json"))
+    with closing(judge):
+        while request := lines.readline():
+            message = json.loads(request)
+            try:
+                answer = answer_one(judge, message["op"], message["arguments"], watch)
+            except HillclimbError as error:
+                say("error", describe(error))
+            else:
+                say("answer", answer.model_dump(mode="json"))
 
 
 def take_up(case: Case, trust_workspace: bool) -> CaseJudge:
@@ -82,6 +85,8 @@ def answer_one(judge: CaseJudge, op: str, arguments: dict[str, Any], watch: Any)
         except UnreapedError as error:
             judge.quarantine(error)
             raise
+        except (torch.OutOfMemoryError, torch.AcceleratorError, CudaError) as error:
+            raise MachineError(f"CUDA failed in the judge: {error}") from error
 
 
 def dispatch(judge: CaseJudge, op: str, arguments: dict[str, Any], watch: Any) -> Record:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.candidate.layout import Shapes
 from harness.candidate.process import CandidateProcess
 from harness.errors import CandidateFault
 from harness.judge import kernels
-from harness.records import Side
+from harness.records import Reason, Side
 
 MOST_KEPT = 64
 """Sides whose kernels are kept; those used longest ago go first. Some hundred kilobytes each."""
@@ -33,6 +34,7 @@ class Compilation:
     folder: Path
     """Where its kernels lie, once it is over."""
     fault: CandidateFault | None = None
+    began: float = field(default_factory=time.monotonic)
 
 
 class Ahead:
@@ -95,10 +97,23 @@ class Ahead:
                 self._drop(key)
 
     def tend(self) -> None:
-        """Finish what is finished, without waiting."""
+        """Finish what is finished, without waiting, and end what takes too long beside others' measurements."""
         for compilation in self._known.values():
-            if compilation.process is not None and compilation.process.has_answered():
-                self._finish(compilation)
+            try:
+                self._look_after(compilation)
+            except CandidateFault as fault:
+                assert compilation.process is not None
+                compilation.process.close()
+                compilation.process, compilation.fault = None, fault
+
+    def _look_after(self, compilation: Compilation) -> None:
+        process = compilation.process
+        if process is None:
+            return
+        if process.has_compiled_ahead():
+            self._finish(compilation)
+        elif process.is_overdue(time.monotonic() - compilation.began):
+            raise CandidateFault(Reason.HUNG, "did not end to import and compile ahead")
 
     def _finish(self, compilation: Compilation) -> None:
         process, compilation.process = compilation.process, None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from harness.candidate.arena import Arena
 from harness.candidate.process import CandidateProcess
 from harness.case.case import Case
 from harness.case.checked import check_contract
@@ -33,6 +34,13 @@ PAIRS_TOGETHER = 4
 
 SOLO_BLOCKS = 8
 """Blocks of single calls in every deciding pair: a few milliseconds each."""
+
+
+GUARDRAIL_BLOCKS = 1
+"""Blocks of each guardrail suite in every deciding pair; it is the pairs that count."""
+
+CONTROL_SEGMENTS = 4
+"""Segments of the opponent by itself, at the end of every deciding pair on a GPU."""
 
 
 @dataclass(frozen=True)
@@ -98,19 +106,25 @@ class Bench:
     def compile(self, sides: Sequence[tuple[int, CandidateProcess]], problems: Iterable[str]) -> None:
         """The first call on every problem, which may compile, of many at the same time; 0 is the candidate's side.
 
-        Nothing is timed yet, and nothing is looked at.
+        Nothing is timed yet, and nothing is looked at. A side that tunes itself in its first call has the device alone.
         """
+        alone = [[one] for one in sides if one[1].tunes_itself]
+        together = [one for one in sides if not one[1].tunes_itself]
         for problem in problems:
             source = self.source(problem, self.contract.distributions[0])
             with source.arena(2) as arena:
                 source.refresh(arena, range(2))
-                for side, process in sides:
-                    with blame(side):
-                        process.begin_compile(arena, side)
-                for side, process in sides:
-                    with blame(side):
-                        process.finish_compile()
-                        process.forget(arena)
+                for group in (together, *alone):
+                    self._compile_together(group, arena)
+
+    def _compile_together(self, sides: Sequence[tuple[int, CandidateProcess]], arena: Arena) -> None:
+        for side, process in sides:
+            with blame(side):
+                process.begin_compile(arena, side)
+        for side, process in sides:
+            with blame(side):
+                process.finish_compile()
+                process.forget(arena)
 
     def seal(self, sides: Iterable[tuple[int, CandidateProcess]]) -> None:
         """End the preparation of every process."""
@@ -151,6 +165,7 @@ class Bench:
 
     def clean_blocks(self, duel: Duel, count: int) -> Iterator[tuple[Block, int]]:
         """`count` blocks of a duel, and how many contaminated ones were dropped before each."""
+        self.stable.tend()
         return clean_blocks(self.device, duel.block, count)
 
     def measure(self, sides: Processes, stage: Stage, suite: str, blocks: int) -> Pair:
@@ -160,14 +175,24 @@ class Bench:
             taken = list(self.clean_blocks(duel, blocks))
         return pair_of(stage, suite, taken)
 
-    def deciding_pair(self, sides: Processes, blocks: int) -> tuple[Pair, Pair]:
-        """The objective's suite in segments, and again call by call."""
-        suite = self.case.settings.objective.suite
+    def deciding_pair(self, sides: Processes, elsewhere: Iterable[str]) -> list[Pair]:
+        """The objective's suite in segments, and again call by call; the guardrails' suites; on a GPU, B alone.
+
+        What is timed is checked on inputs of the distributions `elsewhere` as well.
+        """
+        settings, suite = self.case.settings, self.case.settings.objective.suite
         with self.duel(sides, suite) as duel:
             duel.probe()
-            taken = list(self.clean_blocks(duel, blocks))
+            taken = list(self.clean_blocks(duel, settings.duel.pair_blocks))
             alone = [(duel.solo_block(), 0) for _ in range(SOLO_BLOCKS)]
-        return pair_of("decide", suite, taken), pair_of("alone", suite, alone)
+            duel.check_elsewhere(elsewhere)
+            guarded = [
+                self.measure(sides, "guardrail", g.suite, GUARDRAIL_BLOCKS) for g in settings.guardrails
+            ]
+            sides[0].expect_alone()
+            control = duel.opponent_alone(CONTROL_SEGMENTS) if self.device.kind == "cuda" else ()
+        decided = pair_of("decide", suite, taken).model_copy(update={"opponent_alone": control})
+        return [decided, pair_of("alone", suite, alone), *guarded]
 
     def fresh_pairs(self, candidate: Side, opponent: Side, stage: Stage, watch: Watch) -> list[Pair]:
         """The pairs from which a speedup is reported; they decide nothing."""

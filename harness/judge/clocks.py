@@ -24,6 +24,9 @@ WIDE: dict[str, Ratio] = {
 }
 """What no candidate can touch, and less precise for that."""
 
+SEEN = 0.1
+"""Chance that a clock on which there is no gain is taken to see one; the e-process has its own, far smaller."""
+
 MOST_HONEST = 200
 """Pairs of honest noise that are remembered."""
 
@@ -42,6 +45,11 @@ class Clocks:
             ]
             del gaps[:-MOST_HONEST]
 
+    @property
+    def is_taught(self) -> bool:
+        """Whether any honest pairs were seen."""
+        return all(len(gaps) >= 2 for gaps in self._gaps.values())
+
     def expect_agreement(self, pairs: Sequence[Pair]) -> None:
         """Raises CandidateFault where the gain on the precise clock is not borne out by the judge's own."""
         if any(block.events is None for pair in pairs for block in pair.blocks):
@@ -55,6 +63,21 @@ class Clocks:
                 detail = (
                     f"{told:.4f}x by its device events, but {seen:.4f}x by {name}: {found.gap:.2%} apart, "
                     f"where honest clocks stay within {found.room:.2%}"
+                )
+                raise CandidateFault(Reason.CLOCKS_DISAGREE, detail)
+
+    def expect_gain(self, pairs: Sequence[Pair]) -> None:
+        """The judge's own clocks must see a gain themselves. Raises CandidateFault where they do not.
+
+        Without this a candidate that is no faster could claim as much as the clocks' scatter hides.
+        """
+        if any(block.events is None for pair in pairs for block in pair.blocks):
+            return
+        for name, ratio in WIDE.items():
+            wide = _values(pairs, ratio)
+            if evidence.upper_bound([-value for value in wide], SEEN) >= 0:
+                detail = (
+                    f"{name} sees no gain: {math.exp(statistics.fmean(wide)):.4f}x over {len(wide)} pairs"
                 )
                 raise CandidateFault(Reason.CLOCKS_DISAGREE, detail)
 

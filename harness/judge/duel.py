@@ -15,7 +15,7 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -71,6 +71,23 @@ class Workload:
     lead: int
     """Slots before those that are timed; 0 on a CPU."""
     work: Work
+    is_solo: bool = False
+    """Single calls, whose inputs come after the lead-in: nothing can be done for them beforehand."""
+
+
+@dataclass
+class Probe:
+    """One word of every timed call's outputs, looked at before the judge's clock stops for good."""
+
+    arena: Arena
+    slots: range
+    at: float
+    is_wanted: bool
+    missing: int | None = None
+
+    def look(self) -> None:
+        if self.is_wanted:
+            self.missing = self.arena.first_missing(self.slots, self.at)
 
 
 class Duel:
@@ -87,6 +104,7 @@ class Duel:
         terms: Terms,
     ) -> None:
         self.contract, self.suite, self.sides, self.terms = contract, suite, sides, terms
+        self.is_on_gpu = terms.device.kind == "cuda"
         self._stack = ExitStack()
         self._quiet: Quiet[int] = Quiet()
         self._ran_last: int | None = None
@@ -114,12 +132,28 @@ class Duel:
 
     def solo_block(self) -> Block:
         """One block of single calls, in which nothing can be done for the next call beforehand."""
-        return self._block([replace(w, calls=(1, 1), lead=min(w.lead, 1)) for w in self.workloads])
+        return self._block(
+            [replace(w, calls=(1, 1), lead=min(w.lead, 1), is_solo=True) for w in self.workloads]
+        )
+
+    def check_elsewhere(self, distributions: Iterable[str]) -> None:
+        """The very calls that are timed, on inputs of other distributions: the gate has called the kernel otherwise."""
+        for distribution in distributions:
+            for workload in self.workloads:
+                source = replace(workload.source, distribution=distribution)
+                self._segment(replace(workload, source=source), 0)
+
+    def opponent_alone(self, segments: int) -> tuple[float, ...]:
+        """End A, and time B with nobody beside it: seconds per call by segment, geometric mean over the problems."""
+        self.sides[0].close()
+        return tuple(
+            math.exp(statistics.fmean(math.log(self._segment(w, 1).told) for w in self.workloads))
+            for _ in range(segments)
+        )
 
     def _block(self, workloads: Sequence[Workload]) -> Block:
         order = self._order()
         device = self.terms.device
-        on_gpu = device.kind == "cuda"
         start, own, self._crowded = device.start(), self._own_cpu_seconds(), 0
         taken = [[self._segment(workload, "AB".index(letter)) for letter in order] for workload in workloads]
         environment = device.since(start, self._own_cpu_seconds() - own)
@@ -128,8 +162,8 @@ class Duel:
         return Block(
             order=order,
             seconds=_means([[timing.seconds for timing in turns] for turns in taken]),
-            events=_means([[timing.told for timing in turns] for turns in taken]) if on_gpu else None,
-            whole=_means([[timing.whole for timing in turns] for turns in taken]) if on_gpu else None,
+            events=_means([[timing.told for timing in turns] for turns in taken]) if self.is_on_gpu else None,
+            whole=_means([[timing.whole for timing in turns] for turns in taken]) if self.is_on_gpu else None,
             environment=environment,
         )
 
@@ -148,14 +182,17 @@ class Duel:
             self.contract, problem, self.suite.distribution, terms.secret, terms.device.torch_device
         )
         work = self.contract.work(self.contract.problems[problem])
-        calls = (sizing.first_calls(terms.device),) * 2
+        most = sizing.most_calls(terms.device, terms.cache, source.layout(1).stride)
+        calls = (min(most, sizing.first_calls(terms.device)),) * 2
         while True:
             with ExitStack() as stack:
                 lead = sizing.lead_in(terms.device, max(calls))
                 arena = stack.enter_context(self._shared(source, lead + max(calls)))
                 workload = Workload(source, arena, calls, lead, work)
+                if lead:
+                    source.refresh(arena, range(lead + max(calls)))  # what is captured is run once
                 seconds = [sizing.believable(self._segment(workload, side), calls[side]) for side in (0, 1)]
-                wanted = self._calls(seconds, arena.layout.stride)
+                wanted = self._calls(seconds, most)
                 if all(w < sizing.ENOUGH * c for w, c in zip(wanted, calls, strict=True)):
                     self._stack.push(stack.pop_all())
                     self.workloads.append(workload)
@@ -168,28 +205,37 @@ class Duel:
         with source.arena(slots) as arena:
             yield arena
             for side in (0, 1):
-                with blame(side):
-                    self.sides[side].forget(arena)
+                if not self.sides[side].is_closed:
+                    with blame(side):
+                        self.sides[side].forget(arena)
 
-    def _calls(self, seconds: Sequence[float], slot_bytes: int) -> tuple[int, int]:
+    def _calls(self, seconds: Sequence[float], most: int) -> tuple[int, int]:
         """How many calls fill a segment; the same for both sides unless one is over twice as fast."""
-        terms = self.terms
-        most = sizing.pool_bytes(terms.device, terms.cache) // slot_bytes
-        a, b = (sizing.wanted_calls(s, terms.segment_seconds, most) for s in seconds)
+        a, b = (sizing.wanted_calls(s, self.terms.segment_seconds, most) for s in seconds)
         return (a, b) if max(a, b) > 2 * min(a, b) else (max(a, b), max(a, b))
 
     def _segment(self, workload: Workload, side: int) -> Timing:
         """Seconds per call of one side's calls over fresh inputs."""
-        calls, lead, terms = workload.calls[side], workload.lead, self.terms
+        calls, lead, secret = workload.calls[side], workload.lead, self.terms.secret
         timed = range(lead, lead + calls)
-        kept = terms.secret.sample(timed, min(CHECKED_SLOTS, calls)) if side == 0 else []
-        inputs = self._refresh(workload, range(lead + calls), kept)
+        kept = secret.sample(timed, min(CHECKED_SLOTS, calls)) if side == 0 or self.is_on_gpu else []
+        with blame(side):  # it replays the calls, so it comes before the inputs
+            self.sides[side].capture(workload.arena, lead, calls)
+        late = workload.is_solo and lead > 0
+        inputs = self._refresh(workload, range(lead if late else lead + calls), kept)
+        probe = Probe(workload.arena, timed, secret.random(), self.is_on_gpu)
+
+        def fill_late() -> None:
+            if late:
+                inputs.update(workload.source.refresh(workload.arena, timed, kept))
+                self.terms.settle()
+
         self._ran_last = side
         with blame(side):
-            timing = self.sides[side].time(workload.arena, lead, calls).per_call(lead, calls)
-            if side == 0:
-                self._check(workload, timed, inputs)
-                self._expect_above_floor(workload, timing)
+            timing = self.sides[side].time(workload.arena, lead, calls, probe.look, fill_late)
+            self._check(workload, timed, inputs, probe.missing)
+            timing = timing.per_call(lead, calls)
+            self._expect_above_floor(workload, timing)
         return timing
 
     def _refresh(self, workload: Workload, slots: range, kept: Sequence[int]) -> dict[int, Tensors]:
@@ -197,9 +243,9 @@ class Duel:
         start = time.perf_counter()
         inputs = workload.source.refresh(workload.arena, slots, kept)
         self.terms.settle()
-        if self.terms.device.kind != "cuda":
+        if not self.is_on_gpu:
             return inputs
-        key = (workload.source.problem, len(slots))
+        key = (workload.source.problem, workload.source.distribution, len(slots))
         self._crowded += self._quiet.hear(key, time.perf_counter() - start, self._ran_last)
         culprit = self._quiet.culprit()
         if culprit is not None:
@@ -209,10 +255,12 @@ class Duel:
                 raise CandidateFault(Reason.LEFT_WORK_RUNNING, detail)
         return inputs
 
-    def _check(self, workload: Workload, timed: range, inputs: dict[int, Tensors]) -> None:
+    def _check(
+        self, workload: Workload, timed: range, inputs: dict[int, Tensors], missing: int | None
+    ) -> None:
         """Every slot must be written, and those chosen at random before must be right."""
         source, arena = workload.source, workload.arena
-        slot = arena.unwritten(timed)
+        slot = arena.unwritten(timed) if inputs and missing is None else missing
         if slot is not None:
             number = slot - timed.start + 1
             detail = (

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from harness.candidate.arena import Arena, shapes_of
-from harness.candidate.layout import Shapes, lay_out
+from harness.candidate.layout import Layout, Shapes, lay_out
 from harness.candidate.memory import CudaMemory, HostMemory
 from harness.case.contract import Contract, Tensors
 
@@ -60,13 +60,16 @@ class Source:
             torch.cuda.synchronize()
         return remembered
 
+    def layout(self, slots: int) -> Layout:
+        """Where the arrays of so many calls lie."""
+        sample = self.draw(torch.Generator(self.place).manual_seed(0))
+        outputs = self.contract.outputs(self.contract.problems[self.problem])
+        return lay_out(shapes_of(sample), shapes_of(outputs), slots)
+
     @contextmanager
     def arena(self, slots: int) -> Iterator[Arena]:
         """An arena with room for `slots` calls, closed at the end of the block."""
-        sample = self.draw(torch.Generator(self.place).manual_seed(0))
-        outputs = self.contract.outputs(self.contract.problems[self.problem])
-        layout = lay_out(shapes_of(sample), shapes_of(outputs), slots)
-        arena = Arena(layout, CudaMemory if self.place.startswith("cuda") else HostMemory)
+        arena = Arena(self.layout(slots), CudaMemory if self.place.startswith("cuda") else HostMemory)
         try:
             yield arena
         finally:

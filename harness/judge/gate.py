@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -40,6 +41,8 @@ class Gate:
     secret: random.Random
     place: str
     """torch's name of the device the tensors are on."""
+    free_bytes: Callable[[], int]
+    """Memory left on a GPU; a constant where kernels run on a CPU."""
     _worst: float = field(default=0.0, init=False)
     _worst_at: str = field(default="", init=False)
     _runs: int = field(default=0, init=False)
@@ -52,8 +55,10 @@ class Gate:
             for done, name in enumerate(names):
                 watch(Progress(stage="gate", done=done, of=len(names)))
                 self._check_problem(candidate, name)
-            with self._source(names[0], self.contract.distributions[0]).arena(SLOTS) as arena:
-                check_leak(candidate, arena)
+            source = self._source(names[0], self.contract.distributions[0])
+            with source.arena(SLOTS) as arena:
+                source.refresh(arena, range(SLOTS))
+                check_leak(candidate, arena, self.free_bytes)
         except CandidateFault as fault:
             return self._report(fault.reason, fault.detail)
         return self._report(None, "")
@@ -118,9 +123,9 @@ def check_outputs(
     return share
 
 
-def check_leak(candidate: CandidateProcess, arena: Arena) -> None:
-    """Repeat calls and watch resident memory. Raises CandidateFault(LEAKED) when every round adds to it."""
-    sizes = [_resident_after(candidate, arena) for _ in range(LEAK_ROUNDS)]
+def check_leak(candidate: CandidateProcess, arena: Arena, free_bytes: Callable[[], int]) -> None:
+    """Repeat calls and watch memory, the device's too. Raises CandidateFault(LEAKED) when every round adds to it."""
+    sizes = [_resident_after(candidate, arena) - free_bytes() for _ in range(LEAK_ROUNDS)]
     growth = [after - before for before, after in pairwise(sizes)]
     if min(growth) > LEAK_BYTES:
         calls = LEAK_CALLS * len(growth)

@@ -56,6 +56,7 @@ class CaseJudge:
             gate.error_budget,
             secret,
             device.torch_device,
+            device.free_bytes if device.kind == "cuda" else int,
         )
 
     def describe(self) -> Provenance:
@@ -114,6 +115,8 @@ class CaseJudge:
     ) -> Confirmation:
         self._expect_clock()
         started = time.perf_counter()
+        if self._bench.device.kind == "cuda" and not self._bench.clocks.is_taught:
+            self.compare(incumbent, incumbent, "noise", watch)  # a judge that was started anew
         found = ConfirmationTrial(self._bench, alpha, watch)
         reason: Reason | None = None
         detail = ""

@@ -16,6 +16,9 @@ from pathlib import Path
 MOST_BYTES = 128 << 20
 MOST_FILES = 4000
 
+TUNED = ".autotune.json"
+"""What Triton's autotuner chose; where nothing is launched, by chance."""
+
 PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 FOLDER = PLAIN | os.O_DIRECTORY
 
@@ -46,6 +49,8 @@ def _files(top: int | None, most: int) -> Iterator[tuple[str, str, bytes]]:
     for name in _names(top):
         with _opened(name, FOLDER, top) as inner:
             for file in _names(inner):
+                if file.endswith(TUNED):
+                    continue
                 data = _read(file, inner, most)
                 if data is not None:
                     yield name, file, data

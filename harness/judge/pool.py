@@ -28,6 +28,8 @@ from harness.records import (
 )
 
 CLOSE_SECONDS = 15
+LEAVE_SECONDS = 3.0
+"""For a judge that was hung up on to end its candidates and clear up."""
 
 Answer = TypeVar("Answer", bound=Record)
 
@@ -88,7 +90,7 @@ class LocalJudge:
         self._lines.close()
         self._end.close()
         try:
-            self._process.wait(0.5)
+            self._process.wait(LEAVE_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(CLOSE_SECONDS)

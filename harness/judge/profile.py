@@ -169,11 +169,11 @@ class TimedProblem:
     def fitted(self, timed: CandidateProcess) -> Iterator[tuple[Arena, int]]:
         """An arena with as many slots as calls fill a segment, and a lead-in's."""
         device, settings = self.bench.device, self.bench.case.settings
-        calls = sizing.first_calls(device)
+        most = sizing.most_calls(device, settings.cuda.cache, self.source.layout(1).stride)
+        calls = min(most, sizing.first_calls(device))
         while True:
             with self.source.arena(sizing.lead_in(device, calls) + calls) as arena:
                 seconds = self.segment(timed, arena, calls)
-                most = sizing.pool_bytes(device, settings.cuda.cache) // arena.layout.stride
                 wanted = sizing.wanted_calls(seconds, settings.duel.segment_ms / 1e3, most)
                 if wanted < sizing.ENOUGH * calls:
                     yield arena, calls

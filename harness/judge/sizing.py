@@ -36,8 +36,14 @@ def pool_bytes(device: Device, cache: Literal["cold", "hot"]) -> int:
     return min(CUDA_POOL_BYTES, device.free_bytes() // 3)
 
 
+def most_calls(device: Device, cache: Literal["cold", "hot"], slot_bytes: int) -> int:
+    """How many calls there is room for, their lead-in included; one at the least."""
+    most = pool_bytes(device, cache) // slot_bytes
+    return max(1, most * LEAD_SHARE // (LEAD_SHARE + 1) if device.kind == "cuda" else most)
+
+
 def first_calls(device: Device) -> int:
-    """Calls of the first sizing run."""
+    """Calls of the first sizing run, where there is room for them."""
     return CUDA_FIRST_CALLS if device.kind == "cuda" else 1
 
 

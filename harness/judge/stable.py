@@ -61,7 +61,7 @@ class Stable:
             self._ahead.prepare(side, parent)
 
     def tend(self) -> None:
-        """Take in what was finished meanwhile, without waiting."""
+        """End what takes too long ahead of its turn."""
         self._ahead.tend()
 
     def forget(self, side: Side) -> None:

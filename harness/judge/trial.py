@@ -21,12 +21,12 @@ SCREEN_ALPHA = 0.1
 HOPELESS = 2.0
 """A candidate this many times slower than the incumbent in its first calls is not duelled."""
 
-GUARDRAIL_BLOCKS = 1
-"""Blocks of each guardrail suite in every deciding pair; it is the pairs that count."""
-
 SHOWS_ALONE = 0.02
 """Log ratio that single calls must be able to show before anything is demanded of them. A quarter of what is expected
 is demanded: threads that sleep between calls cost an honest kernel more when it is called alone."""
+
+DISTURBED = 0.0025
+"""Log ratio by which an opponent may be faster once the candidate has ended; a quarter of the gain if that is more."""
 
 UNLUCKY = 0.05
 """Chance that single calls which show just the quarter scatter below it; honest ones show four times as much."""
@@ -93,6 +93,7 @@ class ConfirmationTrial:
         self.bench.stable.prepare(incumbent)
         self._decide(candidate, incumbent)
         self.bench.clocks.expect_agreement(self._of("decide"))
+        self._expect_undisturbed_opponent()
         self._expect_gain_call_by_call()
         self._guard()
         self.note = tools.sanitize(self.bench, candidate, self.watch)
@@ -104,7 +105,7 @@ class ConfirmationTrial:
         minimum, most = settings.objective.minimum_effect, settings.duel.max_pairs
         with closing(self.bench.each_pair(candidate, incumbent, most)) as ready:
             for done, sides in enumerate(ready, start=1):
-                self._take_pair(sides)
+                self.pairs += self.bench.deciding_pair(sides, self._elsewhere(done))
                 values = values_of(self._of("decide"))
                 self.e_value = evidence.e_value(values, math.log1p(minimum))
                 self.watch(Progress(stage="decide", done=done, of=most, speedup=speedup_of(values)))
@@ -114,16 +115,35 @@ class ConfirmationTrial:
                     break
         reject(values, minimum)
 
-    def _take_pair(self, sides: Processes) -> None:
-        settings = self.bench.case.settings
-        self.pairs += self.bench.deciding_pair(sides, settings.duel.pair_blocks)
-        for guardrail in settings.guardrails:
-            self.pairs.append(self.bench.measure(sides, "guardrail", guardrail.suite, GUARDRAIL_BLOCKS))
+    def _elsewhere(self, pair: int) -> list[str]:
+        """Distributions besides the timed one: all of them in the first pair, one at random in the later ones."""
+        settings, contract = self.bench.case.settings, self.bench.contract
+        timed = self.bench.case.suites[settings.objective.suite].distribution
+        others = [name for name in contract.distributions if name != timed]
+        return others if pair == 1 else self.bench.secret.sample(others, min(1, len(others)))
+
+    def _expect_undisturbed_opponent(self) -> None:
+        """What the candidate leaves running, heats or rewrites may slow its opponent, on every clock there is.
+
+        So the opponent is timed once more when the candidate has ended: it must not be faster by itself.
+        """
+        pairs = [pair for pair in self._of("decide") if pair.opponent_alone]
+        if not pairs:
+            return
+        gained = statistics.fmean(
+            statistics.fmean(map(math.log, pair.opponent_alone)) - math.log(seconds_per_call([pair], "B"))
+            for pair in pairs
+        )
+        gain = statistics.fmean(values_of(pairs))
+        if gained < -max(DISTURBED, gain / 4):
+            detail = f"the incumbent runs at {math.exp(-gained):.4f}x the speed once the candidate has ended"
+            raise CandidateFault(Reason.LEFT_WORK_RUNNING, detail)
 
     def _guard(self) -> None:
         """Every guardrail's suite must be proven not to be slower than its bound allows."""
         for guardrail in self.bench.case.settings.guardrails:
             pairs = [pair for pair in self._of("guardrail") if pair.suite == guardrail.suite]
+            self.bench.clocks.expect_agreement(pairs)
             speedup = evidence.interval(values_of(pairs))
             passed = speedup.low >= 1 / (1 + guardrail.max_slowdown)
             self.guardrails.append(
@@ -145,6 +165,7 @@ class ConfirmationTrial:
                 break
         self.pairs += pairs
         self.bench.clocks.expect_agreement(self._of("decide") + pairs)
+        self.bench.clocks.expect_gain(self._of("decide") + pairs)
         self._expect_gain_in_the_mean()
         if speedup.low <= 1:
             detail = (
@@ -156,6 +177,7 @@ class ConfirmationTrial:
         if baseline != incumbent:
             pairs = self.bench.fresh_pairs(candidate, baseline, "cumulative", self.watch)
             self.pairs += pairs
+            self.bench.clocks.expect_agreement(pairs)
             self.cumulative = evidence.interval(values_of(pairs))
 
     def _expect_gain_call_by_call(self) -> None:
