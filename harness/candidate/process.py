@@ -26,6 +26,9 @@ LOG_BYTES = 1 << 20
 """Most a candidate may print."""
 
 SCRATCH_BYTES = 256 << 20
+LARGEST_SOURCE = 1 << 20
+"""Bytes of a source file that is read; policy refuses larger ones where they may be imported."""
+
 FAULTS = {
     "does_not_load": Reason.DOES_NOT_LOAD,
     "raised": Reason.RAISED,
@@ -229,7 +232,7 @@ class CandidateProcess:
     def call(self, arena: Arena, first: int, count: int) -> float:
         """Call the kernel once on each of `count` slots; the judge's seconds from waking it to stopping it.
 
-        Together the calls have the budget of three: a timed segment is far shorter than that.
+        Together they have the budget of eight: a timed segment is far shorter than that.
         """
         self._map(arena)
         self._expect_frozen()
@@ -322,7 +325,7 @@ class CandidateProcess:
         self._send(message)
 
     def _deadline(self, count: int) -> float:
-        return self._limits.call_seconds * min(count, 3)
+        return self._limits.call_seconds * min(count, 8)
 
     def _number(self, arena: Arena) -> int | None:
         return next((number for number, known in self._arenas.items() if known is arena), None)
@@ -442,7 +445,8 @@ def name_exit(end: Exit) -> tuple[Reason, str]:
 
 def _mentions(tree: Path, word: str) -> bool:
     """Whether any Python file of a workspace has the word in it."""
-    return any(word in path.read_text(errors="replace") for path in tree.rglob("*.py") if path.is_file())
+    files = (path for path in tree.rglob("*.py") if path.is_file() and path.stat().st_size <= LARGEST_SOURCE)
+    return any(word in path.read_text(errors="replace") for path in files)
 
 
 def _make_log() -> int:

@@ -42,15 +42,15 @@ class Ahead:
 
     def __init__(self, start: Start, problems: dict[str, Shapes], most: int) -> None:
         self._start, self._problems, self._most = start, problems, most
-        self._root = Path(tempfile.mkdtemp(prefix="hillclimb-kernels-"))
-        self._root.chmod(0o755)
+        self._folder: Path | None = None
         self._known: dict[str, Compilation] = {}
 
     def close(self) -> None:
         for compilation in self._known.values():
             if compilation.process is not None:
                 compilation.process.close()
-        shutil.rmtree(self._root, ignore_errors=True)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def prepare(self, side: Side, parent: Side | None = None) -> None:
         """Begin to compile a side, from the kernels of the one it comes from, else from nothing; returns at once."""
@@ -80,7 +80,7 @@ class Ahead:
 
     def _begin(self, side: Side, seed: Path | None) -> Compilation:
         self._make_room()
-        folder = Path(tempfile.mkdtemp(dir=self._root))
+        folder = Path(tempfile.mkdtemp(dir=self._root()))
         folder.chmod(0o755)
         compilation = self._known[_key(side, alone=seed is None)] = Compilation(None, folder)
         try:
@@ -125,6 +125,13 @@ class Ahead:
                 kernels.collect(process.scratch(), "triton", compilation.folder)
             except CandidateFault as fault:
                 compilation.fault = fault
+
+    def _root(self) -> Path:
+        """Made when it is first needed; whoever candidates run as may look into it."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="hillclimb-kernels-"))
+            self._folder.chmod(0o755)
+        return self._folder
 
     def _make_room(self) -> None:
         """For one more under way, and one more that is kept."""

@@ -47,8 +47,8 @@ class Clocks:
 
     @property
     def is_taught(self) -> bool:
-        """Whether any honest pairs were seen."""
-        return all(len(gaps) >= 2 for gaps in self._gaps.values())
+        """Whether enough honest pairs were seen."""
+        return all(len(gaps) >= evidence.FEWEST_HONEST for gaps in self._gaps.values())
 
     def expect_agreement(self, pairs: Sequence[Pair]) -> None:
         """Raises CandidateFault where the gain on the precise clock is not borne out by the judge's own."""

@@ -32,6 +32,9 @@ FALSE_ALARM = 1e-5
 """Nominal chance that two honest clocks are told to disagree, once a duel. Where honest gaps have heavy tails it is up
 to 5e-5 (docs/evidence/keep_rules.json, `agreement`)."""
 
+FEWEST_HONEST = 5
+"""Honest pairs from which something is learned; of fewer the scatter is a guess that would refuse honest wins."""
+
 INFLATION = 3.0
 """A duel's own scatter between the clocks counts up to this many times that of honest pairs, so that a candidate cannot
 buy room for a lie with noise."""
@@ -122,7 +125,7 @@ def agreement(
     """Hold one clock's values against another's over the same pairs, at a false alarm of FALSE_ALARM.
 
     `narrow` and `wide` hold one log ratio a pair, two pairs or more. `noise` holds narrow less wide of honest pairs,
-    such as those of an A/A duel; two or more make the interval tighter, and proof against scatter made on purpose.
+    such as those of an A/A duel; five or more make the interval tighter, and proof against scatter made on purpose.
     `overhead` is what only the wide clock sees of a segment, as a share of the incumbent's; it dilutes its ratio.
 
     Student's t on the gaps, one-sided: honest ones have mean 0, because a coin decides which process comes first.
@@ -132,7 +135,7 @@ def agreement(
     if n < 2:
         raise ValueError(f"agreement: {n} pairs of values; two at least are needed")
     freedom, squares = n - 1, (n - 1) * statistics.variance(own)
-    if len(noise) >= 2:
+    if len(noise) >= FEWEST_HONEST:
         honest = statistics.variance(noise)
         squares = min(squares, freedom * INFLATION**2 * honest) + (len(noise) - 1) * honest
         freedom += len(noise) - 1

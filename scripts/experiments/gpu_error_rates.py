@@ -35,8 +35,8 @@ from harness.records import Side
 
 ALPHA = 0.01
 MINIMUM_EFFECT = 0.0025
-DUEL = {"pair_blocks": 4, "max_pairs": 30, "report_pairs": 3}
-"""As docs/decisions/0009-the-keep-rule-on-a-gpu.md recommends; fewer report pairs, which decide nothing here."""
+DUEL = {"pair_blocks": 4, "max_pairs": 30, "report_pairs": 5}
+"""As docs/decisions/0009-the-keep-rule-on-a-gpu.md recommends."""
 
 TRIAL_STEPS = 2000
 """Steps of the chain by which the time of one is found."""
@@ -86,7 +86,7 @@ def _jobs(found: dict[str, Any], options: argparse.Namespace) -> Iterator[dict[s
     wanted |= {("loser", effect): options.losers for effect in options.effects}
     have = dict.fromkeys(wanted, 0)
     for row in found["rows"]:
-        if row["condition"] == options.condition:
+        if row["condition"] == options.condition and (row["what"], row["effect"]) in have:
             have[row["what"], row["effect"]] += 1
     while any(have[key] < wanted[key] for key in wanted):
         key = min((k for k in wanted if have[k] < wanted[k]), key=lambda k: have[k] / wanted[k])
@@ -218,7 +218,7 @@ def _line(
     line["verdicts"] = {str(v): sum(r["verdict"] == v for r in rows) for v in {r["verdict"] for r in rows}}
     if key[1] != "planted":
         line["kept_upper_95"] = round(upper_limit(len(kept), len(rows)), 5)
-    if key[1] == "planted" and kept:
+    if key[1] == "planted" and kept and key[2] in true:
         speedup = 1 + true[key[2]]
         line["true_speedup"] = round(speedup, 5)
         line["median_speedup"] = round(statistics.median(r["speedup"]["estimate"] for r in kept), 5)

@@ -1,0 +1,419 @@
+"""Sides are compiled before their turn: by real compilers, in the real sandbox, for a GPU that is not there."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from harness.candidate.process import CandidateProcess, Dress, Limits, thread_variables
+from harness.errors import CandidateFault
+from harness.judge.ahead import Ahead
+from harness.records import Reason, Side
+from harness.sandbox.rungs import Prefork, Rung, choose_rung
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "scripts" / "experiments"))
+
+import gpu_cases  # noqa: E402
+
+PROBLEMS = {"main": [("x", (64, 256), "bfloat16"), ("y", (64, 256), "bfloat16")]}
+SOFTMAX = gpu_cases.TAIL.format(extra=gpu_cases.NO_TAIL) + gpu_cases.SOFTMAX
+WITH_TAIL = SOFTMAX.replace('"EXTRA", "-1"', '"EXTRA", "5"')
+SLOW = "import time\n" + SOFTMAX.replace("def run(x, y):\n", "def run(x, y):\n    time.sleep(60)\n")
+
+NO_COMPILER = """
+from triton.backends.nvidia.compiler import CUDABackend
+
+def leave(*arguments):
+    os._exit(9)
+
+CUDABackend.make_ttir = CUDABackend.make_cubin = leave
+"""
+"""Whoever compiles anything leaves."""
+
+
+@pytest.fixture(scope="module")
+def rung() -> Iterator[Rung]:
+    with Prefork(choose_rung(trust_workspace=False), ["harness.candidate.warm"], thread_variables()) as made:
+        yield made
+
+
+@dataclass
+class Yard:
+    """Sides by their source, and what was started for them."""
+
+    rung: Rung
+    folder: Path
+    seconds: float = 30
+    started: list[CandidateProcess] = field(default_factory=list)
+    seeds: list[Path | None] = field(default_factory=list)
+    opened: list[Ahead] = field(default_factory=list)
+
+    def side(self, source: str, **knobs: str) -> Side:
+        workspace = self.folder / f"side-{len(list(self.folder.iterdir()))}"
+        workspace.mkdir()
+        (workspace / "kernel.py").write_text(source)
+        return Side(tree=str(workspace), knobs=knobs)
+
+    def open(self, most: int = 2) -> Ahead:
+        self.opened.append(Ahead(self._start, PROBLEMS, most))
+        return self.opened[-1]
+
+    def _start(self, side: Side, kernels: Path | None) -> CandidateProcess:
+        dress = Dress(tensors="meta", architecture=90, preload=("torch", "triton"), kernels=kernels)
+        limits = Limits(self.seconds, 1, 4 << 30)
+        self.started.append(CandidateProcess(self.rung, side, "kernel.py:run", dress, limits))
+        self.seeds.append(kernels)
+        return self.started[-1]
+
+    def alive(self) -> list[int]:
+        """Which of the processes started live on, by their number."""
+        return [n for n, process in enumerate(self.started) if Path(f"/proc/{process.pid}").exists()]
+
+
+@pytest.fixture
+def yard(rung: Rung, tmp_path: Path) -> Iterator[Yard]:
+    tmp_path.chmod(0o755)
+    made = Yard(rung, tmp_path)
+    yield made
+    for ahead in made.opened:
+        ahead.close()
+    assert made.alive() == []
+
+
+def binaries(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*.cubin"))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_kernels_are_compiled_into_a_folder_that_others_can_read(yard: Yard) -> None:
+    ahead = yard.open()
+    folder = ahead.kernels(yard.side(WITH_TAIL))
+    assert binaries(folder) == ["chain.cubin", "softmax.cubin"]
+    assert all(data.startswith(b"\x7fELF") for name, data in files(folder).items() if name.endswith("cubin"))
+    assert folder.stat().st_mode & 0o055 == 0o055
+    assert folder.parent.stat().st_mode & 0o055 == 0o055
+    assert yard.alive() == []
+
+
+def test_a_side_is_compiled_once(yard: Yard) -> None:
+    ahead, side = yard.open(), yard.side(SOFTMAX)
+    ahead.prepare(side)
+    ahead.prepare(side)
+    assert ahead.kernels(side) == ahead.kernels(side)
+    ahead.kernels(yard.side(SOFTMAX))
+    assert len(yard.started) == 2
+    assert ahead.kernels(side.model_copy(update={"knobs": {"EXTRA": "3"}})) != ahead.kernels(side)
+    assert len(yard.started) == 3
+
+
+def test_preparing_does_not_wait(yard: Yard) -> None:
+    started = time.perf_counter()
+    yard.open().prepare(yard.side(SLOW))
+    assert time.perf_counter() - started < 5
+    assert yard.alive() == [0]
+
+
+def test_what_the_compiler_refuses_is_told_when_it_is_asked_for(yard: Yard) -> None:
+    ahead, side = yard.open(), yard.side(SOFTMAX.replace("tl.max(v, 0)", "tl.nothing(v)"))
+    ahead.prepare(side)
+    for _ in range(2):
+        with pytest.raises(CandidateFault, match=r"(?s)problem main: .*has no attribute 'nothing'") as caught:
+            ahead.kernels(side)
+        assert caught.value.reason is Reason.DOES_NOT_COMPILE
+    assert len(yard.started) == 1
+
+
+ILL = {
+    "raises at import": (Reason.DOES_NOT_LOAD, "raise ImportError('not today')\n", "not today"),
+    "leaves": (Reason.EXITED, SOFTMAX + "os._exit(3)\n", "status 3"),
+    "crashes": (Reason.CRASHED, SOFTMAX + "def run(x, y):\n    os.abort()\n", "SIGABRT"),
+    "hangs at import": (Reason.HUNG, "while True: pass\n", "of importing"),
+    "hangs while compiled": (Reason.HUNG, SLOW, "of compiling"),
+    "answers for itself": (
+        Reason.BROKE_PROTOCOL,
+        "import sys\n" + SOFTMAX + "os.write(int(sys.argv[1]), b'{\"fine\": 1}')\n",
+        "fine",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ILL)
+def test_what_goes_wrong_is_named(yard: Yard, name: str) -> None:
+    reason, source, says = ILL[name]
+    yard.seconds = 1 if reason is Reason.HUNG else 30
+    ahead, started = yard.open(), time.perf_counter()
+    with pytest.raises(CandidateFault, match=says) as caught:
+        ahead.kernels(yard.side(source))
+    assert caught.value.reason is reason
+    assert time.perf_counter() - started < 10
+    assert yard.alive() == []
+
+
+def test_a_problem_that_only_a_run_can_show_is_no_fault(yard: Yard) -> None:
+    source = SOFTMAX + "def run(x, y):\n    y.copy_(x.item() * x)\n"
+    assert files(yard.open().kernels(yard.side(source))) == {}
+
+
+def test_a_fault_at_the_start_waits_to_be_asked_for(yard: Yard) -> None:
+    def refuse(side: Side, kernels: Path | None) -> CandidateProcess:
+        raise CandidateFault(Reason.POLICY, "kernel.py:1: says what it may not")
+
+    ahead, side = Ahead(refuse, PROBLEMS, 1), yard.side(SOFTMAX)
+    yard.opened.append(ahead)
+    ahead.prepare(side)
+    for _ in range(2):
+        with pytest.raises(CandidateFault, match="says what it may not"):
+            ahead.kernels(side)
+
+
+def test_nothing_that_the_parent_had_is_compiled_anew(yard: Yard) -> None:
+    ahead, parent = yard.open(), yard.side(SOFTMAX)
+    folder = ahead.kernels(parent)
+    child = yard.side(SOFTMAX + NO_COMPILER)
+    ahead.prepare(child, parent)
+    assert files(ahead.kernels(child)) == files(folder)
+    assert yard.seeds == [None, folder]
+    orphan = yard.side(SOFTMAX + NO_COMPILER)
+    ahead.prepare(orphan)
+    with pytest.raises(CandidateFault, match="status 9"):
+        ahead.kernels(orphan)
+
+
+def test_kernels_that_began_from_nothing_are_made_again_where_they_did_not(yard: Yard) -> None:
+    ahead, parent, child = yard.open(), yard.side(SOFTMAX), yard.side(SOFTMAX + NO_COMPILER)
+    folder = ahead.kernels(parent)
+    assert ahead.kernels(parent, alone=True) == folder, "the parent itself had no seed"
+    ahead.prepare(child, parent)
+    seeded = ahead.kernels(child)
+    with pytest.raises(CandidateFault, match="status 9"):
+        ahead.kernels(child, alone=True)
+    assert yard.seeds == [None, folder, None]
+    assert binaries(seeded) == ["softmax.cubin"]
+
+
+def test_a_side_is_no_seed_of_its_own(yard: Yard) -> None:
+    ahead, side = yard.open(), yard.side(SOFTMAX)
+    ahead.prepare(side, side)
+    ahead.kernels(side, alone=True)
+    assert yard.seeds == [None]
+
+
+def test_what_the_parent_did_not_have_is_added(yard: Yard) -> None:
+    ahead, parent = yard.open(), yard.side(SOFTMAX)
+    before = files(ahead.kernels(parent))
+    child = yard.side(WITH_TAIL)
+    ahead.prepare(child, parent)
+    folder = ahead.kernels(child)
+    assert binaries(folder) == ["chain.cubin", "softmax.cubin"]
+    assert files(folder).items() > before.items()
+    assert files(ahead.kernels(parent)) == before, "a child writes nothing to its parent's folder"
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["unknown", "under way"])
+def test_a_parent_that_is_not_finished_is_not_waited_for(yard: Yard, known: bool) -> None:
+    ahead, parent, child = yard.open(), yard.side(SLOW), yard.side(SOFTMAX)
+    if known:
+        ahead.prepare(parent)
+    ahead.prepare(child, parent)
+    assert binaries(ahead.kernels(child)) == ["softmax.cubin"]
+    assert set(yard.seeds) == {None}
+
+
+def test_as_many_as_there_is_room_for_are_under_way(yard: Yard) -> None:
+    ahead = yard.open(most=4)
+    for count in range(1, 5):
+        ahead.prepare(yard.side(SLOW))
+        assert yard.alive() == list(range(count))
+
+
+def test_the_oldest_gives_way(yard: Yard) -> None:
+    ahead, oldest = yard.open(most=2), yard.side(SOFTMAX)
+    ahead.prepare(oldest)
+    for _ in range(3):
+        ahead.prepare(yard.side(SLOW))
+        assert len(yard.alive()) <= 2
+    assert yard.alive() == [2, 3]
+    assert binaries(ahead.kernels(oldest)) == ["softmax.cubin"], "it is begun again when it is asked for"
+
+
+def test_those_that_are_finished_give_no_way(yard: Yard) -> None:
+    ahead, side = yard.open(most=1), yard.side(SOFTMAX)
+    folder = ahead.kernels(side)
+    for _ in range(3):
+        ahead.prepare(yard.side(SLOW))
+    assert ahead.kernels(side) == folder
+    assert binaries(folder) == ["softmax.cubin"]
+    assert len(yard.started) == 4
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_tending_takes_in_what_is_finished(yard: Yard) -> None:
+    ahead, side = yard.open(), yard.side(SOFTMAX)
+    ahead.prepare(side)
+
+    def tended() -> bool:
+        ahead.tend()
+        return yard.alive() == []
+
+    wait_for(tended)
+    assert binaries(ahead.kernels(side)) == ["softmax.cubin"]
+
+
+def test_tending_waits_for_nobody(yard: Yard) -> None:
+    """Not even for one that has been imported and is still compiling."""
+    ahead, yard.seconds = yard.open(), 2
+    ahead.prepare(yard.side(SLOW))
+    time.sleep(0.7)
+    started = time.perf_counter()
+    ahead.tend()
+    assert time.perf_counter() - started < 0.5
+    assert yard.alive() == [0]
+
+
+def test_tending_ends_what_takes_too_long(yard: Yard) -> None:
+    """Whether it hangs in its import or later; the reason waits to be asked for."""
+    ahead, yard.seconds = yard.open(), 0.7
+    hangs, slow = yard.side("while True: pass\n"), yard.side(SLOW)
+    for side in (hangs, slow):
+        ahead.prepare(side)
+
+    def tended() -> bool:
+        ahead.tend()
+        return yard.alive() == []
+
+    wait_for(tended)
+    for side in (hangs, slow):
+        with pytest.raises(CandidateFault) as caught:
+            ahead.kernels(side)
+        assert caught.value.reason is Reason.HUNG
+    assert len(yard.started) == 2
+
+
+@pytest.mark.parametrize("name", ["raises at import", "leaves", "crashes", "answers for itself"])
+def test_tending_takes_in_what_went_wrong(yard: Yard, name: str) -> None:
+    reason, source, says = ILL[name]
+    ahead, side = yard.open(), yard.side(source)
+    ahead.prepare(side)
+
+    def tended() -> bool:
+        ahead.tend()
+        return yard.alive() == []
+
+    wait_for(tended)
+    with pytest.raises(CandidateFault, match=says) as caught:
+        ahead.kernels(side)
+    assert caught.value.reason is reason
+
+
+def test_an_answer_before_the_question_is_waited_for_like_any_other(yard: Yard) -> None:
+    """The import may be over before the judge, on a busy machine, comes to ask for the compilation."""
+    dress = Dress(tensors="meta", architecture=90, preload=("torch", "triton"))
+    side = yard.side(SOFTMAX)
+    with CandidateProcess(yard.rung, side, "kernel.py:run", dress, Limits(30, 1, 4 << 30)) as process:
+        time.sleep(1)
+        process.begin_compile_ahead(PROBLEMS)
+        assert [kernel["name"] for kernel in process.finish_compile_ahead()["kernels"]] == ["softmax"]
+
+
+def test_what_is_forgotten_leaves_nothing(yard: Yard) -> None:
+    ahead, done, busy = yard.open(), yard.side(SOFTMAX), yard.side(SLOW)
+    root = ahead.kernels(done).parent
+    ahead.prepare(busy)
+    assert len(list(root.iterdir())) == 2
+    for side in (done, busy, yard.side(SOFTMAX)):
+        ahead.forget(side)
+    assert (yard.alive(), list(root.iterdir())) == ([], [])
+
+
+def test_closing_leaves_nothing(yard: Yard) -> None:
+    ahead = yard.open()
+    root = ahead.kernels(yard.side(SOFTMAX)).parent
+    ahead.prepare(yard.side(SLOW))
+    yard.opened.remove(ahead)
+    ahead.close()
+    assert (yard.alive(), root.exists()) == ([], False)
+
+
+def test_what_gave_way_leaves_no_folder(yard: Yard) -> None:
+    ahead = yard.open(most=1)
+    root = ahead.kernels(yard.side(SOFTMAX)).parent
+    for _ in range(3):
+        ahead.prepare(yard.side(SLOW))
+    assert len(list(root.iterdir())) == 2
+
+
+def test_the_sides_used_longest_ago_are_not_kept(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.judge.ahead.MOST_KEPT", 2)
+    ahead = yard.open()
+    first, second, third = (yard.side(SOFTMAX) for _ in range(3))
+    root = ahead.kernels(first).parent
+    ahead.kernels(second)
+    ahead.kernels(first)
+    ahead.kernels(third)
+    assert len(list(root.iterdir())) == 2
+    ahead.kernels(first)
+    assert len(yard.started) == 3, "it was used after the second"
+    ahead.kernels(second)
+    assert len(yard.started) == 4
+
+
+LINKS = """
+cache = os.environ["TRITON_CACHE_DIR"]
+os.makedirs(cache + "/KEY")
+os.symlink("{secret}", cache + "/KEY/file")
+os.symlink("{folder}", cache + "/folder")
+os.symlink("/proc/self/environ", cache + "/KEY/environ")
+os.symlink(".", cache + "/itself")
+"""
+
+
+def test_links_in_the_cache_lead_nowhere(yard: Yard, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "kernel.cubin").write_text("SECRET")
+    ahead = yard.open()
+    folder = ahead.kernels(yard.side(SOFTMAX + LINKS.format(secret=secret / "kernel.cubin", folder=secret)))
+    assert binaries(folder) == ["softmax.cubin"]
+    assert not any(b"SECRET" in data or b"HOME=" in data for data in files(folder).values())
+    assert not any(path.is_symlink() or not (path.is_file() or path.is_dir()) for path in folder.rglob("*"))
+
+
+def test_a_cache_that_is_a_link_itself_holds_nothing(yard: Yard, tmp_path: Path) -> None:
+    source = SOFTMAX + f'os.symlink("{tmp_path}", os.environ["TRITON_CACHE_DIR"])\ndef run(x, y): pass\n'
+    assert files(yard.open().kernels(yard.side(source))) == {}
+
+
+def test_a_parents_kernels_are_the_childs_to_read_and_not_to_write(yard: Yard) -> None:
+    ahead, parent = yard.open(), yard.side(SOFTMAX)
+    folder = ahead.kernels(parent)
+    before = files(folder)
+    spoil = f"""
+import glob
+for path in glob.glob("{folder}/*/*"):
+    try:
+        open(path, "w").close()
+    except OSError:
+        continue
+    os._exit(4)
+"""
+    child = yard.side(SOFTMAX + spoil)
+    ahead.prepare(child, parent)
+    assert files(ahead.kernels(child)) == before
+    assert files(folder) == before
+    assert os.access(folder, os.R_OK)

@@ -1,0 +1,463 @@
+"""Duels of real processes: what a block is made of, which one is dropped, and what a duel finds out about a side.
+
+Cards are GPUs by what a judge asks of them, on which tensors lie on the host: the same steps, lead-ins and clocks.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from harness.candidate.process import CandidateProcess, Dress, Limits, thread_variables
+from harness.case.case import Suite
+from harness.case.contract import load_contract
+from harness.device.cpu import Cpu
+from harness.device.device import Device, Work
+from harness.dtypes import TORCH_DTYPES
+from harness.errors import CandidateFault, MachineError
+from harness.judge.duel import (
+    Duel,
+    Terms,
+    clean_blocks,
+    clock_log_ratio,
+    log_ratio,
+    seconds_of,
+    whole_log_ratio,
+)
+from harness.judge.secret import SecretRandom
+from harness.records import Block, Environment, Reason, Side
+from harness.sandbox.rungs import Prefork, Rung, choose_rung
+from tests.fakes.cases import write_case
+
+KERNEL = """
+import os, sys, time
+import torch
+
+def run(x, y):
+    torch.mul(x, 2, out=y)
+    y += 1
+
+for _ in range(3):
+    run(torch.ones(20_000), torch.ones(20_000))
+
+"""
+WAITS = KERNEL + "once = run\ndef run(x, y):\n    once(x, y)\n    time.sleep({seconds})\n"
+RUNNER = 'runner = sys.modules["__main__"].Runner\n'
+
+
+@pytest.fixture(scope="module")
+def rung() -> Iterator[Rung]:
+    with Prefork(choose_rung(trust_workspace=False), ["harness.candidate.warm"], thread_variables()) as made:
+        yield made
+
+
+class Host(Cpu):
+    """Hands tensors out, which are as quick to load as they are forked."""
+
+    tensors: Literal["numpy", "torch"] = "torch"
+    dtypes = TORCH_DTYPES
+
+
+class Card(Host):
+    """A GPU by what a duel asks of one."""
+
+    kind: Literal["cuda"] = "cuda"  # type: ignore[assignment]
+    l2_bytes = 1 << 20
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[str] = []
+
+    def rest(self) -> None:
+        self.done.append("rest")
+
+    def flush_cache(self) -> None:
+        self.done.append("flush")
+
+    def synchronize(self) -> None:
+        self.done.append("synchronize")
+
+
+class Physical(Card):
+    """No call on it is shorter than this."""
+
+    def __init__(self, floor: float) -> None:
+        super().__init__()
+        self.floor, self.asked = floor, set[tuple[float, int, str]]()
+
+    def floor_seconds(self, work: Work, calls: int = 1, cache: Literal["cold", "hot"] = "cold") -> float:
+        self.asked.add((work.bytes, calls, cache))
+        return self.floor
+
+
+class Haunted(Card):
+    """Busy for a while after every turn of one process."""
+
+    haunting = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ran = 0
+
+    def synchronize(self) -> None:
+        time.sleep(0.1)
+        ran = int(Path(f"/proc/{self.haunting}/schedstat").read_text().split()[0]) if self.haunting else 0
+        if ran != self._ran:
+            time.sleep(0.1)
+        self._ran = ran
+
+
+@dataclass
+class Ring:
+    """Sets duels up."""
+
+    rung: Rung
+    folder: Path
+    problems: tuple[str, ...] = ("timed",)
+    segment: float = 2e-3
+    opened: list[CandidateProcess] = field(default_factory=list)
+
+    @contextmanager
+    def duel(
+        self, a: str, b: str, device: Device, cache: Literal["cold", "hot"] = "cold", key: bytes = b"secret"
+    ) -> Iterator[Duel]:
+        case = self.folder / "cases" / "test" / "affine"
+        case = case if case.exists() else write_case(self.folder)
+        contract = load_contract(case / "contract.py")
+        suite = Suite(problems=self.problems, distribution="normal")
+        terms = Terms(device, self.segment, 4.0, cache, SecretRandom(key))
+        sides = self._process(a), self._process(b)
+        for side in sides:
+            side.await_loaded()
+        with Duel(contract, suite, sides, terms) as duel:
+            yield duel
+
+    def _process(self, source: str) -> CandidateProcess:
+        workspace = self.folder / f"side-{len(self.opened)}"
+        workspace.mkdir()
+        (workspace / "kernel.py").write_text(source)
+        dress = Dress(tensors="torch", launch="graph")
+        side = Side(tree=str(workspace))
+        self.opened.append(CandidateProcess(self.rung, side, "kernel.py:run", dress, Limits(20, 2, 2 << 30)))
+        return self.opened[-1]
+
+
+@pytest.fixture
+def ring(rung: Rung, tmp_path: Path) -> Iterator[Ring]:
+    tmp_path.chmod(0o755)
+    made = Ring(rung, tmp_path)
+    yield made
+    for process in made.opened:
+        process.close()
+
+
+def test_orders_come_in_couples_and_by_a_coin(ring: Ring) -> None:
+    with ring.duel(KERNEL, KERNEL, Host()) as duel:
+        duel.probe()
+        orders = [(duel.solo_block if n % 3 else duel.block)().order for n in range(16)]
+    couples = [tuple(orders[n : n + 2]) for n in range(0, 16, 2)]
+    assert set(couples) == {("ABBA", "BAAB"), ("BAAB", "ABBA")}
+
+
+def test_a_cpus_block_is_read_by_the_judges_clock_alone(ring: Ring) -> None:
+    with ring.duel(KERNEL, KERNEL, Host()) as duel:
+        duel.probe()
+        block, alone = duel.block(), duel.solo_block()
+        (workload,) = duel.workloads
+    assert (block.events, block.whole, alone.events) == (None, None, None)
+    assert (workload.lead, workload.arena.layout.slots) == (0, max(workload.calls))
+    assert all(0 < seconds < 0.1 for seconds in (*block.seconds, *alone.seconds))
+
+
+def test_a_gpus_block_has_three_clocks_and_a_lead_in(ring: Ring) -> None:
+    device = Card()
+    with ring.duel(KERNEL, KERNEL, device) as duel:
+        duel.probe()
+        device.done.clear()
+        block = duel.block()
+        (workload,) = duel.workloads
+        assert workload.lead == math.ceil(max(workload.calls) / 8)
+        assert workload.arena.layout.slots == workload.lead + max(workload.calls)
+        assert device.done == ["rest", "flush", "synchronize"] * 4, "before each segment"
+        alone = duel.solo_block()
+    for taken in (block, alone):
+        assert taken.events is not None
+        assert taken.whole is not None
+        assert all(0 < told <= seen for told, seen in zip(taken.events, taken.seconds, strict=True))
+        assert all(whole > 0 for whole in taken.whole)
+
+
+@pytest.mark.parametrize("problem", ["odd", "timed"])
+def test_a_hot_cache_is_not_flushed_and_holds_all_slots(ring: Ring, problem: str) -> None:
+    ring.problems, device = (problem,), Card()
+    with ring.duel(KERNEL, KERNEL, device, cache="hot") as duel:
+        duel.probe()
+        duel.block()
+        (workload,) = duel.workloads
+    assert "flush" not in device.done
+    assert workload.arena.layout.nbytes <= device.l2_bytes // 2
+
+
+@pytest.mark.parametrize("device", [Host, Card])
+def test_the_quicker_side_is_called_more_often_and_reads_faster(ring: Ring, device: type[Host]) -> None:
+    ring.problems, ring.segment = ("small",), 0.1
+    with ring.duel(WAITS.format(seconds=0.0005), WAITS.format(seconds=0.02), device()) as duel:
+        speed = duel.probe()
+        block = duel.block()
+        (workload,) = duel.workloads
+    assert speed > 2
+    assert workload.calls[0] > 2 * workload.calls[1]
+    assert log_ratio(block) > math.log(2)
+    assert seconds_of(block, "A") < 1e-2 < 2e-2 < seconds_of(block, "B")
+
+
+def test_problems_count_alike(ring: Ring) -> None:
+    ring.problems = ("small", "timed")
+    with ring.duel(KERNEL, KERNEL, Card()) as duel:
+        duel.probe()
+        assert [workload.source.problem for workload in duel.workloads] == ["small", "timed"]
+        assert duel.block().events is not None
+
+
+def test_the_opponent_is_timed_when_the_candidate_has_ended(ring: Ring) -> None:
+    with ring.duel(KERNEL, KERNEL, Card()) as duel:
+        duel.probe()
+        duel.block()
+        alone = duel.opponent_alone(3)
+        assert duel.sides[0].is_closed
+        assert not Path(f"/proc/{duel.sides[0].pid}").exists()
+    assert len(alone) == 3
+    assert all(0 < seconds < 0.1 for seconds in alone)
+    assert [mapped(side) for side in ring.opened[1:]] == [0]
+
+
+PICKY = """
+once = run
+def run(x, y):
+    once(x, y)
+    if abs(float(x.mean())) > 500:
+        y -= 1000
+"""
+"""Right where the inputs are those of the benchmark."""
+
+
+def test_what_is_timed_is_checked_on_other_inputs_too(ring: Ring) -> None:
+    with ring.duel(KERNEL, KERNEL, Card()) as duel:
+        duel.probe()
+        duel.check_elsewhere(["offset", "tiny"])
+    with ring.duel(KERNEL + PICKY, KERNEL, Card()) as duel:
+        duel.probe()
+        duel.block()
+        duel.check_elsewhere(["tiny"])
+        with pytest.raises(CandidateFault, match=r"offset \(while timed\)") as caught:
+            duel.check_elsewhere(["offset"])
+    assert caught.value.reason is Reason.WRONG_RESULT
+
+
+AHEAD = """
+slots = []
+real = runner.lead
+
+def lead(self, arena, first, count):
+    slots[:] = self._arenas[arena].arguments[count:]
+    answer = real(self, arena, first, count)
+    for x, y in slots:
+        run(x, y)
+    return answer
+
+def go(self, first, count):
+    return {"ns": 1000}
+
+runner.lead, runner.go = lead, go
+"""
+"""Does in the lead-in what will be timed, as far as the inputs are there."""
+
+
+def test_single_calls_cannot_be_done_in_the_lead_in(ring: Ring) -> None:
+    with ring.duel(KERNEL + RUNNER + AHEAD, KERNEL, Card()) as duel:
+        duel.probe()
+        duel.block()
+        with pytest.raises(CandidateFault) as caught:
+            duel.solo_block()
+    assert caught.value.reason is Reason.OUTPUT_NOT_WRITTEN
+
+
+def mapped(process: CandidateProcess) -> int:
+    return Path(f"/proc/{process.pid}/maps").read_text().count("/memfd:hillclimb-arena")
+
+
+@pytest.mark.parametrize("device", [Host, Card])
+def test_nobody_keeps_the_buffers(ring: Ring, device: type[Host]) -> None:
+    with ring.duel(KERNEL, KERNEL, device()) as duel:
+        duel.probe()
+        duel.block()
+        assert [mapped(side) for side in duel.sides] == [1, 1], "nor those of sizing runs"
+    assert [mapped(side) for side in ring.opened] == [0, 0]
+
+
+ILL = {
+    "skips a call": (
+        Reason.OUTPUT_NOT_WRITTEN,
+        "timed ones wrote no whole output",
+        "n, once = 0, run\ndef run(x, y):\n    global n\n    n += 1\n    if n % 50: once(x, y)\n",
+    ),
+    "is wrong": (Reason.WRONG_RESULT, "(while timed)", "def run(x, y):\n    torch.mul(x, 2, out=y)\n"),
+    "changes its inputs": (
+        Reason.INPUTS_CHANGED,
+        "(while timed)",
+        "once = run\ndef run(x, y):\n    once(x, y)\n    x.zero_()\n",
+    ),
+    "goes on where it led in": (
+        Reason.OUTPUT_NOT_WRITTEN,
+        "timed ones",
+        RUNNER + "go = runner.go\nrunner.go = lambda self, first, count: go(self, 0, first)\n",
+    ),
+    "leaves": (
+        Reason.EXITED,
+        "status 0",
+        RUNNER + "runner.go = lambda self, first, count: os._exit(0)\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ILL)
+def test_what_a_does_wrong_is_its_fault_and_of_b_the_machines(ring: Ring, name: str) -> None:
+    reason, says, source = ILL[name]
+    with ring.duel(KERNEL + source, KERNEL, Card()) as duel, pytest.raises(CandidateFault) as caught:
+        for _ in range(20):
+            duel.probe()
+            duel.block()
+    assert caught.value.reason is reason
+    assert says in caught.value.detail
+
+
+def test_a_fault_of_b_is_the_machines(ring: Ring) -> None:
+    source = KERNEL + RUNNER + "runner.go = lambda self, first, count: os._exit(0)\n"
+    with (
+        ring.duel(KERNEL, source, Card()) as duel,
+        pytest.raises(MachineError, match="incumbent failed in a duel, having passed before: exited"),
+    ):
+        duel.probe()
+
+
+def test_nothing_is_faster_than_the_device(ring: Ring) -> None:
+    device = Physical(0.5)
+    with ring.duel(KERNEL, KERNEL, device) as duel, pytest.raises(CandidateFault) as caught:
+        duel.probe()
+    assert caught.value.reason is Reason.TOO_FAST
+    assert "this device needs 500000.000 us at the least" in caught.value.detail
+    assert device.asked == {(8 * 20_000, 8, "cold")}
+
+
+def test_nor_is_what_it_says_of_itself(ring: Ring) -> None:
+    liar = KERNEL + RUNNER + "go = runner.go\n"
+    liar += "runner.go = lambda self, first, count: {**go(self, first, count), 'ns': 1}\n"
+    with ring.duel(liar, KERNEL, Physical(1e-7)) as duel, pytest.raises(CandidateFault) as caught:
+        duel.probe()
+    assert caught.value.reason is Reason.TOO_FAST
+    with ring.duel(KERNEL, KERNEL, Physical(1e-7)) as duel:
+        duel.probe()
+
+
+@pytest.mark.parametrize("guilty", [0, 1])
+def test_work_that_runs_on_after_a_turn_is_put_down_to_its_side(
+    ring: Ring, guilty: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.device.quiet.KNOWN", 3)
+    monkeypatch.setattr("harness.device.quiet.PROOF", 3)
+    ring.problems, device = ("small",), Haunted()
+    expected: Any = (CandidateFault, MachineError)[guilty]
+    with ring.duel(KERNEL, KERNEL, device) as duel, pytest.raises(expected) as caught:
+        device.haunting = duel.sides[guilty].pid
+        duel.probe()
+        for _ in range(20):
+            duel.block()
+    assert "turns, and never after the other side's" in str(caught.value)
+    assert str(Reason.LEFT_WORK_RUNNING) in str(caught.value)
+
+
+def test_a_crowded_block_says_so(ring: Ring) -> None:
+    """Slow whoever ran last: nobody is to blame, and the block is measured again."""
+
+    class Shared(Card):
+        busy = 0.0
+
+        def synchronize(self) -> None:
+            time.sleep(0.03 + self.busy)
+
+    device = Shared()
+    with ring.duel(KERNEL, KERNEL, device) as duel:
+        duel.probe()
+        for _ in range(3):
+            duel.block()
+        device.busy = 0.2
+        environment = duel.block().environment
+    assert environment.crowded
+    assert environment.crowded >= 3
+
+
+class Judging(Cpu):
+    """Calls the blocks contaminated whose steal says so."""
+
+    def is_contaminated(self, environment: Environment) -> bool:
+        return environment.steal > 0
+
+
+def blocks(told: str) -> Iterator[Block]:
+    """One for each letter: x is contaminated."""
+    for number, letter in enumerate(told):
+        yield Block(
+            order="ABBA", seconds=(number + 1.0,) * 4, environment=Environment(steal=float(letter == "x"))
+        )
+
+
+@pytest.mark.parametrize(
+    ("told", "count", "kept"),
+    [
+        ("...", 3, [(1, 0), (2, 0), (3, 0)]),
+        ("x.xx", 2, [(2, 1), (4, 1)]),
+        ("xx.x", 2, [(3, 2), (4, 0)]),
+        ("xxxx", 2, [(3, 2), (4, 0)]),
+        (".x.x.", 3, [(1, 0), (3, 1), (5, 1)]),
+        ("", 0, []),
+    ],
+)
+def test_contaminated_blocks_are_dropped_as_long_as_there_is_hope(
+    told: str, count: int, kept: list[tuple[int, int]]
+) -> None:
+    source = blocks(told)
+    found = list(clean_blocks(Judging(), lambda: next(source), count))
+    assert [(round(block.seconds[0]), dropped) for block, dropped in found] == kept
+    assert list(source) == [], "and none was taken for nothing"
+
+
+def test_real_blocks_are_dropped_by_what_the_device_says(ring: Ring) -> None:
+    class Restless(Host):
+        told = 0
+
+        def is_contaminated(self, environment: Environment) -> bool:
+            self.told += 1
+            return self.told in (1, 3, 4)
+
+    device = Restless()
+    with ring.duel(KERNEL, KERNEL, device) as duel:
+        duel.probe()
+        found = list(clean_blocks(device, duel.block, 4))
+    assert [dropped for _, dropped in found] == [1, 2, 0, 0]
+
+
+def test_ratios_are_positive_where_a_is_faster_on_the_clock_that_they_name() -> None:
+    block = Block(
+        order="BAAB", events=(4.0, 1.0, 1.0, 4.0), seconds=(2.0, 1.0, 1.0, 2.0), whole=(1.0, 1.0, 1.0, 1.0)
+    )
+    assert log_ratio(block) == pytest.approx(math.log(4))
+    assert clock_log_ratio(block) == pytest.approx(math.log(2))
+    assert whole_log_ratio(block) == pytest.approx(0)
+    assert (seconds_of(block, "A"), seconds_of(block, "B")) == pytest.approx((1, 4))

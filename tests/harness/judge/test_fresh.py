@@ -1,0 +1,184 @@
+"""Fresh inputs: other ones in every slot and every time, from a secret, with nothing else touched."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+
+from harness.candidate.arena import POISON, Arena
+from harness.case.contract import Contract, Problem, Spec, Tensors, Work, load_contract
+from harness.judge.fresh import Source, shapes_of_problem
+from harness.judge.secret import SecretRandom
+from tests.fakes.cases import write_case
+
+
+class Mixed(Contract):
+    """Floats, whole numbers and flags; y is nothing in particular."""
+
+    problems: ClassVar = {"one": {"n": 33}}
+    distributions = ("normal", "large")
+
+    def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
+        n, scale = problem["n"], 1e4 if distribution == "large" else 1.0
+        return {
+            "x": (scale * torch.randn(n, 2, generator=generator)).bfloat16(),
+            "at": torch.randint(0, 10**12, (n,), generator=generator),
+            "mask": torch.rand(n, generator=generator) < 0.5,
+        }
+
+    def outputs(self, problem: Problem) -> dict[str, Spec]:
+        return {"y": Spec((problem["n"],), torch.float16), "count": Spec((3,), torch.int32)}
+
+    def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
+        raise NotImplementedError
+
+    def attainable(self, problem: Problem, inputs: Tensors) -> Tensors:
+        raise NotImplementedError
+
+    def work(self, problem: Problem) -> Work:
+        return Work(1, 1)
+
+
+def source(key: bytes = b"key", distribution: str = "normal", secret: random.Random | None = None) -> Source:
+    return Source(Mixed(), "one", distribution, secret or SecretRandom(key), "cpu")
+
+
+@pytest.fixture
+def arena() -> Iterator[Arena]:
+    with source().arena(8) as made:
+        yield made
+
+
+def contents(arena: Arena, slots: range) -> list[bytes]:
+    """All bytes of each slot, guards included."""
+    stride = arena.layout.stride
+    return [os.pread(arena.descriptor, stride, slot * stride) for slot in slots]
+
+
+def drawn(arena: Arena, slot: int) -> Tensors:
+    return {name: tensor.clone() for name, tensor in arena.inputs(slot).items()}
+
+
+def same(one: Tensors, other: Tensors) -> bool:
+    return list(one) == list(other) and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_every_slot_gets_inputs_of_its_own(arena: Arena) -> None:
+    source().refresh(arena, range(8))
+    for name in ("x", "at", "mask"):
+        assert len({arena.inputs(slot)[name].view(torch.uint8).numpy().tobytes() for slot in range(8)}) == 8
+
+
+def test_no_refresh_repeats_an_earlier_one(arena: Arena) -> None:
+    feeding, seen = source(), set()
+    for _ in range(5):
+        feeding.refresh(arena, range(8))
+        seen |= {arena.inputs(slot)["x"].view(torch.uint8).numpy().tobytes() for slot in range(8)}
+    assert len(seen) == 40
+
+
+def test_what_is_kept_is_what_lies_there_and_memory_of_the_judges_own(arena: Arena) -> None:
+    kept = source().refresh(arena, range(2, 8), (3, 6))
+    assert sorted(kept) == [3, 6]
+    for slot, inputs in kept.items():
+        assert same(inputs, arena.inputs(slot))
+        before = {name: tensor.clone() for name, tensor in inputs.items()}
+        for tensor in arena.inputs(slot).values():
+            tensor.zero_()
+        assert same(inputs, before)
+
+
+def test_the_first_slot_of_a_range_can_be_kept_and_none_need_be(arena: Arena) -> None:
+    assert list(source().refresh(arena, range(4, 8), [4])) == [4]
+    assert source().refresh(arena, range(4, 8)) == {}
+
+
+def test_nothing_else_is_touched(arena: Arena) -> None:
+    source().refresh(arena, range(8))
+    for slot in range(8):
+        for tensor in arena.outputs(slot).values():
+            tensor.fill_(1)
+    before = contents(arena, range(8))
+    source(b"other").refresh(arena, range(3, 5))
+    after = contents(arena, range(8))
+    assert [slot for slot in range(8) if before[slot] != after[slot]] == [3, 4]
+    assert arena.guards_are_intact()
+
+
+def test_outputs_are_poisoned_and_inputs_are_not(arena: Arena) -> None:
+    source().refresh(arena, range(1, 4))
+    for slot in range(1, 4):
+        for tensor in arena.outputs(slot).values():
+            assert bool((tensor.view(torch.uint8) == POISON).all())
+        assert bool(arena.inputs(slot)["x"].isfinite().all())
+    assert arena.unwritten(range(1, 4)) == 1
+
+
+def test_inputs_follow_from_the_secret_alone(arena: Arena) -> None:
+    with source().arena(8) as other, source().arena(8) as third:
+        source(b"same").refresh(arena, range(8))
+        source(b"same").refresh(other, range(8))
+        source(b"else").refresh(third, range(8))
+        assert all(same(arena.inputs(slot), other.inputs(slot)) for slot in range(8))
+        assert not any(same(arena.inputs(slot), third.inputs(slot)) for slot in range(8))
+
+
+def test_nothing_but_the_secret_is_asked_for_chance(arena: Arena) -> None:
+    torch.manual_seed(0)
+    random.seed(0)
+    source(b"same").refresh(arena, range(2))
+    before = drawn(arena, 0), torch.rand(1).item(), random.random()
+    torch.manual_seed(0)
+    random.seed(0)
+    source(b"other").refresh(arena, range(2))
+    after = drawn(arena, 0), torch.rand(1).item(), random.random()
+    assert before[1:] == after[1:], "the public generators were not drawn from"
+    assert not same(before[0], after[0]), "nor do they decide anything"
+
+
+def test_seeds_are_wide_and_never_the_same_again() -> None:
+    feeding = source()
+    seeds = {feeding.generator().initial_seed() for _ in range(1000)}
+    assert len(seeds) == 1000
+    assert max(seeds) > 1 << 61
+
+
+def test_later_slots_get_what_one_generator_gives_next(arena: Arena) -> None:
+    source(b"k").refresh(arena, range(8))
+    generator = source(b"k").generator()
+    for slot in range(8):
+        inputs = Mixed().inputs(Mixed.problems["one"], "normal", generator)
+        assert same(inputs, arena.inputs(slot))
+
+
+@pytest.mark.parametrize("distribution", ["normal", "offset", "tiny"])
+def test_a_checked_contract_is_asked_the_quick_way_for_the_same(tmp_path: Path, distribution: str) -> None:
+    contract = load_contract(write_case(tmp_path) / "contract.py")
+    generators = [torch.Generator().manual_seed(5) for _ in range(2)]
+    problem = contract.problems["odd"]
+    for _ in range(3):
+        checked = contract.inputs(problem, distribution, generators[0])
+        assert same(checked, contract.more_inputs(problem, distribution, generators[1]))
+
+
+def test_distributions_are_told_apart(arena: Arena) -> None:
+    source(distribution="large").refresh(arena, range(1))
+    assert float(arena.inputs(0)["x"].float().abs().max()) > 1e3
+
+
+def test_an_arena_has_the_problems_arrays_in_call_order_and_is_closed(arena: Arena) -> None:
+    shapes = [("x", (33, 2), "bfloat16"), ("at", (33,), "int64"), ("mask", (33,), "bool")]
+    shapes += [("y", (33,), "float16"), ("count", (3,), "int32")]
+    assert shapes_of_problem(Mixed(), "one", "cpu") == shapes
+    laid = (*arena.layout.inputs, *arena.layout.outputs)
+    assert [(array.name, array.shape, array.dtype) for array in laid] == shapes
+    with source().arena(2) as passing:
+        maps = Path("/proc/self/maps").read_text().count("/memfd:hillclimb-arena")
+        assert passing.layout.slots == 2
+    assert Path("/proc/self/maps").read_text().count("/memfd:hillclimb-arena") == maps - 1

@@ -1,0 +1,238 @@
+"""Processes come dressed for their device, with what was compiled ahead for their side and for no other."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import torch
+
+from harness.candidate.arena import Arena
+from harness.candidate.layout import lay_out
+from harness.candidate.process import CandidateProcess, thread_variables
+from harness.case.case import Case
+from harness.case.contract import load_contract
+from harness.device.cpu import Cpu, Interpreter
+from harness.device.device import Device
+from harness.dtypes import TORCH_DTYPES
+from harness.errors import CandidateFault, UsageError
+from harness.judge.fresh import shapes_of_problem
+from harness.judge.judge import CaseJudge
+from harness.judge.protocol import Progress
+from harness.judge.stable import Stable
+from harness.records import Reason, Side
+from harness.sandbox.rungs import Prefork, Rung, choose_rung
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "scripts" / "experiments"))
+
+import gpu_cases  # noqa: E402
+
+SOFTMAX = gpu_cases.TAIL.format(extra=gpu_cases.NO_TAIL) + gpu_cases.SOFTMAX
+TELLS = SOFTMAX.replace(
+    "    rows, columns = x.shape\n",
+    """    if not x.is_meta:
+        return tell(y)
+    rows, columns = x.shape
+""",
+)
+TELLS += """
+
+def tell(y):
+    found = [f for _, _, names in os.walk(os.environ["TRITON_CACHE_DIR"]) for f in names]
+    told = (sum(f.endswith(".cubin") for f in found), int(os.environ.get("ASKED", "0")), len(found))
+    for i in range(3):
+        y[0, i] = told[i]
+"""
+"""On the host, which has no GPU, it tells how many kernels it was given."""
+
+
+INHERITS = TELLS.replace("softmax[(rows,)](", "return\n    softmax[(rows,)](")
+"""Launches nothing itself: what it has, it has from another."""
+
+
+class Card(Interpreter):
+    """A GPU by what is asked of it for a process; tensors lie on the host, and nothing is interpreted."""
+
+    kind: Literal["cuda"] = "cuda"  # type: ignore[assignment]
+
+    def variables(self) -> dict[str, str]:
+        return {"ASKED": "7"}
+
+
+@pytest.fixture(scope="module")
+def rung() -> Iterator[Rung]:
+    with Prefork(choose_rung(trust_workspace=False), ["harness.candidate.warm"], thread_variables()) as made:
+        yield made
+
+
+class Bench:
+    """The experiments' small case with eight rows, and sides of it."""
+
+    def __init__(self, rung: Rung, folder: Path) -> None:
+        self.rung, self.folder, self.opened = rung, folder, list[Stable | CandidateProcess]()
+        file = gpu_cases.write_case(folder, "small", 0.0025)
+        contract = (file / "contract.py").read_text()
+        (file / "contract.py").write_text(contract.replace('"rows": 256', '"rows": 8'))
+        self.case = Case(file)
+
+    def stable(self, device: Device) -> Stable:
+        contract = load_contract(self.case.contract_file, dtypes=TORCH_DTYPES)
+        shapes = {name: shapes_of_problem(contract, name, "cpu") for name in contract.problems}
+        stable = Stable(self.case, self.rung, device, shapes)
+        self.opened.append(stable)
+        return stable
+
+    def side(self, source: str) -> Side:
+        workspace = self.folder / f"side-{len(list(self.folder.iterdir()))}"
+        workspace.mkdir()
+        (workspace / "kernel.py").write_text(source)
+        return Side(tree=str(workspace))
+
+    def told(self, process: CandidateProcess) -> list[float]:
+        """Kernels in its cache, what the device set in its environment, and files in the cache."""
+        self.opened.append(process)
+        process.await_loaded()
+        shape = (8, 1024)
+        arena = Arena(lay_out([("x", shape, "bfloat16")], [("y", shape, "bfloat16")], 1))
+        arena.fill(0, {"x": torch.ones(shape)})
+        process.call(arena, 0, 1)
+        return arena.outputs(0)["y"][0, :3].tolist()
+
+
+@pytest.fixture
+def bench(rung: Rung, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    tmp_path.chmod(0o755)
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    made = Bench(rung, tmp_path)
+    yield made
+    for opened in reversed(made.opened):
+        opened.close()
+    assert not list((tmp_path / "temporary").glob("hillclimb-kernels-*"))
+
+
+def test_a_process_finds_what_was_compiled_ahead_for_it(bench: Bench) -> None:
+    stable, side = bench.stable(Card()), bench.side(TELLS)
+    stable.prepare(side)
+    kernels, asked, files = bench.told(stable.process(side))
+    assert (kernels, asked) == (1, 7)
+    assert files > 5
+
+
+def test_it_is_compiled_for_where_nobody_prepared(bench: Bench) -> None:
+    stable = bench.stable(Card())
+    assert bench.told(stable.process(bench.side(TELLS)))[0] == 1
+
+
+def test_no_side_is_given_the_kernels_of_another(bench: Bench) -> None:
+    stable, compiled = bench.stable(Card()), bench.side(TELLS)
+    stable.compile(compiled)
+    assert bench.told(stable.process(bench.side(INHERITS)))[0] == 0
+    assert bench.told(stable.process(compiled))[0] == 1
+
+
+def test_a_candidate_starts_from_its_parents_kernels_but_not_where_a_speedup_is_reported(
+    bench: Bench,
+) -> None:
+    stable, parent, child = bench.stable(Card()), bench.side(TELLS), bench.side(INHERITS)
+    stable.compile(parent)
+    stable.prepare(child, parent)
+    assert bench.told(stable.process(child))[0] == 1
+    assert bench.told(stable.process(child, from_source=True))[0] == 0
+    assert bench.told(stable.process(parent, from_source=True))[0] == 1
+
+
+def test_a_process_writes_to_a_copy_of_its_own(bench: Bench) -> None:
+    spoils = TELLS.replace(
+        "    for i in range(3):\n",
+        """    for folder, _, names in os.walk(os.environ["TRITON_CACHE_DIR"]):
+        for name in names:
+            os.remove(os.path.join(folder, name))
+    for i in range(3):
+""",
+    )
+    stable, side = bench.stable(Card()), bench.side(spoils)
+    assert [bench.told(stable.process(side))[0] for _ in range(2)] == [1, 1]
+
+
+@pytest.mark.parametrize("device", [Cpu, Interpreter])
+def test_without_a_gpu_nothing_is_prepared_or_handed_out(
+    bench: Bench, device: type[Cpu], tmp_path: Path
+) -> None:
+    stable, side = bench.stable(device()), bench.side("raise RuntimeError('compiled')\n")
+    stable.prepare(side)
+    (root,) = (tmp_path / "temporary").glob("hillclimb-kernels-*")
+    assert list(root.iterdir()) == []
+
+
+ASKED: dict[str, Callable[[Stable, Side], object]] = {
+    "a process": lambda stable, side: stable.process(side),
+    "a process from its source": lambda stable, side: stable.process(side, from_source=True),
+    "a compilation": lambda stable, side: stable.compile(side),
+    "a process, prepared": lambda stable, side: (stable.prepare(side), stable.process(side)),
+}
+
+ILL = {
+    Reason.POLICY: ("import socket\n" + SOFTMAX, r"kernel.py:1: imports 'socket'"),
+    Reason.DOES_NOT_LOAD: ("def run(x, y:\n", "SyntaxError"),
+    Reason.DOES_NOT_COMPILE: (SOFTMAX.replace("tl.max(v, 0)", "tl.nothing(v)"), "no attribute 'nothing'"),
+}
+
+
+@pytest.mark.parametrize("reason", ILL)
+@pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
+def test_what_is_wrong_with_a_source_comes_out_whenever_it_is_asked_for(
+    bench: Bench, reason: Reason, ask: Callable[[Stable, Side], object]
+) -> None:
+    source, says = ILL[reason]
+    stable, side = bench.stable(Card()), bench.side(source)
+    with pytest.raises(CandidateFault, match=says) as caught:
+        ask(stable, side)
+    assert caught.value.reason is reason
+
+
+def test_preparing_what_is_wrong_says_nothing(bench: Bench) -> None:
+    stable = bench.stable(Card())
+    for source, _ in ILL.values():
+        stable.prepare(bench.side(source))
+
+
+def test_what_is_forgotten_is_compiled_again(bench: Bench, tmp_path: Path) -> None:
+    stable, side = bench.stable(Card()), bench.side(TELLS)
+    stable.compile(side)
+    stable.forget(side)
+    (root,) = (tmp_path / "temporary").glob("hillclimb-kernels-*")
+    assert list(root.iterdir()) == []
+    assert bench.told(stable.process(side))[0] == 1
+
+
+def test_nobody_else_can_write_the_kernels_that_are_kept(bench: Bench, tmp_path: Path) -> None:
+    bench.stable(Card()).compile(bench.side(SOFTMAX))
+    (root,) = (tmp_path / "temporary").glob("hillclimb-kernels-*")
+    paths = [root, *root.rglob("*")]
+    assert len(paths) > 5
+    assert all(path.stat().st_mode & 0o022 == 0 and path.stat().st_uid == os.geteuid() for path in paths)
+
+
+def ignore(progress: Progress) -> None:
+    """Nobody watches."""
+
+
+def test_without_a_gpu_a_gate_compiles_and_then_interprets(bench: Bench) -> None:
+    judge = CaseJudge(bench.case, bench.rung, Interpreter())
+    try:
+        honest = judge.gate(bench.side(SOFTMAX), ignore)
+        assert honest.passed, honest.detail
+        assert 0 < honest.worst <= 1
+        bad = judge.gate(bench.side(SOFTMAX.replace("BLOCK=columns", "BLOCK=columns - 1")), ignore)
+        assert bad.reason is Reason.DOES_NOT_COMPILE, "the interpreter alone would take it"
+        with pytest.raises(UsageError, match="nothing can be timed"):
+            judge.screen(bench.side(SOFTMAX), bench.side(SOFTMAX), ignore)
+    finally:
+        judge.close()
