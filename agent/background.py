@@ -33,3 +33,5 @@ class Background:
     emit: Emit = _unseen
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext
     """Entered around every wait, so that Ctrl-C ends it at once; nothing may be half written inside."""
+    ahead: int = 0
+    """How many proposals the climb looks ahead, so that they can be compiled early; 0 where that would disturb."""

@@ -20,6 +20,7 @@ from agent.events import FinishedEvent, JudgedEvent, ProgressEvent, ProposedEven
 from agent.interrupts import Interrupts
 from agent.ledger import Candidate, Ledger
 from agent.opening import Opening, Scene, refuse_other_rules
+from agent.place import expect_clock
 from agent.proposal import Proposal, Proposer
 from agent.request import MakeJudge, MakeProposer, Request, Tools
 from agent.rhythm.workbook import refresh
@@ -51,7 +52,7 @@ def climb(
     case = case_name(repository, request.case)
     tag = choose_tag(repository, case, request.tag, tools.clock)
     if not (run_folder(repository, case, tag) / LEDGER).exists():
-        Case(request.case)  # a case that is wrong leaves no run behind
+        expect_clock(Case(request.case))  # a case that cannot be climbed leaves no run behind
 
     once = _made_once(make_proposer)
 
@@ -103,6 +104,8 @@ class Climb:
                 self._remeasure(scene)
                 self._close(stop, proposer.importances(self._run.ledger))
                 self._views.mirror()
+                scene.lookahead.end()
+                self._clear(scene)
                 return stop
             except HillclimbError:
                 with suppress(HillclimbError):
@@ -117,6 +120,7 @@ class Climb:
         """The loop. Raises the Stop that ends it."""
         while True:
             candidate = self._take_up() or self._propose(proposer, scene)
+            scene.lookahead.announce(proposer, candidate, self._run.ledger)
             outcome = try_candidate(scene.court, self._run.ledger, candidate, self._watch(candidate.n))
             self._record(candidate, outcome, scene)
 
@@ -140,6 +144,7 @@ class Climb:
             clock=self._tools.clock,
             emit=self._tools.emit,
             waiting=self._interrupts.window,
+            ahead=scene.court.ahead,
         )
 
     def _propose(self, proposer: Proposer, scene: Scene) -> Candidate:
@@ -232,11 +237,9 @@ class Climb:
             self._show(scene.mended, scene)
 
     def _show(self, candidate: Candidate, scene: Scene) -> None:
-        """Tell whoever watches, and throw away the folders that are not needed any more."""
+        """Throw away the folders that are not needed any more, and tell whoever watches."""
         run, now, judged = self._run, self._tools.clock.now(), candidate.judged
-        run.trees.keep_only(
-            [scene.case.folder, Path(scene.court.baseline.tree), self._incumbent_folder(scene)]
-        )
+        self._clear(scene)
         if judged is None:
             return
         if judged.kept and now - self._drawn >= _DRAWING_PAUSE:
@@ -253,8 +256,11 @@ class Climb:
             )
         )
 
-    def _incumbent_folder(self, scene: Scene) -> Path:
-        return Path(scene.court.builder.side(self._run.ledger.incumbent).tree)
+    def _clear(self, scene: Scene) -> None:
+        """Only trees that are still needed stay."""
+        incumbent = scene.court.builder.side(self._run.ledger.incumbent)
+        needed = (scene.case.folder, Path(scene.court.baseline.tree), Path(incumbent.tree))
+        self._run.trees.keep_only([*needed, *scene.lookahead.folders])
 
     def _remeasure(self, scene: Scene) -> None:
         """First commit against last, measured: step gains are never multiplied."""

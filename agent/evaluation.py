@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.entries import Webhook
+from agent.place import expect_clock, is_interpreted
 from agent.proposers.hand import read_knobs
 from agent.repository import Repository
 from agent.snapshot import case_path
@@ -17,7 +18,7 @@ from harness.case.case import Case
 from harness.case.knobs import to_environment
 from harness.errors import UsageError
 from harness.judge.pool import LocalJudge
-from harness.judge.protocol import Watch
+from harness.judge.protocol import Progress, Watch
 from harness.records import Confirmation, GateReport, Provenance, Reason, Record, Screening, Side
 
 HEAD = "HEAD"
@@ -30,6 +31,9 @@ class Checked(Record):
     case: str
     gate: GateReport
     provenance: Provenance
+    interpreted: int | None = None
+    """Problems small enough to be interpreted, where there is no GPU for a case that is for one: those are what the
+    gate ran, and the others were only compiled. None where the case's own device is here. Nothing is ever timed."""
 
 
 class Evaluated(Webhook):
@@ -86,13 +90,32 @@ def check(folder: Path, watch: Watch, *, trust_workspace: bool) -> Checked:
         closing(LocalJudge(case.folder, place / "judge.log", trust_workspace=trust_workspace)) as judge,
     ):
         tree = write_version(read_folder(case.workspace), place / "workspace")
-        provenance = judge.describe()
-        return Checked(case=case.name, gate=judge.gate(Side(tree=str(tree)), watch), provenance=provenance)
+        counted = _Counting(watch)
+        gate = judge.gate(Side(tree=str(tree)), counted)
+        return Checked(
+            case=case.name,
+            gate=gate,
+            provenance=judge.describe(),
+            interpreted=counted.problems if is_interpreted(case) else None,
+        )
+
+
+class _Counting:
+    """Passes progress on, and notes how many problems the gate says to run."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch, self.problems = watch, 0
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.stage == "gate":
+            self.problems = max(self.problems, progress.of)
+        self._watch(progress)
 
 
 def evaluate(question: Question, watch: Watch) -> Evaluated:
     """Gate, screen and confirm. The case's working contract and benchmarks decide, whatever the versions hold."""
     case = Case(question.case)
+    expect_clock(case)
     candidate = read_version(case, question.candidate or str(case.workspace))
     against = read_version(case, question.against or HEAD)
     knobs = to_environment(read_knobs(candidate, question.knobs))

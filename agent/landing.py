@@ -19,6 +19,7 @@ from agent.entries import Samples, Webhook
 from agent.evaluation import WORKING_FILES, Evaluated, Question, read_version
 from agent.events import Emit, Event, OpenedEvent, ProgressEvent, TroubleEvent
 from agent.ledger import Candidate, Ledger
+from agent.place import expect_clock
 from agent.proposers.hand import Brought, Hand, to_proposal
 from agent.repository import Repository
 from agent.request import MakeJudge, Request, Tools
@@ -54,6 +55,7 @@ def land(landing: Landing, make_judge: MakeJudge, tools: Tools) -> Evaluated | N
     """
     question = landing.question
     case, repository = Case(question.case), tools.open_repository(question.case)
+    expect_clock(case)
     tag = choose_tag(repository, case.name, landing.tag, tools.clock)
     folder = run_folder(repository, case.name, tag)
     ledger, read = Ledger.read(folder / LEDGER), _reader(repository, case)

@@ -12,6 +12,8 @@ from agent.candidate import Builder
 from agent.entries import Baselined, Opened, Session, Settled
 from agent.events import BaselinedEvent, OpenedEvent
 from agent.ledger import Candidate
+from agent.lookahead import Lookahead, depth
+from agent.place import expect_clock
 from agent.request import Request, Tools
 from agent.run import Run
 from agent.snapshot import Base, case_path, changed_fixed_file, find_base, store_case
@@ -36,6 +38,7 @@ class Scene:
     court: Court
     mended: Candidate | None
     """A candidate whose verdict an earlier session recorded and this one carried out."""
+    lookahead: Lookahead
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Opening:
         started = self.tools.clock.now()
         base = self._base()
         case = self._snapshot(base.commit)
+        expect_clock(case)
         builder = self._builder(case)
         baseline = builder.side(base.commit)
         self.judge.take_up(case.folder, self.run.folder / "judge.log")
@@ -66,10 +70,10 @@ class Opening:
         opened = opened or self._open(base, case, provenance)
         mended = self._mend(opened)
         self.run.ledger.append(Session(time=started, pid=os.getpid(), host=socket.gethostname()))
-        court = Court(builder, self.judge, provenance.sandbox, baseline, opened.alpha)
+        court = Court(builder, self.judge, provenance.sandbox, baseline, opened.alpha, depth(provenance))
         if gate:
             self._measure_baseline(court, gate)
-        return Scene(self.run, case, opened, limits, court, mended)
+        return Scene(self.run, case, opened, limits, court, mended, Lookahead(court))
 
     def _gate(self, baseline: Side) -> GateReport:
         """Parity of the baseline, without which nothing can be a win. Raises UsageError where it fails."""

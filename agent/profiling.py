@@ -9,11 +9,13 @@ from pathlib import Path
 
 from agent.briefing.headroom import Headroom, duration, headroom
 from agent.evaluation import read_version, scratch
+from agent.place import expect_clock
 from agent.proposers.hand import read_knobs
 from agent.version import read_folder, write_version
 from harness.case.case import Case
 from harness.case.knobs import to_environment
 from harness.errors import UsageError
+from harness.judge.counted import summary
 from harness.judge.pool import LocalJudge
 from harness.judge.protocol import Watch
 from harness.records import Profile, Side
@@ -36,6 +38,7 @@ class Subject:
 def profile(subject: Subject, watch: Watch) -> Profile:
     """Time and profile it by the case's working contract and benchmarks. Nothing is decided or recorded."""
     case = Case(subject.case)
+    expect_clock(case)
     version = read_version(case, subject.candidate or str(case.workspace))
     if subject.trust_workspace and version != read_folder(case.workspace):
         raise UsageError(
@@ -70,6 +73,10 @@ def _lines(found: Profile) -> Iterator[str]:
         ]
         yield from _align([BUCKET_COLUMNS, *rows], left=0)
         yield "own time, as the candidate's own process tells it; worker threads by their mean"
+    if found.counters:
+        yield ""
+        yield from (f"{kernel.kernel}: {summary(kernel)}" for kernel in found.counters)
+        yield "as the hardware counted, one launch of each kernel at a time"
     if found.detail:
         yield found.detail
     yield f"took {found.seconds:.1f} s"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from pydantic import Field
 
@@ -63,3 +64,19 @@ class Proposer(Protocol):
 
     def finish(self, ledger: Ledger) -> None:
         """The climb ends here: give up what is under way, and write down what it cost."""
+
+
+@runtime_checkable
+class Farsighted(Protocol):
+    """A proposer that can tell, as far as it knows, what it will propose."""
+
+    def peek(self, ledger: Ledger, count: int) -> Sequence[Proposal]:
+        """At most `count` proposals that would follow if nothing changed, the next one first.
+
+        Nothing is recorded of them, in the ledger or elsewhere; a candidate without a verdict may be pending.
+        """
+
+
+def peek(proposer: object, ledger: Ledger, count: int) -> Sequence[Proposal]:
+    """The proposals that a proposer foresees; none where it foresees nothing."""
+    return proposer.peek(ledger, count) if count > 0 and isinstance(proposer, Farsighted) else ()

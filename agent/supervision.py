@@ -8,8 +8,16 @@ from pathlib import Path
 from typing import TypeVar
 
 from agent.interrupts import Interrupts
-from harness.errors import JudgeError, MachineError, SandboxError, StorageError
+from harness.errors import (
+    CandidateFault,
+    JudgeError,
+    MachineError,
+    SandboxError,
+    StorageError,
+    UsageError,
+)
 from harness.judge.protocol import Judge
+from harness.records import Side
 
 T = TypeVar("T")
 
@@ -25,6 +33,8 @@ class Supervised:
     ) -> None:
         self._make, self._notice, self._interrupts = make, notice, interrupts
         self._judge: Judge | None = None
+        self._hinted: set[str] = set()
+        """Sides that this judge was told of."""
         self._over = (Path(), Path())
 
     def take_up(self, case_folder: Path, log: Path) -> None:
@@ -49,9 +59,31 @@ class Supervised:
                 self._notice(f"the judge failed ({error}); starting another")
         raise AssertionError("unreachable")
 
+    def hint(self, side: Side, parent: Side) -> None:
+        """Tell the judge, if there is one, of a side that it will be asked about; each side once.
+
+        A hint that fails is forgotten; a judge that it killed is replaced when there is a question.
+        """
+        name = side.model_dump_json()
+        if self._judge is None or name in self._hinted:
+            return
+        self._hinted.add(name)
+        try:
+            with self._interrupts.window():
+                self._judge.prepare(side, parent)
+        except JudgeError as error:
+            self._notice(f"the judge failed ({error}) while it was told what comes next; starting another")
+            self.close()
+        except (MachineError, CandidateFault, UsageError):
+            return
+        except BaseException:
+            self.close()
+            raise
+
     def close(self) -> None:
         """End the judge, if there is one."""
         judge, self._judge = self._judge, None
+        self._hinted = set()
         if judge is not None:
             with contextlib.suppress(MachineError):
                 judge.close()

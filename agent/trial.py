@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from agent.candidate import Builder, Built
 from agent.entries import Confirming, Judged, Samples
 from agent.ledger import Candidate, Ledger
+from agent.proposal import Proposal
 from agent.supervision import Supervised
 from harness.errors import CandidateFault, MachineError, StorageError
 from harness.judge.evidence import spend
@@ -36,6 +37,8 @@ class Court:
     """The rung in force; on `none`, code that a proposal wrote is not run."""
     baseline: Side
     alpha: float
+    ahead: int = 0
+    """How many proposals the climb looks ahead; 0: the judge is told nothing early."""
 
 
 def try_candidate(court: Court, ledger: Ledger, candidate: Candidate, watch: Watch) -> Outcome:
@@ -43,16 +46,14 @@ def try_candidate(court: Court, ledger: Ledger, candidate: Candidate, watch: Wat
 
     Raises MachineError where the machine fails over the incumbent as well; that is never a verdict.
     """
-    if candidate.proposal.edits and court.sandbox == "none":
-        return Outcome(
-            Reason.POLICY,
-            "without a sandbox (--trust-workspace) only knob values are tried, never edited code",
-        )
+    unfenced = why_unfenced(court, candidate.proposal)
+    if unfenced:
+        return Outcome(Reason.POLICY, unfenced)
     try:
         built = court.builder.build(candidate.proposal, ledger.incumbent)
     except CandidateFault as fault:
         return Outcome(fault.reason, fault.detail)
-    before = _judged_before(ledger, built.tree)
+    before = judged_before(ledger, built.tree)
     if before:
         return Outcome(
             Reason.DOES_NOT_APPLY, f"the same tree as candidate {before.n}, judged already", built.tree
@@ -109,7 +110,14 @@ def to_samples(outcome: Outcome, n: int) -> Samples:
     return Samples(n=n, screening=outcome.screening, confirmation=outcome.confirmation)
 
 
-def _judged_before(ledger: Ledger, tree: str) -> Candidate | None:
+def why_unfenced(court: Court, proposal: Proposal) -> str:
+    """Why the proposal may not be run here at all; empty where it may."""
+    if proposal.edits and court.sandbox == "none":
+        return "without a sandbox (--trust-workspace) only knob values are tried, never edited code"
+    return ""
+
+
+def judged_before(ledger: Ledger, tree: str) -> Candidate | None:
     """The candidate with this very tree that met the same incumbent, if there was one."""
     since = ledger.wins[-1].n if ledger.wins else 0
     return next((c for c in ledger.candidates[since:] if c.judged and c.judged.tree == tree), None)
@@ -125,6 +133,8 @@ def _confirm(
         share = Confirming(n=candidate.n, k=k, alpha=spend(court.alpha, k))
         ledger.append(share)
     alpha = share.alpha
+    if court.ahead and built.confirmed != built.screened:
+        court.judge.hint(built.confirmed, built.screened)  # the same kernels, so there is little to compile
     return court.judge.ask(
         lambda judge: judge.confirm(built.confirmed, incumbent, court.baseline, alpha, watch)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from agent.briefing.device import ARRAYS, rules
 from agent.briefing.extent import Extent, Part, notice
 from agent.briefing.facts import Facts
 from agent.briefing.headroom import work_table
@@ -32,6 +33,8 @@ def system(facts: Facts) -> str:
         mutable=", ".join(f"`{glob}`" for glob in settings.mutable if is_judged(glob)),
         imports=_names(policy.imports),
         dynamic=_names(DYNAMIC),
+        arrays=ARRAYS[settings.device],
+        device=list(rules(settings)),
         seeds=gate.seeds,
         error_budget=f"{gate.error_budget:g}",
         minimum_effect=f"{settings.objective.minimum_effect:.2%}",

@@ -23,7 +23,7 @@ from agent.commands.options import (
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
-    from agent.evaluation import Evaluated, Question
+    from agent.evaluation import Checked, Evaluated, Question
     from agent.notify.notifier import Notifier
 
 
@@ -35,18 +35,10 @@ def check(case: CaseArgument, json: JsonOption = False, trust_workspace: TrustOp
     from agent.evaluation import check as check_case
     from harness.case.case import find_case
 
-    found = check_case(find_case(case), show_progress(json), trust_workspace=trust_workspace)
-    gate = found.gate
-    if json:
-        print(found.model_dump_json())
-    elif gate.passed:
-        worst = f"largest error {gate.worst:.3f} of the budget, at {gate.worst_at}"
-        print(
-            f"{found.case}: sound; the gate passed {gate.runs} checks ({worst}); sandbox: {found.provenance.sandbox}"
-        )
-    else:
-        print(f"{found.case}: the gate rejects the baseline: {gate.reason}: {gate.detail}")
-    if not gate.passed:
+    case_folder = find_case(case)
+    found = check_case(case_folder, show_progress(json), trust_workspace=trust_workspace)
+    print(found.model_dump_json() if json else _describe_check(found, case_folder))
+    if not found.gate.passed:
         raise typer.Exit(REJECTED)
 
 
@@ -206,6 +198,31 @@ def _land(
         print("hillclimb: interrupted; the same command, or a climb, goes on with it", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
     return found
+
+
+def _describe_check(found: Checked, folder: Path) -> str:
+    gate = found.gate
+    if not gate.passed:
+        told = f"{found.case}: the gate rejects the baseline: {gate.reason}: {gate.detail}"
+    else:
+        worst = f"largest error {gate.worst:.3f} of the budget, at {gate.worst_at}"
+        told = f"{found.case}: sound; the gate passed {gate.runs} checks ({worst}); sandbox: {found.provenance.sandbox}"
+    return (
+        told if found.interpreted is None else f"{told}\n{_describe_interpreted(found.interpreted, folder)}"
+    )
+
+
+def _describe_interpreted(count: int, folder: Path) -> str:
+    """What was done in place of running the case where it belongs."""
+    from harness.case.case import Case
+
+    architecture = Case(folder).settings.cuda.architecture
+    if not count:
+        return f"no NVIDIA GPU here: it was compiled for sm_{architecture} at the most, and nothing was run or timed"
+    return (
+        f"no NVIDIA GPU here: every problem was compiled for sm_{architecture}; the gate interpreted the {count} "
+        "smallest on the CPU, the others were only compiled, and nothing was timed"
+    )
 
 
 def _refuse_without_commit(**given: str | None) -> None:

@@ -6,7 +6,8 @@ came later; the smallest wins are asked first, being the likeliest to have turne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,11 +36,11 @@ class Ablation:
 
     def propose(self, ledger: Ledger) -> Proposal | None:
         """The incumbent without one of the older wins; None where none is left that can be taken out."""
-        for win in sorted(unchecked_wins(ledger), key=gain)[:LOOKED_AT]:
-            proposal = self._without(win, ledger.incumbent)
-            if proposal:
-                return proposal
-        return None
+        return next(self._all(ledger), None)
+
+    def peek(self, ledger: Ledger, count: int) -> Sequence[Proposal]:
+        """See agent.proposal.Farsighted."""
+        return tuple(islice(self._all(ledger), count))
 
     def importances(self, ledger: Ledger) -> dict[str, float]:
         """It reckons none."""
@@ -47,6 +48,12 @@ class Ablation:
 
     def finish(self, ledger: Ledger) -> None:
         """Nothing is ever under way."""
+
+    def _all(self, ledger: Ledger) -> Iterator[Proposal]:
+        for win in sorted(unchecked_wins(ledger), key=gain)[:LOOKED_AT]:
+            proposal = self._without(win, ledger.incumbent)
+            if proposal:
+                yield proposal
 
     def _without(self, win: Candidate, incumbent: str) -> Proposal | None:
         if win.judged is None or win.judged.commit is None:

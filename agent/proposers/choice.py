@@ -68,7 +68,7 @@ def choose(
         )
 
     def make(background: Background) -> Proposer:
-        sweep = Sweep(background.case.knobs, background.seed)
+        sweep = Sweep(background.case.knobs, background.seed, background.ahead)
         if asked is None:
             return sweep
         llm = _llm(asked, background, at_end)

@@ -70,11 +70,14 @@ class Landscape:
         return {name: value for name, value in configuration.items() if value != incumbent[name]}
 
 
-def survey(knobs: Knobs, ledger: Ledger) -> Landscape:
-    """The landscape as the ledger shows it; `knobs` are those of the run's baseline."""
+def survey(knobs: Knobs, ledger: Ledger, until: int | None = None) -> Landscape:
+    """The landscape as the ledger shows it; `knobs` are those of the run's baseline.
+
+    `until`: as it was after so many candidates.
+    """
     start = Observation(0, defaults(knobs), 0.0)
     landscape, seen, cumulative = Landscape(knobs, ()), [start], 1.0
-    for candidate in ledger.candidates:
+    for candidate in ledger.candidates[:until]:
         judged = candidate.judged
         if judged is None:
             continue

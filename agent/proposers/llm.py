@@ -10,9 +10,10 @@ was killed goes on with the replies it has paid for. A call ends as one of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 
 from agent.background import Background
@@ -51,6 +52,9 @@ LONGEST_CONVERSATION = 2
 
 TOLD_OF_REPLIES = ("attempts", "usage", "cost", "seconds")
 TOLD_OF_FAULTS = ("fault", "detail", *TOLD_OF_REPLIES)
+
+WhyDropped = tuple[Literal["duplicate", "stale", "lost"], str]
+"""The kind, and the detail."""
 
 ANOTHER_WAY = "another proposal is being written at the same time: leave the most obvious step to it"
 
@@ -105,6 +109,11 @@ class Llm:
         if self._over:
             raise Plateau(self._over)
         return Later(seconds=min(max(self._quiet_until - self._now(), 0.0), LOOK_SECONDS))
+
+    def peek(self, ledger: Ledger, count: int) -> Sequence[Proposal]:
+        """The replies that wait, as far as they would become candidates; see agent.proposal.Farsighted."""
+        found = (proposal for _, proposal in self._waiting(ledger) if isinstance(proposal, Proposal))
+        return tuple(islice(found, count))
 
     def ready(self, ledger: Ledger) -> bool:
         """Whether `propose` has something to do at once: a reply, a call to make, or the news that none will come."""
@@ -302,6 +311,14 @@ class Llm:
 
     def _usable(self, ledger: Ledger) -> Iterator[Proposal]:
         """Replies that wait, as proposals on today's incumbent; what was tried, or does not fit, is dropped."""
+        for call, found in self._waiting(ledger):
+            if isinstance(found, Proposal):
+                yield found
+            else:
+                self._drop(ledger, call, *found)
+
+    def _waiting(self, ledger: Ledger) -> Iterator[tuple[Called, Proposal | WhyDropped]]:
+        """What each reply that waits comes to; nothing is recorded."""
         waiting = list(queue(ledger))
         if not waiting:
             return  # asked every second while a model thinks: git is left alone
@@ -312,15 +329,12 @@ class Llm:
                 reply = self._exchanges.read(call.k).reply
                 proposal = to_proposal(self._read(reply, base), call.k, base, now)
             except UsageError as error:
-                self._drop(ledger, call, "lost", str(error))
+                yield call, ("lost", str(error))
             except (Conflict, Unusable) as error:
-                self._drop(ledger, call, "stale", str(error))
+                yield call, ("stale", str(error))
             else:
                 twin = tried_before(ledger, proposal)
-                if not twin:
-                    yield proposal
-                    continue
-                self._drop(ledger, call, "duplicate", twin)
+                yield call, ("duplicate", twin) if twin else proposal
 
     def _drop(
         self, ledger: Ledger, call: Called, why: Literal["duplicate", "stale", "lost"], detail: str

@@ -6,11 +6,12 @@ fills the time. Every change of phase is a `turned` line of the ledger, with its
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from agent.entries import Phase, Turned
 from agent.events import TurnedEvent
-from agent.proposal import Later, Proposal, Proposer
+from agent.proposal import Later, Proposal, Proposer, peek
 from agent.proposers.retune import Retuned
 from agent.rhythm.rhythm import Turn, next_turn
 from agent.rhythm.rules import Rules
@@ -81,6 +82,18 @@ class Mixed:
                 return found
             shut[phase] = found
         raise Plateau("; ".join(shut[phase] for phase in ("sweep", "edit", "ablate")))
+
+    def peek(self, ledger: Ledger, count: int) -> Sequence[Proposal]:
+        """What the phase foresees that it is time for; in an edit block, edits and then what fills it."""
+        shut: dict[Phase, str] = {"edit": self._edits_over} if self._edits_over else {}
+        turn = next_turn(ledger, self._rules, shut)
+        if turn is None and not ledger.turns:
+            return ()
+        phase = turn.phase if turn else ledger.turns[-1].phase
+        if phase == "ablate":
+            return peek(self._ablation, ledger, count)
+        edits = peek(self._edit, ledger, count) if phase == "edit" else ()
+        return (*edits, *peek(self._sweep, ledger, count - len(edits)))
 
     def importances(self, ledger: Ledger) -> dict[str, float]:
         """The sweep's."""

@@ -7,10 +7,10 @@ turned at all; those come first. The sweep proper begins with random configurati
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from agent.proposal import Proposal, Proposer
+from agent.proposal import Proposal, Proposer, peek
 from agent.proposers.landscape import Configuration, Landscape, survey
 from agent.proposers.sweep import describe
 from harness.case.knobs import ChoiceKnob, FloatKnob, Knob, Knobs, Value, contains, defaults
@@ -31,14 +31,26 @@ class Retuned:
 
     def propose(self, ledger: Ledger) -> Proposal | None:
         """The next step that was not tried on this source, then whatever the sweep proposes."""
-        landscape = survey(self._knobs, ledger)
-        if landscape.observations and landscape.observations[0].n:
-            rng = random.Random(f"{self._seed}/{landscape.observations[0].n}")
-            for changes in _steps(landscape, self._knobs, rng):
-                if landscape.key({**defaults(landscape.knobs), **changes}) not in landscape.judged:
-                    return Proposal(author="sweep", idea=describe(changes), knobs=changes)
+        step = next(self._untried_steps(ledger), None)
+        if step:
+            return step
         found = self._sweep.propose(ledger)
         return found if isinstance(found, Proposal) else None
+
+    def peek(self, ledger: Ledger, count: int) -> Sequence[Proposal]:
+        """See agent.proposal.Farsighted."""
+        present = ledger.pending.proposal.knobs if ledger.pending else None
+        steps = [step for step in self._untried_steps(ledger) if step.knobs != present][:count]
+        return (*steps, *peek(self._sweep, ledger, count - len(steps)))
+
+    def _untried_steps(self, ledger: Ledger) -> Iterator[Proposal]:
+        landscape = survey(self._knobs, ledger)
+        if not landscape.observations or not landscape.observations[0].n:
+            return
+        rng = random.Random(f"{self._seed}/{landscape.observations[0].n}")
+        for changes in _steps(landscape, self._knobs, rng):
+            if landscape.key({**defaults(landscape.knobs), **changes}) not in landscape.judged:
+                yield Proposal(author="sweep", idea=describe(changes), knobs=changes)
 
     def importances(self, ledger: Ledger) -> dict[str, float]:
         """The sweep's."""

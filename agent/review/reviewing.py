@@ -13,6 +13,7 @@ from typing import Final
 
 from agent.disk import Disk
 from agent.evaluation import scratch
+from agent.place import expect_clock
 from agent.repository import Repository
 from agent.review.reviewed import Claim, Finding, Kind, Reviewed
 from agent.snapshot import changed_fixed_file
@@ -102,6 +103,7 @@ def _court(subject: Subject, open_judge: OpenJudge) -> Iterator[_Court]:
     with scratch() as place:
         trees = Trees(subject.repository, Disk(), place / "trees")
         case = Case(trees.case(_tree(subject, subject.commit, ""), subject.case_name))
+        expect_clock(case)
         sides = [
             Side(tree=str(trees.workspace(_tree(subject, commit, "/workspace"))))
             for commit in (subject.commit, subject.against)

@@ -18,10 +18,11 @@ from agent.entries import Samples, Webhook
 from agent.ledger import Candidate, Ledger
 from agent.proposal import Proposal
 from agent.repository import Repository
-from agent.review.shown import Shown, ShownBaseline, Stage, log_ratio
+from agent.review.blocks import by_the_clock, describe_machine, log_ratio
+from agent.review.shown import Shown, ShownBaseline, Stage
 from agent.run import LEDGER
 from harness.errors import UsageError
-from harness.records import Comparison, Pair
+from harness.records import Comparison, Pair, Profile
 
 _DIFF = (
     *("diff-tree", "-p", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--text"),
@@ -66,6 +67,7 @@ def show_candidate(shelf: Shelf, n: int, *, blocks: bool) -> Shown:
         settled=candidate.settled,
         webhook=candidate.webhook or Webhook(),
         call=shelf.ledger.call_of(candidate),
+        profile=_profile_of(shelf.ledger, judged.commit if judged else None),
         diff=diff,
         diff_missing=note,
         stages=summarise(pairs),
@@ -85,11 +87,15 @@ def show_baseline(shelf: Shelf, *, blocks: bool) -> ShownBaseline:
         run=shelf.run,
         opened=ledger.opened,
         baselined=ledger.baselined,
-        profile=next((found.profile for found in ledger.profiles if found.commit == base), None),
+        profile=_profile_of(ledger, base),
         stages=summarise(pairs),
         samples_missing=missing,
         pairs=tuple(pairs) if blocks else (),
     )
+
+
+def _profile_of(ledger: Ledger, commit: str | None) -> Profile | None:
+    return next((found.profile for found in ledger.profiles if found.commit == commit), None)
 
 
 def summarise(pairs: Iterable[Pair]) -> tuple[Stage, ...]:
@@ -113,6 +119,8 @@ def _stage(stage: str, suite: str, pairs: Sequence[Pair]) -> Stage:
         median=statistics.median(medians) if medians else math.nan,
         between_pairs=statistics.stdev(medians) if len(medians) > 1 else None,
         within_pairs=statistics.stdev(around) if len(around) > len(medians) else None,
+        clock=by_the_clock(pairs),
+        machine=describe_machine(pairs),
     )
 
 

@@ -6,12 +6,14 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
+from agent.briefing.headroom import Headroom, headroom
 from agent.entries import Baselined, Called, Confirming, Judged, Opened, Webhook
 from agent.lines import Line, neutralise
 from agent.proposal import Proposal
+from agent.review.blocks import describe_blocks
 from agent.scoreboard import describe_seconds, describe_span
 from harness.case.knobs import to_environment
-from harness.records import Block, GateReport, Pair, Profile, Record
+from harness.records import GateReport, Pair, Profile, Record
 
 _LABEL = 12
 
@@ -31,6 +33,10 @@ class Stage(Record):
     """Standard deviation of the pairs' medians; None for a single pair."""
     within_pairs: float | None
     """Standard deviation of the blocks around their pair's median; None where a pair is one block."""
+    clock: float | None = None
+    """As `median`, by the judge's own clock, where `median` is by device events; None where they are one clock."""
+    machine: str = ""
+    """What the GPU was doing meanwhile, in words: clocks, temperature, power, what held it down."""
 
     @property
     def speedup(self) -> float:
@@ -50,6 +56,8 @@ class Shown(Record):
     webhook: Webhook
     call: Called | None
     """The model call it came from."""
+    profile: Profile | None = None
+    """A look inside it, where it became the incumbent and was profiled."""
     diff: str
     """Against the incumbent it met, as git writes it."""
     diff_missing: str
@@ -73,12 +81,6 @@ class ShownBaseline(Record):
     pairs: tuple[Pair, ...] = ()
 
 
-def log_ratio(block: Block) -> float:
-    """log(B's time / A's time): above 0, the candidate is faster."""
-    sides = zip(block.order, block.seconds, strict=True)
-    return sum((1 if letter == "B" else -1) * math.log(seconds) for letter, seconds in sides) / 2
-
-
 def describe_candidate(found: Shown) -> Iterator[Line]:
     """Proposal, verdict, figures, samples and diff."""
     judged = found.judged
@@ -87,9 +89,10 @@ def describe_candidate(found: Shown) -> Iterator[Line]:
     yield from _rows(_about_proposal(found.proposal))
     yield from _rows(_about_call(found.call))
     yield from _rows(_about_verdict(judged, found.confirming))
+    yield from _rows(_about_profile(found.profile))
     yield from _rows([("webhook", found.webhook.webhook_status)])
     yield from _about_samples(found.stages, found.samples_missing)
-    yield from _blocks(found.pairs)
+    yield from describe_blocks(found.pairs)
     yield from _diff(found.diff, found.diff_missing)
 
 
@@ -112,7 +115,7 @@ def describe_baseline(found: ShownBaseline) -> Iterator[Line]:
     yield from _rows(_about_profile(found.profile))
     yield from _rows(_about_judge(opened))
     yield from _about_samples(found.stages, found.samples_missing)
-    yield from _blocks(found.pairs)
+    yield from describe_blocks(found.pairs)
 
 
 def _rows(rows: Iterable[tuple[str, str]]) -> Iterator[Line]:
@@ -177,8 +180,20 @@ def _gate(gate: GateReport) -> str:
 
 
 def _about_profile(profile: Profile | None) -> Iterator[tuple[str, str]]:
-    for bucket in profile.buckets[:5] if profile else ():
+    if profile is None:
+        return
+    for room in headroom(profile):
+        yield "headroom", _room(room)
+    for bucket in profile.buckets[:5]:
         yield "profile", f"{bucket.share:6.1%}  {bucket.name}"
+
+
+def _room(room: Headroom) -> str:
+    """One problem against the device's ceilings."""
+    if not room.floor or not room.factor:
+        return f"{room.problem}: {describe_seconds(room.seconds)} a call; the device's ceilings are not known"
+    floor = f"the ceilings allow {describe_seconds(room.floor)} ({room.bound})"
+    return f"{room.problem}: {describe_seconds(room.seconds)} a call, {floor}: {room.factor:.3g}x left"
 
 
 def _about_judge(opened: Opened) -> Iterator[tuple[str, str]]:
@@ -192,22 +207,24 @@ def _about_samples(stages: Iterable[Stage], missing: str) -> Iterator[Line]:
     if missing:
         yield from _rows([("samples", missing)])
         return
+    stages = tuple(stages)
+    clocks = any(stage.clock is not None for stage in stages)
     heads = f"{'stage':<12}{'suite':<12}{'pairs':>6}{'blocks':>8}{'dropped':>9}{'speedup':>11}"
-    yield Line(f"{heads}{'pair sd':>10}{'block sd':>10}", "dim")
+    clock = f"{'clock':>11}" if clocks else ""
+    yield Line(f"{heads}{clock}{'pair sd':>10}{'block sd':>10}", "dim")
     for stage in stages:
         counts = f"{stage.pairs:>6}{stage.blocks:>8}{stage.dropped:>9}{stage.speedup:>10.4f}x"
+        clock = f"{_clock(stage):>11}" if clocks else ""
         spread = f"{_share(stage.between_pairs):>10}{_share(stage.within_pairs):>10}"
-        yield Line(f"{stage.stage:<12}{neutralise(stage.suite):<12}{counts}{spread}")
+        yield Line(f"{stage.stage:<12}{neutralise(stage.suite):<12}{counts}{clock}{spread}")
+        if stage.machine:
+            yield Line(f"{'':<12}{stage.machine}", "dim")
+    if clocks:
+        yield Line("speedup by device events, which decide while the judge's own clock bears them out", "dim")
 
 
-def _blocks(pairs: Iterable[Pair]) -> Iterator[Line]:
-    """Every block of every pair."""
-    for number, pair in enumerate(pairs, start=1):
-        yield Line(f"pair {number}: {pair.stage}, {neutralise(pair.suite)}, {pair.dropped} dropped", "dim")
-        for block in pair.blocks:
-            times = "".join(f"{describe_seconds(seconds):>11}" for seconds in block.seconds)
-            machine = f"steal {block.environment.steal:.1%}  others {block.environment.others:.2f}"
-            yield Line(f"  {block.order}{times}  {math.exp(log_ratio(block)):>8.4f}x  {machine}")
+def _clock(stage: Stage) -> str:
+    return "" if stage.clock is None else f"{math.exp(stage.clock):.4f}x"
 
 
 def _diff(diff: str, missing: str) -> Iterator[Line]:

@@ -19,6 +19,9 @@ from harness.errors import CandidateFault
 from harness.judge import kernels
 from harness.records import Reason, Side
 
+DOUBTFUL = frozenset({Reason.HUNG, Reason.CRASHED, Reason.EXITED, Reason.OUT_OF_MEMORY, Reason.DOES_NOT_LOAD})
+"""Faults that are believed of a compilation only where somebody waited for it."""
+
 MOST_KEPT = 64
 """Sides whose kernels are kept; those used longest ago go first. Some hundred kilobytes each."""
 
@@ -34,7 +37,14 @@ class Compilation:
     folder: Path
     """Where its kernels lie, once it is over."""
     fault: CandidateFault | None = None
+    is_asked_for: bool = False
+    """Whether somebody waited for it; else it was only announced."""
     began: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether its fault may have been the machine's, which was busy with others meanwhile."""
+        return self.fault is not None and self.fault.reason in DOUBTFUL and not self.is_asked_for
 
 
 class Ahead:
@@ -64,8 +74,13 @@ class Ahead:
 
         Raises CandidateFault where that failed.
         """
-        compilation = self._find(side, alone=alone) or self._begin(side, None)
-        self._finish(compilation)
+        compilation = self._find(side, alone=alone)
+        if compilation is not None:
+            self._finish(compilation)
+        if compilation is None or compilation.is_doubtful:
+            compilation = self._begin(side, None)
+            compilation.is_asked_for = True
+            self._finish(compilation)
         if compilation.fault is not None:
             raise compilation.fault
         return compilation.folder

@@ -140,3 +140,13 @@ def test_an_edit_that_is_built_upon_is_skipped_for_the_next(world: World) -> Non
     proposal = world.ablation.propose(world.ledger)
     assert proposal is not None
     assert proposal.undoes == knob
+
+
+def test_it_foresees_the_wins_that_are_left(world: World) -> None:
+    world.tune(1.5, tile=32, TILE=32)
+    world.tune(1.02, tile=32, unroll=2, UNROLL=2)
+    world.edit(KERNEL + "more\n")
+    foreseen = world.ablation.peek(world.ledger, 3)
+    assert [proposal.undoes for proposal in foreseen] == [2, 1]
+    world.ledger.append(Proposed(n=4, time=4.0, proposal=foreseen[0]))
+    assert world.ablation.peek(world.ledger, 3) == foreseen[1:]

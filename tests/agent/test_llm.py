@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -25,7 +28,10 @@ from agent.proposers.mixed import Mixed
 from agent.proposers.sweep import Sweep
 from harness.case.case import Prices
 from harness.errors import StorageError
+from harness.judge.protocol import Watch
+from harness.records import Screening, Side
 from tests.fakes.clock import SkippingClock
+from tests.fakes.hinted import Hinted
 from tests.fakes.night import Night, git, make_repository
 from tests.fakes.openai_server import Asked, FakeOpenAI, Turn, answer, fault, openai_server
 
@@ -103,6 +109,37 @@ def outcomes(night: Night) -> list[tuple[str, int | None, int]]:
 
 def reasons(night: Night) -> list[str]:
     return [str(c.judged.reason or "kept") for c in night.ledger.candidates if c.judged]
+
+
+def test_replies_that_wait_are_announced_to_a_judge_on_a_gpu(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    set_rules(root, in_flight=3)
+    numbers = count(90)
+
+    class Patient(Hinted):
+        """Measures for as long as the model takes for all that it was asked."""
+
+        def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:
+            time.sleep(0.3)
+            return super().screen(candidate, incumbent, watch)
+
+    judge = Patient()
+    options = {"judge": lambda: judge}
+    with (
+        openai_server(lambda asked: answer(edit(next(numbers) / 1000, incumbent(asked)))) as server,
+        night(root, server, candidates=6, **options) as climb,
+    ):
+        climb.climb()
+    assert reasons(climb) == ["slower"] * 6
+    early = 0
+    for number, (what, side) in enumerate(judge.heard):
+        if what == "hint":
+            rest = [later for kind, later in judge.heard[number:] if kind == "screen"]
+            early += side in rest[1:]
+    assert early >= 3, "told of a reply while another candidate had yet to be measured"
+    assert not climb.ledger.dropped
 
 
 def test_what_a_capable_model_proposes_wins(root: Path) -> None:

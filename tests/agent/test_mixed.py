@@ -103,6 +103,29 @@ def test_a_sweep_block_then_edits_and_the_reasons_are_written_and_told(tmp_path:
     assert world.editor.asked[0] == (world.ledger.turns[1].family, world.ledger.turns[1].reason)
 
 
+def test_it_foresees_what_the_phase_does_that_it_is_time_for(tmp_path: Path) -> None:
+    waiting = edit(content="QUALITY = 3\n")
+
+    class Knowing(Script):
+        def peek(self, ledger: Ledger, count: int) -> list[Proposal]:
+            return [waiting][:count]
+
+    world = World(tmp_path, Knowing(edit()))
+    sweep = Sweep(world.background.case.knobs, 0, ahead=3)
+    mixed = Mixed(world.background, sweep, world.editor, Ablation(world.background), RULES)
+    written = len(world.ledger.turns)
+    for _ in range(3):
+        foreseen = mixed.peek(world.ledger, 2)
+        assert [proposal.author for proposal in foreseen] == ["sweep"] * 2
+        proposal = mixed.propose(world.ledger)
+        assert proposal == foreseen[0]
+        judge_next(world.ledger, foreseen[0], 0.5)
+    assert written == 0 and len(world.ledger.turns) == 1, "to foresee a turn is not to make it"
+    assert [proposal.author for proposal in mixed.peek(world.ledger, 3)] == ["llm", "sweep", "sweep"]
+    assert mixed.peek(world.ledger, 1) == (waiting,)
+    assert len(world.ledger.turns) == 1 and world.editor.asked == []
+
+
 def test_without_knobs_it_begins_with_edits_and_says_so(tmp_path: Path) -> None:
     world = World(tmp_path, Script(edit()), knobs="")
     assert {proposal.author for proposal in world.run(6)} == {"llm"}

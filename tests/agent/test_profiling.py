@@ -10,7 +10,7 @@ import pytest
 
 from agent.profiling import Subject, profile, show
 from harness.errors import UsageError
-from harness.records import Bucket, Ceilings, ProblemTime, Profile
+from harness.records import Bucket, Ceilings, KernelCounters, ProblemTime, Profile
 from tests.agent.climbed import git
 from tests.agent.test_cli import hillclimb
 from tests.fakes.cases import HONEST, repeated, write_case
@@ -55,6 +55,12 @@ def affine(tmp_path: Path) -> Path:
 
 def test_the_table() -> None:
     assert show(SEEN) == TABLE
+
+
+def test_what_the_hardware_counted_is_shown_kernel_by_kernel() -> None:
+    kernel = KernelCounters(kernel="softmax", launches=1, occupancy=0.75, registers=40, local_memory=0)
+    lines = show(SEEN.model_copy(update={"counters": (kernel,)})).splitlines()
+    assert "softmax: 75% occupancy, 40 registers a thread, no spills" in lines
 
 
 def test_nothing_is_made_up_where_nothing_was_seen() -> None:

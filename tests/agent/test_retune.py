@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from agent.entries import Judged, Proposed, Settled
 from agent.ledger import Ledger
 from agent.proposal import Edit, Proposal
 from agent.proposers.retune import Retuned
 from agent.proposers.sweep import Sweep
 from harness.case.knobs import Value, parse_knobs
+from harness.records import Reason
 from tests.agent.synthetic import judge_next, open_ledger
 
 KNOBS = """
@@ -73,3 +75,20 @@ def test_a_second_change_of_the_source_begins_anew(tmp_path: Path) -> None:
     first = steps(ledger, 4)
     change_source(ledger, KNOBS, 2.5)
     assert sorted(map(str, steps(ledger, 4))) == sorted(map(str, first))
+
+
+def test_it_foresees_the_steps_that_are_left_and_then_what_the_sweep_does(tmp_path: Path) -> None:
+    ledger = open_ledger(tmp_path)
+    change_source(ledger, KNOBS, 1.5)
+    knobs = parse_knobs(KNOBS, Path("knobs.yaml"))
+    retuned = Retuned(knobs, 0, Sweep(knobs, 0, ahead=3))
+    first = retuned.propose(ledger)
+    assert first is not None
+    ledger.append(Proposed(n=2, time=2.0, proposal=first))
+    foreseen = retuned.peek(ledger, 5)
+    assert len(foreseen) == 5 and first not in foreseen
+    ledger.append(Judged(n=2, time=2.0, kept=False, reason=Reason.SLOWER, screened=0.5, parent="0" * 40))
+    ledger.append(Settled(n=2))
+    for expected in foreseen[:3]:
+        assert retuned.propose(ledger) == expected
+        judge_next(ledger, expected, 0.5)

@@ -7,10 +7,12 @@ import statistics
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
 
+import agent.proposers.sweep as sweep_module
 from agent.disk import Disk
 from agent.entries import Judged, Proposed, Settled
 from agent.ledger import Ledger
@@ -147,6 +149,76 @@ def test_the_incumbent_s_effective_configuration_counts_as_judged(tmp_path: Path
 
 def test_ideas_read_as_environment_variables() -> None:
     assert describe({"TILE": 64, "FASTMATH": True, "ORDER": "ikj"}) == "TILE=64, FASTMATH=1, ORDER=ikj"
+
+
+class TestAhead:
+    """A sweep that leaves the latest verdicts aside, so that they can be foreseen."""
+
+    def losing(self, ledger: Ledger, proposal: Proposal) -> None:
+        judge_next(ledger, proposal, 0.9)
+
+    def test_what_is_foreseen_is_what_is_proposed_until_something_wins(self, tmp_path: Path) -> None:
+        ledger, sweep = open_ledger(tmp_path), Sweep(knobs(), 4, ahead=3)
+        for _ in range(15):
+            foreseen = sweep.peek(ledger, 3)
+            assert len(foreseen) == 3
+            for expected in foreseen:
+                proposal = sweep.propose(ledger)
+                assert proposal == expected == Sweep(knobs(), 4, ahead=3).propose(ledger)
+                self.losing(ledger, proposal)
+        assert len(set(tried(knobs(), ledger))) == 46
+
+    def test_it_is_foreseen_while_one_is_being_judged(self, tmp_path: Path) -> None:
+        ledger, sweep = open_ledger(tmp_path), Sweep(knobs(), 4, ahead=3)
+        for n in range(1, 8):
+            proposal = sweep.propose(ledger)
+            assert proposal
+            ledger.append(Proposed(n=n, time=n, proposal=proposal))
+            coming = sweep.peek(ledger, 3)
+            assert len(coming) == 3 and proposal not in coming
+            ledger.append(
+                Judged(n=n, time=n, kept=False, reason=Reason.SLOWER, screened=0.9, parent="0" * 40)
+            )
+            ledger.append(Settled(n=n))
+            assert sweep.propose(ledger) == coming[0]
+
+    def test_a_win_makes_other_proposals_of_them(self, tmp_path: Path) -> None:
+        ledger, sweep = open_ledger(tmp_path), Sweep(knobs(), 4, ahead=3)
+        sweep.peek(ledger, 3)
+        judge_next(ledger, Proposal(author="sweep", idea="", knobs={"TILE": 64}), 1.5)
+        proposal = sweep.propose(ledger)
+        assert proposal and proposal.knobs.get("TILE") != 64
+        assert proposal == Sweep(knobs(), 4, ahead=3).propose(ledger)
+
+    def test_a_small_space_is_exhausted_without_a_repetition(self, tmp_path: Path) -> None:
+        start, ledger = knobs(SMALL), open_ledger(tmp_path)
+        sweep = Sweep(start, 1, ahead=3)
+        while proposal := sweep.propose(ledger):
+            sweep.peek(ledger, 3)
+            self.losing(ledger, proposal)
+        assert len(ledger.candidates) == 5
+        assert len(set(tried(start, ledger))) == 6
+
+    def test_without_it_nothing_is_foreseen(self, tmp_path: Path) -> None:
+        assert Sweep(knobs(), 0).peek(open_ledger(tmp_path), 3) == []
+
+    def test_the_study_is_asked_once_for_each_proposal(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[int] = []
+
+        def counted(*arguments: Any) -> Any:
+            asked.append(1)
+            return build_study(*arguments)
+
+        monkeypatch.setattr(sweep_module, "build_study", counted)
+        ledger, sweep = open_ledger(tmp_path), Sweep(knobs(), 4, ahead=3)
+        for _ in range(9):
+            proposal = sweep.propose(ledger)
+            assert proposal
+            self.losing(ledger, proposal)
+            sweep.peek(ledger, 3)
+        assert len(asked) <= 9 + 3
 
 
 class TestLandscape:

@@ -58,6 +58,40 @@ def run(x, y):
 """
 
 
+CUDA_SETTINGS = """
+schema: 1
+summary: y = 2 x + 1 on a GPU
+device: cuda
+objective: {minimum_effect: 0.02}
+budgets: {prepare_seconds: 60, call_seconds: 20, memory_mib: 4096}
+policy: {imports: [torch, triton]}
+gate: {seeds: 1}
+"""
+
+CUDA_KERNEL = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def affine(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, 2 * tl.load(x + at, mask=at < n) + 1, mask=at < n)
+
+def run(x, y):
+    affine[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+"""
+
+
+def write_cuda_case(root: Path, kernel: str = CUDA_KERNEL) -> Path:
+    """The same for a GPU; of its three problems two are small enough to be interpreted."""
+    folder = write_case(root, kernel, CUDA_SETTINGS)
+    contract = CONTRACT.replace('{"n": 20_000}', '{"n": 1_000_000}')
+    contract = contract.replace("generator=generator)", "generator=generator, device=generator.device)")
+    (folder / "contract.py").write_text(contract)
+    return folder
+
+
 def repeated(times: int) -> str:
     """An honest kernel that does its work `times` times, so that speedups between two of them are known."""
     return HONEST.replace(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.case.knobs import defaults, load_knobs, to_environment
-from harness.judge.protocol import Progress, Watch
+from harness.judge.protocol import Nothing, Progress, Watch
 from harness.records import (
     Block,
     Bucket,
@@ -52,6 +52,9 @@ class SimulatedJudge:
 
     def describe(self) -> Provenance:
         return self._provenance
+
+    def prepare(self, side: Side, parent: Side) -> Nothing:
+        return Nothing()
 
     def gate(self, side: Side, watch: Watch) -> GateReport:
         watch(Progress(stage="gate", done=1, of=1))

@@ -33,6 +33,14 @@ class PlannedProposer:
         n = len(ledger.candidates) + 1
         if n > len(self._plan):
             return None
+        return self._planned(n, ledger)
+
+    def peek(self, ledger: Ledger, count: int) -> list[Proposal]:
+        """The next ones of the plan, as they would be if nothing were kept meanwhile."""
+        n = len(ledger.candidates) + 1
+        return [self._planned(k, ledger) for k in range(n, min(n + count, len(self._plan) + 1))]
+
+    def _planned(self, n: int, ledger: Ledger) -> Proposal:
         draw = random.Random(f"{self._seed}/{n}")
         return _proposal(self._plan[n - 1], n, _quality(ledger), draw.randrange(1000))
 

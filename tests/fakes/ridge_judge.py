@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.case.knobs import Knobs
-from harness.judge.protocol import Watch
+from harness.judge.protocol import Nothing, Watch
 from harness.records import (
     Bucket,
     Comparison,
@@ -34,6 +34,9 @@ class RidgeJudge:
 
     def describe(self) -> Provenance:
         return self._provenance
+
+    def prepare(self, side: Side, parent: Side) -> Nothing:
+        return Nothing()
 
     def gate(self, side: Side, watch: Watch) -> GateReport:
         if self._true(side) is None:

@@ -91,6 +91,7 @@ def ready(tmp_path: Path) -> ScriptsRepo:
     made.on_path("uv", UV)
     assert made.run("scripts/setup").returncode == 0
     made.hillclimb()
+    made.on_path("nvidia-smi", "exit 9")
     return made
 
 
@@ -123,3 +124,48 @@ def test_quickstart_shows_the_branch_of_a_given_tag(ready: ScriptsRepo) -> None:
     assert done.returncode == 0, done.stderr
     assert "history|cases/demo/cpu_matmul|--tag|mine|" in done.stdout
     assert "runs/demo/cpu_matmul/mine/" in done.stdout
+
+
+H200 = "echo 'GPU 0: NVIDIA H200 (UUID: GPU-6f1c)'; echo 'GPU 1: NVIDIA H200 (UUID: GPU-70aa)'"
+
+
+def climbed(ready: ScriptsRepo, *arguments: str, **environment: str) -> str:
+    """What quickstart printed when it told what it climbs, and how."""
+    done = ready.run("scripts/quickstart", *arguments, **environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_quickstart_takes_the_gpu_demo_where_there_is_a_gpu(ready: ScriptsRepo) -> None:
+    ready.on_path("nvidia-smi", H200)
+    said = climbed(ready)
+    assert "==> climbing cases/demo/triton_softmax (on GPU 0: NVIDIA H200)\n" in said
+    assert "climb|cases/demo/triton_softmax|--tag|" in said
+
+
+@pytest.mark.parametrize("smi", ["exit 9", "echo No devices found", "echo 'GPU 0: dead'; exit 255"])
+def test_quickstart_takes_the_cpu_demo_elsewhere_and_says_why(ready: ScriptsRepo, smi: str) -> None:
+    ready.on_path("nvidia-smi", smi)
+    said = climbed(ready)
+    assert "climb|cases/demo/cpu_matmul|" in said
+    assert "nvidia-smi lists no GPU here; --gpu takes the other demo" in said
+
+
+@pytest.mark.parametrize(
+    ("smi", "asked", "case"), [(H200, "cpu", "cpu_matmul"), ("exit 9", "gpu", "triton_softmax")]
+)
+def test_quickstart_takes_the_demo_that_is_asked_for(
+    ready: ScriptsRepo, smi: str, asked: str, case: str
+) -> None:
+    ready.on_path("nvidia-smi", smi)
+    for said in (
+        climbed(ready, f"--{asked}", "--seed", "9"),
+        climbed(ready, "--seed", "9", HILLCLIMB_DEMO=asked),
+    ):
+        assert f"climb|cases/demo/{case}|" in said
+        assert "|--seed|9|" in said and f"--{asked}|" not in said
+
+
+def test_quickstart_refuses_a_demo_that_it_does_not_know(ready: ScriptsRepo) -> None:
+    done = ready.run("scripts/quickstart", HILLCLIMB_DEMO="tpu")
+    assert done.returncode == 2 and "HILLCLIMB_DEMO=tpu: say gpu or cpu" in done.stderr

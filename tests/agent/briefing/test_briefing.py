@@ -18,8 +18,10 @@ from agent.proposal import Edit, Proposal
 from agent.replies.patching import apply
 from agent.replies.replies import Replace, read_reply
 from agent.rhythm.workbook import MARKER
-from harness.case.case import Case
+from harness.case.case import Case, Policy
 from harness.errors import UsageError
+from harness.judge.finished import ALLOWED
+from harness.judge.policy import check_policy
 from harness.records import Profile, Reason
 from tests.agent.told import PROFILE, Story, eventful, facts, idea, story, sweep, toy_files
 
@@ -457,3 +459,59 @@ def test_a_template_that_is_missing_or_wrong_is_named(
 def test_values_are_not_templates() -> None:
     assert "{{ 7 * 7 }}" in prompts.render("repair", error="{{ 7 * 7 }} <b>&")
     assert "<b>&" in prompts.render("repair", error="{{ 7 * 7 }} <b>&")
+
+
+class TestDevice:
+    """What a case's device changes in the rules."""
+
+    def system(self, folder: Path, *more: str) -> str:
+        known = facts(folder, story(folder).ledger)
+        lines = "device: cuda\npolicy: {imports: [torch, triton], graphs: false}\n"
+        settings = known.case.folder / "case.yaml"
+        settings.write_text(settings.read_text() + lines + "\n".join(more))
+        return texts(brief(replace(known, case=Case(known.case.folder)), ALL))[0]
+
+    def test_a_cpu_case_says_nothing_of_gpus(self, tmp_path: Path) -> None:
+        said = texts(brief(facts(tmp_path, story(tmp_path).ledger), ALL))[0]
+        assert "All arguments are C-contiguous NumPy arrays that belong to the judge" in said
+        assert not re.search(r"GPU|CUDA|torch", said)
+
+    def test_a_cuda_case_says_what_run_is_handed_and_how_it_is_launched(self, tmp_path: Path) -> None:
+        said = self.system(tmp_path)
+        assert "NumPy" not in said.split("# Knobs")[0]
+        for part in (
+            "torch tensors on the one CUDA GPU",
+            "captured once as a CUDA graph and replayed",
+            "Nothing of a call's inputs is in the L2 cache",
+            "Every timed call has a slot of its own",
+            "bfloat16",
+            "sm_90",
+            "compute-sanitizer (memcheck)",
+        ):
+            assert part in said
+        assert said.index("The GPU:") < said.index("Policy of this case:")
+
+    def test_its_launch_and_cache_are_the_case_s(self, tmp_path: Path) -> None:
+        said = self.system(tmp_path, "cuda: {launch: eager, cache: hot, architecture: 100, sanitizers: []}")
+        for part in (
+            "launched one by one from Python",
+            "A call's inputs are in the L2 cache",
+            "sm_100",
+        ):
+            assert part in said
+        assert "CUDA graph" not in said and "compute-sanitizer" not in said
+
+    def test_what_may_be_used_of_torch_is_what_the_judge_lets_pass(self, tmp_path: Path) -> None:
+        said = next(line for line in self.system(tmp_path).splitlines() if "Of `torch`" in line)
+        named = said.split("only its dtypes and ")[1].split(" may be used")[0]
+        assert named == ", ".join(f"`{name}`" for name in sorted(ALLOWED))
+        kernel = tmp_path / "seen" / "kernel.py"
+        kernel.parent.mkdir()
+        uses = "\n".join(f"    a = torch.{name}" for name in sorted(ALLOWED))
+        kernel.write_text(f"import torch\n\ndef run(x, y):\n{uses}\n    b = torch.bfloat16\n")
+        check_policy(kernel.parent, Policy(imports=["torch"]))
+
+    def test_it_is_short(self, tmp_path: Path) -> None:
+        said = self.system(tmp_path)
+        block = said[said.index("The GPU:") : said.index("Policy of this case:")]
+        assert estimate_tokens([Message(role="system", content=block)]) < 600

@@ -21,10 +21,11 @@ from agent.entries import Called, Proposed, Samples, Usage
 from agent.lines import Line, neutralise, print_lines
 from agent.proposal import Edit, Proposal
 from agent.repository import Repository
+from agent.review.blocks import describe_environment, log_ratio
 from agent.review.showing import Shelf, show_baseline, show_candidate, summarise
-from agent.review.shown import describe_baseline, describe_candidate, log_ratio
+from agent.review.shown import describe_baseline, describe_candidate
 from harness.errors import UsageError
-from harness.records import Block, Pair
+from harness.records import Block, Environment, Pair
 from tests.fakes.night import KINDS, Night, git, make_repository
 from tests.fakes.toy import kernel
 
@@ -263,3 +264,64 @@ def test_samples_are_read_as_written(shelf: Shelf) -> None:
     written = Samples.model_validate_json((shelf.folder / "samples/5.json").read_bytes())
     assert written.confirmation is not None
     assert set(written.confirmation.pairs) <= set(show_candidate(shelf, 5, blocks=True).pairs)
+
+
+class TestTwoClocks:
+    """Blocks of a GPU: device events beside the judge's clock, and what the GPU was doing."""
+
+    PAIR = Pair(
+        stage="decide",
+        suite="main",
+        dropped=2,
+        blocks=tuple(
+            Block(
+                order="ABBA",
+                seconds=(1.1e-5, 2.1e-5, 2.1e-5, 1.1e-5),
+                events=(1.0e-5, 2.0e-5, 2.0e-5, 1.0e-5),
+                environment=Environment(
+                    sm_mhz=(1980, mhz), celsius=50, watts=watts, throttle=throttle, tenants=0, crowded=crowded
+                ),
+            )
+            for mhz, watts, throttle, crowded in ((1980, 400, (), None), (1935, 690, ("sw_power_cap",), 1))
+        ),
+    )
+
+    def told(self, copied: Shelf, *, blocks: bool) -> str:
+        path = copied.folder / "samples/5.json"
+        samples = Samples.model_validate_json(path.read_bytes())
+        assert samples.confirmation
+        confirmation = samples.confirmation.model_copy(update={"pairs": (self.PAIR,)})
+        path.write_text(samples.model_copy(update={"confirmation": confirmation}).model_dump_json())
+        return text(copied, 5, blocks=blocks)
+
+    def test_events_decide_and_the_judge_s_clock_stands_beside_them(self, copied: Shelf) -> None:
+        (stage,) = summarise([self.PAIR])
+        assert math.exp(stage.median) == pytest.approx(2.0)
+        assert stage.clock is not None and math.exp(stage.clock) == pytest.approx(2.1 / 1.1)
+        shown = self.told(copied, blocks=False)
+        assert "decide      main             1       2        2    2.0000x    1.9091x" in shown
+        assert "SM 1935-1980 MHz, 50 C, 400-690 W, sw_power_cap in 1 of 2 blocks" in shown
+        assert "by device events, which decide while the judge's own clock bears them out" in shown
+
+    def test_every_block_shows_both_and_its_machine(self, copied: Shelf) -> None:
+        shown = self.told(copied, blocks=True).splitlines()
+        at = next(number for number, line in enumerate(shown) if line.startswith("pair 2: decide"))
+        assert shown[at].endswith("2 dropped")
+        first, clock, second, _ = shown[at + 1 : at + 5]
+        assert first.split()[0] == "ABBA" and "2.0000x" in first and "SM 1980 MHz  50 C  400 W" in first
+        assert clock.split()[0] == "clock" and "1.9091x" in clock
+        assert "held down by sw_power_cap  1 segments begun late" in second
+
+    def test_one_clock_is_shown_as_one(self, shelf: Shelf) -> None:
+        shown = text(shelf, 5, blocks=True)
+        assert "clock" not in shown and "MHz" not in shown
+
+    def test_what_is_not_told_is_not_shown(self) -> None:
+        assert describe_environment(Environment()) == "steal 0.0%  others 0.00"
+        assert describe_environment(Environment(tenants=2)).endswith("2 others on the GPU")
+
+
+def test_a_win_that_was_profiled_shows_its_headroom(shelf: Shelf) -> None:
+    assert "headroom    only: " in text(shelf, 5)
+    assert "the ceilings allow" in text(shelf, 5)
+    assert "headroom" not in text(shelf, 4)
