@@ -235,7 +235,7 @@ class Duel:
             timing = self.sides[side].time(workload.arena, lead, calls, probe.look, fill_late)
             self._check(workload, timed, inputs, probe.missing)
             timing = timing.per_call(lead, calls)
-            self._expect_above_floor(workload, timing)
+            self._expect_above_floor(workload, timing, calls)
         return timing
 
     def _refresh(self, workload: Workload, slots: range, kept: Sequence[int]) -> dict[int, Tensors]:
@@ -271,11 +271,11 @@ class Duel:
         for slot, drawn in inputs.items():
             check_outputs(self.contract, source.problem, arena, slot, drawn, self.terms.error_budget, where)
 
-    def _expect_above_floor(self, workload: Workload, timing: Timing) -> None:
+    def _expect_above_floor(self, workload: Workload, timing: Timing, calls: int) -> None:
         """Nothing is faster than the device can move what must be moved: a cheat, or a contract that miscounts."""
         terms = self.terms
         seconds = min(timing.told, timing.seconds)
-        floor = terms.device.floor_seconds(workload.work, workload.calls[0], terms.cache)
+        floor = terms.device.floor_seconds(workload.work, calls, terms.cache)
         if seconds < floor:
             detail = (
                 f"problem {workload.source.problem}: {seconds * 1e6:.3f} us a call, but by the contract's bytes and "
