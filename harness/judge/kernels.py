@@ -11,10 +11,13 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 
 MOST_BYTES = 128 << 20
 MOST_FILES = 4000
+MOST_LOOKS = 2 * MOST_FILES
+"""At what is found; what is too long, or no file, takes time as well."""
 
 TUNED = ".autotune.json"
 """What Triton's autotuner chose; where nothing is launched, by chance."""
@@ -29,31 +32,31 @@ def collect(scratch: Path, name: str, target: Path) -> int:
     What lies there may change at any moment, so no link is ever followed: every step opens one name below a descriptor.
     Files beyond the limits are left out.
     """
-    copied, budget = 0, MOST_BYTES
+    copied, left = 0, MOST_BYTES
     with (
         _opened(str(scratch), os.O_RDONLY | os.O_DIRECTORY, None) as root,
         _opened(name, FOLDER, root) as top,
     ):
-        for folder, file, data in _files(top, budget):
+        for folder, file, inner in islice(_places(top), MOST_LOOKS):
+            data = _read(file, inner, left)
+            if data is None:
+                continue
             copy = target / folder / file
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(data)
-            copied, budget = copied + 1, budget - len(data)
-            if copied == MOST_FILES or budget <= 0:
+            copied, left = copied + 1, left - len(data)
+            if copied == MOST_FILES:
                 break
     return copied
 
 
-def _files(top: int | None, most: int) -> Iterator[tuple[str, str, bytes]]:
-    """Folder, name and contents of every plain file below an open folder."""
-    for name in _names(top):
+def _places(top: int | None) -> Iterator[tuple[str, str, int | None]]:
+    """Folder, name and the folder's descriptor of whatever lies one folder below an open one."""
+    for name in _names(top)[:MOST_FILES]:
         with _opened(name, FOLDER, top) as inner:
             for file in _names(inner):
-                if file.endswith(TUNED):
-                    continue
-                data = _read(file, inner, most)
-                if data is not None:
-                    yield name, file, data
+                if not file.endswith(TUNED):
+                    yield name, file, inner
 
 
 def _names(folder: int | None) -> list[str]:
@@ -65,7 +68,8 @@ def _names(folder: int | None) -> list[str]:
 def _read(name: str, folder: int | None, most: int) -> bytes | None:
     """A plain file's bytes; None where it is none, or too long."""
     with _opened(name, PLAIN, folder) as descriptor:
-        if descriptor is None or not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        found = None if descriptor is None else os.fstat(descriptor)
+        if descriptor is None or found is None or not stat.S_ISREG(found.st_mode) or found.st_size > most:
             return None
         with suppress(OSError), os.fdopen(os.dup(descriptor), "rb") as file:
             data = file.read(most + 1)

@@ -15,24 +15,25 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
-from subprocess import DEVNULL, Popen, TimeoutExpired
+from subprocess import DEVNULL, Popen
 from typing import Literal
 
 from harness.errors import MachineError, SandboxError
-from harness.sandbox import interpreter, landlock, machine, mounts
+from harness.sandbox import interpreter, landlock, machine, mounts, table
 from harness.sandbox.confinement import LIMIT_WALLS, Confinement, Layout, Promise, limits, variables
-from harness.sandbox.ground import Ground, Namespaces
+from harness.sandbox.ground import Ground, Holder
+from harness.sandbox.holding import START_SECONDS, first_process
 from harness.sandbox.launch import Plan
-from harness.sandbox.process import REAP_SECONDS, Confined, Exit, children, handle, readable
+from harness.sandbox.process import REAP_SECONDS, Born, Confined, Exit, handle, readable
 from harness.sandbox.seccomp import border_program
+from harness.sandbox.table import Residents, children
+
+HELD_SECONDS = 7 * 86400.0
+"""No candidate's process lives for a week. A holder whose judge was killed at the wrong moment ends then."""
 
 INSIDE = Layout(workspace="/workspace", scratch="/scratch", lab="/lab")
 
 NAMESPACES = ("user", "pid", "net", "ipc", "uts", "cgroup", "mnt")
-
-START_SECONDS = 20.0
-"""Setting the namespaces up takes 10 ms; a machine that needs this long is at fault."""
 
 WALLS: Mapping[str, tuple[str, ...]] = {
     "user namespace": ("--unshare-user", "--disable-userns"),
@@ -89,24 +90,27 @@ class Bubblewrap:
             return Enclosed(begun, _candidate_pid(begun.process, begun.init))
 
     def ground(self, argv: Sequence[str], confinement: Confinement) -> Held:
-        """Raise the border around nothing, for a process that joins it; MachineError where it cannot be raised.
+        """Begin to raise the border around nothing, for a process that joins it; SandboxError where that fails at once.
 
         The namespace's first process only holds it open. Its folder in /proc is hidden and nothing inside can signal
         it, so that whoever joins finds no process to borrow that does not share its filters.
         """
         program, words = holder(), os.memfd_create("words")
+        status, their_status = os.pipe()
         own = replace(
             confinement, descriptors=(), output=words
         )  # the candidate's output ends with the candidate
         try:
-            with self._begun(program, own, "--as-pid-1") as begun:
-                _await_program(begun, program)
-                return Held(begun, self._plan(argv, confinement), Namespaces.of(begun.init))
-        except SandboxError as error:
-            said = os.pread(words, 4096, 0).decode(errors="replace").strip()
-            raise SandboxError(f"{error}: {said}" if said else str(error)) from error
-        finally:
+            process = self._start(program, own, _reporting(their_status, "--as-pid-1"), their_status)
+            return Held(process, Holder(status, program[0]), words, self._plan(argv, confinement))
+        except BaseException as error:
+            os.close(status)
             os.close(words)
+            if isinstance(error, OSError):
+                raise SandboxError(f"bubblewrap could not be started: {error}") from error
+            raise
+        finally:
+            os.close(their_status)
 
     def _plan(self, argv: Sequence[str], confinement: Confinement) -> Plan:
         """What a process that joins has to do to itself; bubblewrap did it to the holder."""
@@ -126,10 +130,10 @@ class Bubblewrap:
         )
 
     @contextmanager
-    def _begun(self, argv: Sequence[str], confinement: Confinement, *options: str) -> Iterator[Begun]:
+    def _begun(self, argv: Sequence[str], confinement: Confinement) -> Iterator[Begun]:
         """Start bubblewrap and its first process; ended again where the block fails."""
         try:
-            begun = self._begin(argv, confinement, options)
+            begun = self._begin(argv, confinement)
             try:
                 yield begun
             except BaseException:
@@ -138,10 +142,12 @@ class Bubblewrap:
         except OSError as error:
             raise SandboxError(f"bubblewrap could not be started: {error}") from error
 
-    def _begin(self, argv: Sequence[str], confinement: Confinement, options: Sequence[str]) -> Begun:
+    def _begin(self, argv: Sequence[str], confinement: Confinement) -> Begun:
         pipes = Pipes.open()
+        theirs = pipes.their_status, pipes.their_go
+        options = _reporting(pipes.their_status, "--block-fd", str(pipes.their_go))
         try:
-            process = self._start(argv, confinement, pipes, options)
+            process = self._start(argv, confinement, options, *theirs)
         except BaseException:
             os.close(pipes.status)
             os.close(pipes.go)
@@ -151,12 +157,12 @@ class Bubblewrap:
         try:
             outer = os.pidfd_open(process.pid)  # while it is certainly not collected yet
             try:
-                return Begun(process, outer, self._enclose(process, confinement, pipes), pipes.status)
+                return Begun(process, outer, self._enclose(confinement, pipes), pipes.status)
             except BaseException:
                 os.close(outer)
                 raise
         except BaseException:
-            process.kill()
+            end_early(process.pid)
             process.wait()
             os.close(pipes.status)
             raise
@@ -164,14 +170,13 @@ class Bubblewrap:
             os.close(pipes.go)
 
     def _start(
-        self, argv: Sequence[str], confinement: Confinement, pipes: Pipes, options: Sequence[str]
+        self, argv: Sequence[str], confinement: Confinement, options: Sequence[str], *theirs: int
     ) -> Popen[bytes]:
         filter_file = _file_of(border_program(confinement.kind))
-        theirs = [filter_file, pipes.their_status, pipes.their_go]
         try:
             return Popen(
-                [self.program, *self._options(confinement, *theirs), *options, "--", *argv],
-                pass_fds=(*theirs, *confinement.descriptors),
+                [self.program, *self._options(confinement, filter_file), *options, "--", *argv],
+                pass_fds=(filter_file, *theirs, *confinement.descriptors),
                 stdin=DEVNULL,
                 stdout=DEVNULL if confinement.output is None else confinement.output,
                 stderr=DEVNULL if confinement.output is None else confinement.output,
@@ -180,7 +185,7 @@ class Bubblewrap:
         finally:
             os.close(filter_file)
 
-    def _options(self, confinement: Confinement, filter_file: int, status: int, go: int) -> list[str]:
+    def _options(self, confinement: Confinement, filter_file: int) -> list[str]:
         """Every option, in the order bubblewrap acts on them."""
         options = [option for wall, given in WALLS.items() if wall not in self.without for option in given]
         if "seccomp" not in self.without:
@@ -188,7 +193,7 @@ class Bubblewrap:
         options += self._mounts(confinement)
         for name, value in {**confinement.environment, **variables(INSIDE)}.items():
             options += ["--setenv", name, value]
-        return [*options, "--chdir", INSIDE.scratch, "--json-status-fd", str(status), "--block-fd", str(go)]
+        return [*options, "--chdir", INSIDE.scratch]
 
     def _mounts(self, confinement: Confinement) -> list[str]:
         """The whole file tree of the candidate."""
@@ -214,13 +219,9 @@ class Bubblewrap:
         ]
         return [option for wall, given in steps if wall not in self.without for option in given]
 
-    def _enclose(self, process: Popen[bytes], confinement: Confinement, pipes: Pipes) -> int:
+    def _enclose(self, confinement: Confinement, pipes: Pipes) -> int:
         """Set limits on the waiting first process of the namespace, and let it go on; its pid."""
-        init = _init_pid(pipes.status)
-        if init is None:
-            raise SandboxError(
-                f"bubblewrap ended with status {process.wait()} before it started the candidate"
-            )
+        init = first_process(pipes.status)
         for number, value in self._limits(confinement).items():
             resource.prlimit(init, number, (value, value))
         os.write(pipes.go, b"g")
@@ -263,24 +264,37 @@ class Begun:
 
     def abandon(self) -> None:
         """End what nobody will use."""
-        self.process.kill()
+        end_early(self.process.pid)
         self.process.wait()
         os.close(self.outer)
         os.close(self.status)
 
 
 class Held(Ground):
-    """Namespaces that a process of ours holds open for one that joins them."""
+    """Namespaces that a process of ours holds open, or soon will, for one that joins them."""
 
-    def __init__(self, begun: Begun, plan: Plan, namespaces: Namespaces) -> None:
+    def __init__(self, process: Popen[bytes], holder: Holder, words: int, plan: Plan) -> None:
+        """Take over bubblewrap, the pipe it reports on, and the file that holds what it says."""
         self.layout = INSIDE
         self.plan = plan
-        self.namespaces = namespaces
-        self._process = begun.process
-        self._first = begun.init
-        self._init = handle(begun.init)
-        os.close(begun.outer)
-        os.close(begun.status)
+        self.holder = holder
+        self._process = process
+        self._outer = os.pidfd_open(process.pid)
+        self._words = words
+        self._first = 0
+        self._init: int | None = None
+        self._residents: Residents | None = None
+
+    def settle(self, first: int, descriptors: list[int]) -> None:
+        self._first = first
+        self._init, folder = descriptors
+        self._residents = Residents(folder)
+
+    def complaint(self) -> str:
+        return os.pread(self._words, 4096, 0).decode(errors="replace").strip()
+
+    def company(self, pid: int) -> list[int]:
+        return [] if self._residents is None else self._residents.company(pid)
 
     def scratch_used(self) -> int:
         return scratch_used(self._first)
@@ -289,47 +303,54 @@ class Held(Ground):
         return {self._first}
 
     def end(self) -> None:
-        """The kernel ends everything in the namespace with its first process."""
-        if self._init is not None:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._init, signal.SIGKILL)
+        """The kernel ends everything in the namespace with its first process, and that with bubblewrap."""
+        if self._init is None:
+            end_early(self._process.pid)
+        for process in (self._init, self._outer):
+            if process is not None:
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(process, signal.SIGKILL)
 
     def clear(self) -> None:
         self.end()
-        if self.namespaces is not None:
-            self.namespaces.close()
-            self.namespaces = None
-        init, self._init = self._init, None
         try:
-            if init is not None and not readable(init, REAP_SECONDS):
-                raise MachineError(
-                    f"processes of the sandbox of {self._first} outlived SIGKILL by {REAP_SECONDS:g} s"
-                )
-            self._process.wait(REAP_SECONDS)
-        except TimeoutExpired as error:
-            raise MachineError(f"bubblewrap outlived its sandbox by {REAP_SECONDS:g} s") from error
+            for process in (self._init, self._outer):
+                if process is not None and not readable(process, REAP_SECONDS):
+                    raise MachineError(
+                        f"processes of the sandbox of {self._first} outlived SIGKILL by {REAP_SECONDS:g} s"
+                    )
+            self._process.wait()
         finally:
-            if init is not None:
-                os.close(init)
+            self._close()
+
+    def _close(self) -> None:
+        if self._residents is not None:
+            self._residents.close()
+        if self.holder is not None:
+            os.close(self.holder.status)
+        for descriptor in (self._init, self._outer, self._words):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._init = self.holder = None
 
 
 class Enclosed(Confined):
     """A candidate in namespaces of its own: bwrap (ours) > init (first in the namespace) > candidate."""
 
     def __init__(self, begun: Begun, pid: int) -> None:
-        super().__init__(pid, INSIDE, handle(pid), begun.outer)
+        super().__init__(INSIDE, begun.outer, Born(pid, handle(pid)))
         self._process = begun.process
-        self._first = begun.init
         self._init = handle(begun.init)
         self._status = begun.status
         self._killed = False
+        self._residents = _residents(begun.init)
 
     def scratch_used(self) -> int:
         """Bytes in the size-limited tmpfs; 0 once it is gone."""
         return scratch_used(self.pid)
 
-    def _roots(self) -> set[int]:
-        return {self.pid, self._first}
+    def _company(self) -> list[int]:
+        return [] if self._residents is None else self._residents.company(self.pid)
 
     def _finished(self) -> bool:
         return self._process.poll() is not None
@@ -352,14 +373,16 @@ class Enclosed(Confined):
 
     def _end(self) -> None:
         self._killed = True
-        for process in (self._handle, self._init):
-            if process is not None:
-                with suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(process, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
+        if self._init is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._init, signal.SIGKILL)
 
     def _release(self) -> None:
         super()._release()
         os.close(self._status)
+        if self._residents is not None:
+            self._residents.close()
         if self._init is not None:
             os.close(self._init)
 
@@ -373,10 +396,25 @@ def bubblewrap_rung(without: frozenset[str] = frozenset()) -> Bubblewrap:
 
 
 def holder() -> list[str]:
-    """A program that is everywhere, reads nothing and never ends."""
+    """A program that is everywhere, reads nothing and outlasts every candidate."""
     sleep = shutil.which("sleep", path="/usr/bin:/bin")
-    forever = "2147483647"  # `infinity` is GNU's alone
-    return [sleep, forever] if sleep else [sys.executable, "-S", "-c", f"import time; time.sleep({forever})"]
+    seconds = f"{HELD_SECONDS:.0f}"
+    return [sleep, seconds] if sleep else [sys.executable, "-S", "-c", f"import time; time.sleep({seconds})"]
+
+
+def end_early(pid: int) -> None:
+    """SIGKILL for a bubblewrap of ours, and what it started: until it has bound that to its own end, it would live on.
+
+    Stopped first, it starts nothing while its children are looked up.
+    """
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)
+        deadline = time.monotonic() + REAP_SECONDS
+        while table.state(pid) not in table.STILL and time.monotonic() < deadline:
+            time.sleep(0.0001)
+        for child in children(pid):
+            os.kill(child, signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
 
 
 def scratch_used(pid: int) -> int:
@@ -388,20 +426,16 @@ def scratch_used(pid: int) -> int:
     return (usage.f_blocks - usage.f_bfree) * usage.f_frsize
 
 
-def _await_program(begun: Begun, argv: Sequence[str]) -> None:
-    """Wait until the namespace's first process has become this program: from then on its root folder is final."""
-    name = Path(argv[0]).name[:15]  # as much as the kernel keeps
-    deadline = time.monotonic() + START_SECONDS
-    while Path(f"/proc/{begun.init}/comm").read_text().strip() != name:
-        if begun.process.poll() is not None:
-            raise SandboxError(
-                f"bubblewrap ended with status {begun.process.returncode} before {argv[0]} ran"
-            )
-        if time.monotonic() > deadline:
-            raise MachineError(
-                f"bubblewrap started nothing in {START_SECONDS:g} s; is the machine overloaded?"
-            )
-        time.sleep(0.0005)
+def _reporting(status: int, *options: str) -> list[str]:
+    return ["--json-status-fd", str(status), *options]
+
+
+def _residents(first: int) -> Residents | None:
+    """Of the namespace of this first process; None once that has ended, and everything else with it."""
+    try:
+        return Residents.around(first)
+    except FileNotFoundError:
+        return None
 
 
 def _file_of(data: bytes) -> int:
@@ -410,20 +444,6 @@ def _file_of(data: bytes) -> int:
     os.write(descriptor, data)
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
-
-
-def _init_pid(status: int) -> int | None:
-    """Read the host pid of the namespace's first process; None when bubblewrap gave up."""
-    text = b""
-    deadline = time.monotonic() + START_SECONDS
-    while b"\n" not in text:
-        if not readable(status, deadline - time.monotonic()):
-            raise MachineError(f"bubblewrap said nothing for {START_SECONDS:g} s; is the machine overloaded?")
-        piece = os.read(status, 4096)
-        if not piece:
-            return None
-        text += piece
-    return int(json.loads(text.splitlines()[0])["child-pid"])
 
 
 def _candidate_pid(process: Popen[bytes], init: int) -> int:

@@ -14,10 +14,12 @@ import shutil
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen
 from typing import Protocol
 
 from harness.errors import SandboxError
@@ -30,11 +32,19 @@ MEMORY_BYTES = 4 << 30
 """More than torch and triton hold in a fork."""
 
 SCRATCH_BYTES = 4 << 20
+MOST_SAID = 1 << 20
 SECONDS = 30.0
 """It needs 0.1 s; a machine that needs this long is at fault."""
 
+GONE_SECONDS = 0.5
+"""Whatever the canary leaves behind lives four times as long; the ended are gone when they have been collected."""
+
 SHARED_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/run", "/run/lock")
 PARTS_OF_THE_LAB = ("agent", "cases", "runs", "tests", ".git", "pyproject.toml")
+REPOSITORY = ("hooks", "info", "refs/heads")
+"""Folders of a git repository."""
+
+KERNELS = ("kernel.cubin", "replaced.cubin", "removed.cubin")
 OWN_VARIABLES = ("PWD", "LC_CTYPE")
 """Set by bubblewrap and by Python itself."""
 
@@ -54,8 +64,9 @@ def escapes_from(rung: Testable, devices: tuple[str, ...] = ()) -> list[str]:
     SandboxError when the canary itself cannot run there: no news is not good news.
     """
     with lay_bait(rung.promise()) as lure:
-        reported = _report(rung, lure, devices)
-        return [name for name, out in reported.items() if out] + lure.disturbed()
+        reported, has_outlived = _report(rung, lure, devices)
+        outlived = ["the judge saw a process outlive the run"] if has_outlived else []
+        return [name for name, out in reported.items() if out] + lure.disturbed() + outlived
 
 
 @dataclass(frozen=True)
@@ -66,6 +77,7 @@ class Lure:
     folder: Path
     listeners: tuple[socket.socket, ...]
     untouched: os.stat_result
+    decoy: Popen[bytes]
 
     def disturbed(self) -> list[str]:
         """What the judge itself sees to have been reached."""
@@ -76,6 +88,12 @@ class Lure:
         found += [
             "the judge was contacted over a socket" for end in self.listeners if readable(end.fileno(), 0)
         ]
+        if _contents(self.folder / "kernels/KEY") != dict.fromkeys(KERNELS, SECRET):
+            found.append("the judge saw compiled kernels change")
+        if _contents(self.folder / "repository") != {".git/config": SECRET}:
+            found.append("the judge saw a git repository change")
+        if self.decoy.poll() is not None:
+            found.append("the judge saw a process of its own end")
         return found
 
     def _appeared(self) -> Iterator[Path]:
@@ -90,31 +108,58 @@ def lay_bait(promise: Promise) -> Iterator[Lure]:
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="hillclimb-canary-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        for name in ("drop", "workspace"):
-            (folder / name).mkdir()
-            (folder / name).chmod(0o777)
-        folder.chmod(0o755)
-        for name in ("secret", "victim"):
-            (folder / name).write_text(SECRET)
-            (folder / name).chmod(0o666)
+        _furnish(folder)
         listeners = tuple(stack.enter_context(closing(end)) for end in _listen(folder))
         secret = stack.enter_context((folder / "secret").open())
         os.set_inheritable(secret.fileno(), True)
         memory = ctypes.create_string_buffer(SECRET.encode())
-        bait = _bait(promise, folder, listeners, secret.fileno(), ctypes.addressof(memory))
+        decoy = stack.enter_context(_decoy())
+        bait = _bait(promise, folder, listeners, secret.fileno(), ctypes.addressof(memory), decoy.pid)
         stack.callback(_remove, bait.marks)
-        yield Lure(bait, folder, listeners, (folder / "victim").stat())
+        yield Lure(bait, folder, listeners, (folder / "victim").stat(), decoy)
+
+
+def _furnish(folder: Path) -> None:
+    """Files and folders that anybody could change, were it not for the border; and one that only its owner may read."""
+    repository = folder / "repository/.git"
+    drops = [folder / "drop", folder / "workspace", folder / "kernels/KEY", repository]
+    for path in (*drops, *(repository / name for name in REPOSITORY)):
+        path.mkdir(parents=True)
+        path.chmod(0o777)
+    folder.chmod(0o755)
+    kernels = (folder / "kernels/KEY" / name for name in KERNELS)
+    for path in (folder / "secret", folder / "victim", repository / "config", *kernels):
+        path.write_text(SECRET)
+        path.chmod(0o666)
+    (folder / ".env").write_text(SECRET)
+    (folder / ".env").chmod(0o600)
+
+
+@contextmanager
+def _decoy() -> Iterator[Popen[bytes]]:
+    """A process of the judge's own, which ends with it at the latest."""
+    waits = [sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()"]
+    with Popen(waits, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def _bait(
-    promise: Promise, folder: Path, listeners: Sequence[socket.socket], descriptor: int, address: int
+    promise: Promise,
+    folder: Path,
+    listeners: Sequence[socket.socket],
+    descriptor: int,
+    address: int,
+    decoy: int,
 ) -> Bait:
     mark = f"hillclimb-mark-{secrets.token_hex(8)}"
     lab = interpreter.package().parent
     hidden = () if any(lab.is_relative_to(path) for path in interpreter.paths()) else PARTS_OF_THE_LAB
     tcp, abstract, _ = listeners
     return Bait(
-        judge=_number(promise),
+        judge=_number(promise, os.getpid()),
         session=os.getsid(0),
         descriptor=descriptor,
         address=address,
@@ -122,6 +167,8 @@ def _bait(
         marks=[f"{place}/{mark}" for place in SHARED_FOLDERS],
         hidden=[str(lab / part) for part in hidden],
         workspace=str(folder / "workspace"),
+        kernels=str(folder / "kernels"),
+        decoy=_number(promise, decoy),
         port=tcp.getsockname()[1],
         abstract=abstract.getsockname()[1:].decode(),
         host=os.uname().nodename,
@@ -135,9 +182,9 @@ def _bait(
     )
 
 
-def _number(promise: Promise) -> int:
-    """The judge's pid; an impossible one where it is so small that inside it would name the candidate's own."""
-    return 1 << 22 if "pid" in promise.namespaces and os.getpid() < 100 else os.getpid()
+def _number(promise: Promise, pid: int) -> int:
+    """A pid; an impossible one where it is so small that inside it would name one of the candidate's own."""
+    return 1 << 22 if "pid" in promise.namespaces and pid < 100 else pid
 
 
 def _listen(folder: Path) -> Iterator[socket.socket]:
@@ -155,27 +202,49 @@ def _listen(folder: Path) -> Iterator[socket.socket]:
     (folder / "socket").chmod(0o777)
 
 
-def _report(rung: Testable, lure: Lure, devices: tuple[str, ...]) -> dict[str, bool]:
-    """Run the program and read what it achieved; SandboxError unless it made every attempt."""
+def _report(rung: Testable, lure: Lure, devices: tuple[str, ...]) -> tuple[dict[str, bool], bool]:
+    """Run the program; what it achieved, and whether anything of it lives on. SandboxError for less than every attempt.
+
+    Whoever lives on holds its output open.
+    """
     output, theirs = os.pipe()
     try:
-        confinement = Confinement(
-            lure.folder / "workspace", MEMORY_BYTES, SCRATCH_BYTES, output=theirs, devices=devices
-        )
-        argv = [sys.executable, "-m", "harness.sandbox.escapes", lure.bait.to_json()]
         try:
-            confined = rung.spawn(argv, confinement)
-        except SandboxError as error:
-            raise SandboxError(f"{error}{_said(output)}") from error
-        try:
-            ending = confined.wait(SECONDS)
+            confinement = Confinement(
+                lure.folder / "workspace",
+                MEMORY_BYTES,
+                SCRATCH_BYTES,
+                output=theirs,
+                devices=devices,
+                readable=(lure.folder / "kernels",),
+            )
+            argv = [sys.executable, "-m", "harness.sandbox.escapes", lure.bait.to_json()]
+            try:
+                confined = rung.spawn(argv, confinement)
+            except SandboxError as error:
+                raise SandboxError(f"{error}{_said(output)}") from error
+            try:
+                ending = confined.wait(SECONDS)
+            finally:
+                confined.kill()
         finally:
-            confined.kill()
-        said = os.read(output, 65536) if readable(output, 0) else b""
+            os.close(theirs)
+        said, is_over = _drain(output)
     finally:
         os.close(output)
-        os.close(theirs)
-    return _parse(said, f"canary in {rung.name}: {ending or f'still running after {SECONDS:g} s'}")
+    context = f"canary in {rung.name}: {ending or f'still running after {SECONDS:g} s'}"
+    return _parse(said, context), not is_over
+
+
+def _drain(output: int) -> tuple[bytes, bool]:
+    """What can be read of a pipe, and whether nobody holds its other end any more."""
+    said, deadline = b"", time.monotonic() + GONE_SECONDS
+    while len(said) < MOST_SAID and readable(output, deadline - time.monotonic()):
+        piece = os.read(output, 65536)
+        if not piece:
+            return said, True
+        said += piece
+    return said, False
 
 
 def _parse(said: bytes, context: str) -> dict[str, bool]:
@@ -198,6 +267,15 @@ def _namespace(name: str) -> str | None:
     with suppress(OSError):
         return str(Path("/proc/self/ns", name).readlink())
     return None
+
+
+def _contents(folder: Path) -> dict[str, str]:
+    """Every plain file below a folder."""
+    return {
+        str(path.relative_to(folder)): path.read_text(errors="replace")
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def _looks(of: os.stat_result) -> tuple[int, int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 from abc import ABC, abstractmethod
@@ -45,18 +46,47 @@ class Namespaces:
             opened.pop_all()
         return cls((owner, *named.values(), *users[1:]), (root.st_dev, root.st_ino))
 
-    def close(self) -> None:
+    def join(self) -> None:
+        """Enter them one by one, and see that the root folder is theirs; OSError otherwise. Closes them."""
+        libc = ctypes.CDLL(None, use_errno=True)
         for descriptor in self.descriptors:
+            if libc.setns(descriptor, 0):
+                raise OSError(ctypes.get_errno(), f"setns: {os.strerror(ctypes.get_errno())}")
             os.close(descriptor)
+        found = Path("/").stat()
+        if (found.st_dev, found.st_ino) != self.root:
+            raise OSError("the root folder is not the sandbox's after joining its namespaces")
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process to come, whose namespaces are to be joined."""
+
+    status: int
+    """The pipe on which bubblewrap names it."""
+    program: str
+    """What it has become when its namespaces are as they will stay."""
 
 
 class Ground(ABC):
-    """One place behind the border, ready for one process."""
+    """One place behind the border, ready for one process or about to be."""
 
     layout: Layout
     plan: Plan
-    namespaces: Namespaces | None = None
-    """None: the host's own."""
+    holder: Holder | None = None
+    """None: the namespaces are the host's own."""
+
+    def settle(self, first: int, descriptors: list[int]) -> None:
+        """Take what is known of the holder once it is there: its host pid, its pidfd, its namespace's /proc."""
+        raise NotImplementedError
+
+    def complaint(self) -> str:
+        """What those who make it have said."""
+        return ""
+
+    @abstractmethod
+    def company(self, pid: int) -> list[int]:
+        """Host pids of the living who are there besides the candidate `pid`; 0 for one that has gone since."""
 
     @abstractmethod
     def scratch_used(self) -> int:

@@ -30,6 +30,7 @@ PARTS = ("bin", "include", "lib", "lib32", "lib64", "pyvenv.cfg")
 """What a Python prefix is made of."""
 
 
+@cache
 def package() -> Path:
     """The `harness` package's folder on the host."""
     return Path(harness.__path__[0]).resolve()
@@ -37,13 +38,14 @@ def package() -> Path:
 
 def paths() -> tuple[Path, ...]:
     """Existing paths to grant for reading, as named (symlinks unresolved), outermost first, none nested."""
-    return _outermost(frozenset(_candidates()))
+    return _outermost((sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix), sys.executable)
 
 
 @cache
-def _outermost(candidates: frozenset[Path]) -> tuple[Path, ...]:
+def _outermost(prefixes: tuple[str, ...], executable: str) -> tuple[Path, ...]:
     """Looked up once in a process: some 40 ms, for every candidate that is started."""
     kept: list[Path] = []
+    candidates = frozenset(_candidates(prefixes, executable))
     for path in sorted(candidates, key=lambda path: len(path.parts)):
         if path.exists() and not any(path.is_relative_to(outer) for outer in kept):
             kept.append(path)
@@ -53,10 +55,15 @@ def _outermost(candidates: frozenset[Path]) -> tuple[Path, ...]:
 def loading() -> dict[str, str]:
     """The variables by which programs, and libraries like the driver's, are found inside."""
     programs = [f"{TOOLKITS}/cuda/bin", "/usr/bin", "/bin"]
-    found = {"PATH": ":".join(folder for folder in programs if Path(folder).is_dir())}
+    found = {"PATH": ":".join(folder for folder in programs if _is_folder(folder))}
     searched = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     libraries = [folder for folder in searched if _is_granted(folder, paths())]
     return {**found, "LD_LIBRARY_PATH": ":".join(libraries)} if libraries else found
+
+
+@cache
+def _is_folder(path: str) -> bool:
+    return Path(path).is_dir()
 
 
 @cache
@@ -68,14 +75,14 @@ def _is_granted(folder: str, granted: tuple[Path, ...]) -> bool:
     return any(path.resolve().is_relative_to(outer.resolve()) for outer in granted)
 
 
-def _candidates() -> Iterator[Path]:
+def _candidates(prefixes: tuple[str, ...], executable: str) -> Iterator[Path]:
     yield from map(Path, SYSTEM.split())
     yield from Path(TOOLKITS).glob("cuda*")
-    for prefix in (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix):
+    for prefix in prefixes:
         yield from (Path(prefix, part) for part in PARTS)
     for kind in ("stdlib", "platstdlib", "purelib", "platlib", "include", "platinclude"):
         yield Path(sysconfig.get_path(kind))
-    yield from links(Path(sys.executable))
+    yield from links(Path(executable))
 
 
 def links(path: Path) -> Iterator[Path]:

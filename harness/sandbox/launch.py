@@ -40,6 +40,8 @@ class Plan:
     argv: Sequence[str]
     drop: bool = False
     """Whether to give up every capability, as bubblewrap does for what it starts itself."""
+    asks: bool = False
+    """Whether somebody will answer for every new process and program."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -62,8 +64,11 @@ def follow(plan: Plan) -> None:
     os.execve(plan.argv[0], list(plan.argv), dict(plan.environment))
 
 
-def confine(plan: Plan) -> None:
-    """Confine this process for good; OSError or HillclimbError where that fails."""
+def confine(plan: Plan) -> int | None:
+    """Confine this process for good; OSError or HillclimbError where that fails.
+
+    Where the plan asks about processes: the listener that answers (seccomp.ask_about_processes), if there is one.
+    """
     for number, value in plan.limits:
         resource.setrlimit(number, (value, value))
     if plan.uid is not None:
@@ -74,8 +79,12 @@ def confine(plan: Plan) -> None:
     die_with(plan.parent)
     if plan.landlock:
         landlock.restrict(plan.read, plan.write, plan.landlock)
-    if plan.seccomp is not None:
-        seccomp.load(seccomp.border_program(plan.seccomp))
+    if plan.seccomp is None:
+        return None
+    if plan.asks:
+        return seccomp.ask_about_processes(plan.seccomp)
+    seccomp.load(seccomp.border_program(plan.seccomp))
+    return None
 
 
 def die_with(parent: int) -> None:

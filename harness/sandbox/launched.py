@@ -19,12 +19,12 @@ from subprocess import DEVNULL, Popen
 from typing import Literal
 
 from harness.errors import MachineError, SandboxError
-from harness.sandbox import interpreter, landlock, machine, privileges
+from harness.sandbox import interpreter, landlock, machine, privileges, table
 from harness.sandbox.confinement import LIMIT_WALLS, Confinement, Layout, Promise, limits, variables
 from harness.sandbox.folder import Folder, roomy_place, sweep_all
 from harness.sandbox.ground import Ground
 from harness.sandbox.launch import Plan
-from harness.sandbox.process import REAP_SECONDS, Confined, Exit, handle, members, readable
+from harness.sandbox.process import REAP_SECONDS, Born, Confined, Exit, handle, readable
 from harness.sandbox.syscalls import AUDIT_ARCH
 
 START_SECONDS = 20.0
@@ -172,6 +172,9 @@ class Plot(Ground):
     def scratch_used(self) -> int:
         return self.folder.used()
 
+    def company(self, pid: int) -> list[int]:
+        return [other for other in table.session(pid) if other != pid]
+
     def roots(self) -> set[int]:
         return set()
 
@@ -186,7 +189,7 @@ class Leader(Confined):
     """A candidate that leads a session of its own."""
 
     def __init__(self, process: Popen[bytes], folder: Folder) -> None:
-        super().__init__(process.pid, folder.layout, handle(process.pid), os.pidfd_open(process.pid))
+        super().__init__(folder.layout, os.pidfd_open(process.pid), Born(process.pid, handle(process.pid)))
         self._process = process
         self._folder = folder
 
@@ -204,7 +207,7 @@ class Leader(Confined):
         self._end()
         code = self._process.wait()
         deadline = time.monotonic() + REAP_SECONDS
-        while members(self.pid):
+        while table.group(self.pid):
             if time.monotonic() > deadline:
                 raise MachineError(
                     f"processes of {self.pid}'s session outlived SIGKILL by {REAP_SECONDS:g} s"

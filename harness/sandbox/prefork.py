@@ -1,10 +1,10 @@
 """Candidates forked from a process that has imported what they need, behind the same border as fresh ones.
 
-From the spawn to the candidate's first line, medians of 7 on two cores, warm disk (torch 2.15, triton 3.9):
+From the spawn to the candidate's first line, medians of 9 and of 3 on two cores (torch 2.15, triton 3.9):
 
     imports           bubblewrap fresh, forked    Landlock fresh, forked
-    numba             0.224 s, 0.064 s            0.234 s, 0.040 s
-    torch and triton  1.57 s, 0.062 s             1.27 s, 0.026 s
+    numba             0.31 s, 0.024 s             0.34 s, 0.020 s
+    torch and triton  1.66 s, 0.029 s             1.69 s, 0.035 s
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from harness.errors import MachineError, SandboxError
 from harness.sandbox import interpreter
 from harness.sandbox.confinement import Confinement, Promise
 from harness.sandbox.ground import Ground
-from harness.sandbox.process import REAP_SECONDS, Confined, Exit, readable
+from harness.sandbox.minder import SEAL, Request
+from harness.sandbox.process import REAP_SECONDS, Born, Confined, Exit, readable
 from harness.sandbox.program import is_forkable
-from harness.sandbox.zygote import FORK, WARM, Request
+from harness.sandbox.zygote import FORK, WARM
 
 IMPORT_SECONDS = 300.0
 """For torch from a cold disk; it takes 1.3 s from a warm one."""
@@ -38,6 +39,8 @@ START_SECONDS = 20.0
 """A fork and its confinement take 0.03 s; a machine that needs this long is at fault."""
 
 MOST_BYTES = 8192
+MOST_RECEIVED = 2
+"""Descriptors in one message of a minder's."""
 
 READ_AT_START = re.compile(r"PYTHON|OMP_|GOMP_|KMP_|OPENBLAS_|GOTO_|MKL_|BLIS_|MALLOC_|TRITON_INTERPRET$")
 """Variables that the interpreter and libraries read once, when they are loaded: a fork would come too late."""
@@ -100,7 +103,11 @@ class Prefork:
         return replace(promise, variables=tuple({*promise.variables, *self._environment}))
 
     def spawn(self, argv: Sequence[str], confinement: Confinement) -> Confined:
-        """Fork a candidate; returns once it is confined. MachineError when the border cannot be raised."""
+        """Begin to fork a candidate, and return; SandboxError where that fails at once.
+
+        Whoever needs the candidate waits for its birth (`Confined`), and learns there where it fails later: so
+        those of a pair can be born at the same time.
+        """
         if not is_forkable(argv) or not self._agrees(confinement.environment):
             return self.rung.spawn(argv, confinement)
         ground = self.rung.ground(argv, confinement)
@@ -108,7 +115,7 @@ class Prefork:
         try:
             with theirs:
                 self._ask(ground, confinement, theirs)
-            return Forked(ground, ours, *_await_start(ours))
+            return Forked(ground, ours)
         except BaseException:
             ours.close()
             ground.clear()
@@ -148,7 +155,7 @@ class Prefork:
     def _ask(self, ground: Ground, confinement: Confinement, line: socket.socket) -> None:
         request = _request(ground, confinement)
         output = () if confinement.output is None else (confinement.output,)
-        joined = () if ground.namespaces is None else ground.namespaces.descriptors
+        joined = () if ground.holder is None else (ground.holder.status,)
         try:
             socket.send_fds(
                 self._control, [FORK], [request, line.fileno(), *confinement.descriptors, *output, *joined]
@@ -160,36 +167,106 @@ class Prefork:
 
 
 class Forked(Confined):
-    """A candidate forked from a zygote. Its minder, outside the border, says on the line how it ended."""
+    """A candidate forked from a zygote. Its minder, outside the border, says on the line how it was born and ended."""
 
-    def __init__(self, ground: Ground, line: socket.socket, pid: int, handle: int) -> None:
-        super().__init__(pid, ground.layout, handle, os.dup(line.fileno()))
+    def __init__(self, ground: Ground, line: socket.socket) -> None:
+        """Take over its ground, and the line to its minder."""
+        super().__init__(ground.layout, os.dup(line.fileno()))
         self._ground = ground
         self._line = line
+        self._asks = False
+        self._last: dict[str, Any] | None = None
         self._killed = False
 
-    def kill(self) -> None:
+    def end(self) -> None:
         """As every candidate's; one that has gone with its zygote counts as killed."""
         self._killed = True
-        super().kill()
+        super().end()
+
+    def wait(self, seconds: float) -> Exit | None:
+        if self._failure is None:
+            self._birth()
+        return super().wait(seconds)
+
+    def seal(self) -> bool:
+        self._birth()
+        if not self._asks or self.poll() is not None:
+            return self._asks
+        with suppress(OSError):  # its minder has gone, as `poll` will tell
+            self._line.send(SEAL)
+        if not readable(self._line.fileno(), START_SECONDS):
+            raise MachineError(f"the minder of {self.pid} has not sealed it in {START_SECONDS:g} s")
+        message = _heard(self._line)
+        if message != {"sealed": True}:
+            self._last = message or {}
+        return True
 
     def scratch_used(self) -> int:
+        self._birth()
         return 0 if self._exit else self._ground.scratch_used()
+
+    def _company(self) -> list[int]:
+        return self._ground.company(self.pid)
 
     def _roots(self) -> set[int]:
         return {self.pid, *self._ground.roots()}
 
+    def _birth(self) -> Born:
+        if self._failure is not None:
+            raise self._failure
+        if self._born is None:
+            try:
+                self._born = self._await_birth()
+            except BaseException as error:
+                self._fail(error)
+                raise
+        return self._born
+
+    def _await_birth(self) -> Born:
+        """Hear its minder and itself out, until it is there and confined."""
+        deadline = time.monotonic() + START_SECONDS
+        born, is_ready = None, False
+        while born is None or not is_ready:
+            if not readable(self._line.fileno(), deadline - time.monotonic()):
+                raise SandboxError(f"the candidate's fork was not ready after {START_SECONDS:g} s")
+            message, descriptors = _received(self._line)
+            if "first" in message:
+                self._ground.settle(int(message["first"]), descriptors)
+            elif "pid" in message:
+                born = self._born = Born(int(message["pid"]), descriptors[0])
+            elif "ready" in message:
+                is_ready, self._asks = True, bool(message["asks"])
+            else:
+                raise SandboxError(
+                    f"the fork could not be confined: {message.get('failed', message)}{self._complaint()}"
+                )
+        return born
+
+    def _complaint(self) -> str:
+        said = self._ground.complaint()
+        return f": {said}" if said else ""
+
+    def _fail(self, error: BaseException) -> None:
+        """Give everything back of a candidate that was not born."""
+        self._failure = error if isinstance(error, MachineError) else SandboxError(f"not born: {error!r}")
+        try:
+            self._ground.clear()
+        finally:
+            self._release()
+
     def _finished(self) -> bool:
-        return readable(self._line.fileno(), 0)
+        self._birth()
+        return self._last is not None or readable(self._line.fileno(), 0)
 
     def _outcome(self) -> Exit:
-        message = _heard(self._line)
-        if self._handle is not None and not readable(self._handle, REAP_SECONDS):
+        message = _heard(self._line) if self._last is None else self._last
+        born = self._birth()
+        if born.handle is not None and not readable(born.handle, REAP_SECONDS):
             raise MachineError(f"process {self.pid} outlives its minder; restart the run")
         self._ground.clear()
-        if message is None and self._killed:  # together with its minder
+        if not message and self._killed:  # together with its minder
             return Exit(None, signal.SIGKILL)
-        if message is None:
+        if not message:
             raise SandboxError("the zygote, or the candidate's minder, was killed")
         return Exit(message.get("exit"), message.get("signal"))
 
@@ -218,15 +295,13 @@ def _environment() -> dict[str, str]:
 
 def _request(ground: Ground, confinement: Confinement) -> int:
     """A memory file with the request: whoever is not meant to read it need not."""
-    namespaces = ground.namespaces
     request = Request(
-        plan=ground.plan,
+        plan=replace(ground.plan, asks=ground.plan.seccomp is not None),
         cwd=ground.layout.scratch,
         lab=ground.layout.lab,
         descriptors=confinement.descriptors,
         has_output=confinement.output is not None,
-        namespaces=0 if namespaces is None else len(namespaces.descriptors),
-        root=None if namespaces is None else namespaces.root,
+        holder=None if ground.holder is None else ground.holder.program,
     )
     descriptor = os.memfd_create("request")
     with open(os.dup(descriptor), "wb") as file:  # noqa: PTH123 - a descriptor, not a path
@@ -234,24 +309,12 @@ def _request(ground: Ground, confinement: Confinement) -> int:
     return descriptor
 
 
-def _await_start(line: socket.socket) -> tuple[int, int]:
-    """Wait until the candidate is there and confined; its pid and a descriptor of it."""
-    deadline = time.monotonic() + START_SECONDS
-    pid, handle, is_ready = 0, -1, False
-    while not (pid and is_ready):
-        if not readable(line.fileno(), deadline - time.monotonic()):
-            raise SandboxError(f"the candidate's fork was not ready after {START_SECONDS:g} s")
-        data, descriptors, _, _ = socket.recv_fds(line, MOST_BYTES, 1)
-        message = json.loads(data) if data else {"failed": "the zygote or the candidate's minder is gone"}
-        if "pid" in message:
-            pid, handle = int(message["pid"]), descriptors[0]
-        elif "ready" in message:
-            is_ready = True
-        else:
-            if handle >= 0:
-                os.close(handle)
-            raise SandboxError(f"the fork could not be confined: {message.get('failed', message)}")
-    return pid, handle
+def _received(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """One message, and the descriptors that came with it."""
+    data, descriptors, _, _ = socket.recv_fds(line, MOST_BYTES, MOST_RECEIVED)
+    if not data:
+        return {"failed": "the zygote or the candidate's minder is gone"}, []
+    return dict(json.loads(data)), descriptors
 
 
 def _heard(line: socket.socket) -> dict[str, Any] | None:

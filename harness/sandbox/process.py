@@ -7,23 +7,35 @@ import select
 import signal
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import MachineError, UnreapedError
+from harness.sandbox import table
 from harness.sandbox.confinement import Layout
 
 REAP_SECONDS = 10.0
 """A process that outlives SIGKILL by this long hangs in the kernel: the machine is at fault."""
 
 FREEZE_SECONDS = 2.0
+SETTLE_SECONDS = 0.03
+"""For a stopped thread to leave its CPU: some microseconds, or a slice of the scheduler's where it was preempted."""
+
+LOOK_SECONDS = 0.00005
 LOOKS = 3
 """At the process table: one look may miss a process that forks and ends at that very moment."""
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class Born:
+    """A process, and its pidfd, which is None where it was gone at once."""
+
+    pid: int
+    handle: int | None
 
 
 @dataclass(frozen=True)
@@ -44,17 +56,25 @@ class Exit:
 
 
 class Confined(ABC):
-    """One candidate process. `pid` is the host's number of the candidate's own Python."""
+    """One candidate process, or one that is about to be: what needs it waits for its birth.
 
-    def __init__(self, pid: int, layout: Layout, own: int | None, outer: int) -> None:
-        """Take over two descriptors: the candidate's pidfd, and what becomes readable when all has ended."""
-        self.pid = pid
+    Every method raises SandboxError where the border could not be raised around it.
+    """
+
+    def __init__(self, layout: Layout, outer: int, born: Born | None = None) -> None:
+        """Take over descriptors: what becomes readable when all has ended, and with `born` the candidate's pidfd."""
         self.layout = layout
         self._exit: Exit | None = None
         self._failure: MachineError | None = None
-        self._handle = own
+        self._born = born
         self._outer = outer
         self._ran_when_stopped = 0
+        self._tells_where_it_waits = True
+
+    @property
+    def pid(self) -> int:
+        """The host's number of the candidate's own Python."""
+        return self._birth().pid
 
     @property
     def workspace_inside(self) -> str:
@@ -73,19 +93,43 @@ class Confined(ABC):
     def await_stopped(self) -> None:
         """See that every thread has stopped; MachineError when one does not. An ended process is left alone."""
         deadline = time.monotonic() + FREEZE_SECONDS
-        while not self._stopped():
+        stopped: set[str] = set()
+        while table.is_running(self.pid, stopped):
             if self.poll() is not None:
                 return
             if time.monotonic() > deadline:
                 raise MachineError(
                     f"process {self.pid} runs on {FREEZE_SECONDS:g} s after SIGSTOP; restart the run"
                 )
-            time.sleep(0.00005)
-        self._ran_when_stopped = self._run_time()
+            time.sleep(LOOK_SECONDS)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Note its CPU time once no more is added: a thread is said to have stopped just before it leaves its CPU.
+
+        A kernel that does not tell where threads wait is asked no more, after its first silence.
+        """
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while time.monotonic() < deadline:
+            before = table.run_time(self.pid)
+            if self._tells_where_it_waits:
+                settled = table.is_waiting(self.pid)
+            else:
+                settled = True
+                time.sleep(LOOK_SECONDS)
+            self._ran_when_stopped = table.run_time(self.pid)
+            if settled and before == self._ran_when_stopped:
+                return
+        self._tells_where_it_waits = False
 
     def ran_while_frozen(self) -> bool:
-        """Whether it got any CPU time, or woke up, since it was seen to have stopped."""
-        return not self._stopped() or self._run_time() != self._ran_when_stopped
+        """Whether it got any CPU time, or woke up, since it was seen to have stopped.
+
+        Its first thread stands for all: what wakes one wakes every one.
+        """
+        if table.run_time(self.pid) != self._ran_when_stopped:
+            return True
+        return table.state(self.pid) != "T" and table.is_running(self.pid, set())
 
     def thaw(self) -> None:
         """Let a frozen process run on."""
@@ -111,21 +155,39 @@ class Confined(ABC):
             readable(self._outer, seconds)
         return self.poll()
 
-    def kill(self) -> None:
-        """End and reap everything inside; MachineError, once, when the border broke or something stays."""
+    def end(self) -> None:
+        """Send SIGKILL to everything inside without waiting for its end, which `kill` does; MachineError as there.
+
+        Where several are to end, end all before killing the first: a CUDA context takes its time to go.
+        """
         if self._failure is None and self.poll() is None:
             self._end()
-            if self.wait(REAP_SECONDS) is None:
-                raise UnreapedError(
-                    f"process {self.pid} outlived SIGKILL by {REAP_SECONDS:g} s; it hangs in the kernel: "
-                    "look at `dmesg`, and restart the machine if it stays",
-                    self.pid,
-                )
+
+    def kill(self) -> None:
+        """End and reap everything inside; MachineError, once, when the border broke or something stays."""
+        self.end()
+        if self._failure is None and self.wait(REAP_SECONDS) is None:
+            raise UnreapedError(
+                f"process {self.pid} outlived SIGKILL by {REAP_SECONDS:g} s; it hangs in the kernel: "
+                "look at `dmesg`, and restart the machine if it stays",
+                self.pid,
+            )
+
+    def seal(self) -> bool:
+        """Refuse, from outside, every new process and program behind the border: whoever tries is ended by SIGSYS.
+
+        Call it while the candidate is frozen, and look for `others` afterwards: no call is under way then. Threads
+        go on working. False where the border cannot: for candidates started afresh, and before Linux 5.5.
+        """
+        return False
+
+    def run_seconds(self) -> float:
+        """As `cpu_seconds`, to the nanosecond."""
+        return table.run_time(self.pid) / 1e9
 
     def cpu_seconds(self) -> float:
         """CPU time of all its threads; 0 once it is gone."""
-        fields = _stat(Path(f"/proc/{self.pid}/stat"))
-        return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND if fields else 0.0
+        return table.cpu_ticks(self.pid) / TICKS_PER_SECOND
 
     def resident_bytes(self) -> int:
         """Resident memory, mapped buffers included; 0 once it is gone."""
@@ -140,19 +202,18 @@ class Confined(ABC):
         One more than after the spawn: it has sealed itself. What such a filter refuses the kernel does not tell,
         so ask for `others` as well, after the seal and from time to time.
         """
-        counted = [_filters(task) for task in _paths(Path(f"/proc/{self.pid}/task"))]
-        return min((count for count in counted if count is not None), default=0)
+        return table.filters(self.pid)
 
     def others(self) -> list[int]:
-        """Host pids of living processes behind its border besides its own: what it has started, or left behind."""
-        found: set[int] = set()
-        for _ in range(LOOKS):
-            found |= {pid for pid in lineage(self._roots(), self.pid) if pid not in self._roots()}
-        return sorted(found)
+        """Host pids of living processes behind its border besides its own: what it has started, or left behind.
 
-    def _roots(self) -> set[int]:
-        """The candidate, and what else the border itself runs inside."""
-        return {self.pid}
+        One that has gone again since it was seen counts, as 0.
+        """
+        return sorted({pid for _ in range(LOOKS) for pid in self._company()})
+
+    def _company(self) -> list[int]:
+        """One look."""
+        return [pid for pid in table.session(self.pid) if pid != self.pid]
 
     def scratch(self) -> Path:
         """Its scratch folder as the judge reaches it while it lives, as root or the same user.
@@ -177,31 +238,23 @@ class Confined(ABC):
     def _end(self) -> None:
         """Send SIGKILL to everything inside."""
 
+    def _birth(self) -> Born:
+        """Wait for the process where it is not there yet."""
+        assert self._born is not None
+        return self._born
+
     def _release(self) -> None:
         """Give back descriptors and folders, once."""
-        for descriptor in (self._handle, self._outer):
-            if descriptor is not None:
-                os.close(descriptor)
-        self._handle = None
+        os.close(self._outer)
+        if self._born is not None and self._born.handle is not None:
+            os.close(self._born.handle)
+            self._born = Born(self._born.pid, None)
 
     def _signal(self, number: signal.Signals) -> None:
-        if self._handle is not None:
+        own = self._birth().handle
+        if own is not None:
             with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._handle, number)
-
-    def _run_time(self) -> int:
-        """Nanoseconds on a CPU, all threads together; 0 where the kernel does not count them."""
-        total = 0
-        with suppress(OSError, IndexError):
-            for task in Path(f"/proc/{self.pid}/task").iterdir():
-                total += int((task / "schedstat").read_text().split()[0])
-        return total
-
-    def _stopped(self) -> bool:
-        with suppress(OSError):
-            tasks = list(Path(f"/proc/{self.pid}/task").iterdir())
-            return all(_stat(task / "stat")[:1] in (["T"], []) for task in tasks)
-        return False
+                signal.pidfd_send_signal(own, number)
 
 
 def handle(pid: int) -> int | None:
@@ -216,60 +269,3 @@ def readable(descriptor: int, seconds: float) -> bool:
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
     return bool(poller.poll(max(0.0, seconds) * 1000))
-
-
-def children(pid: int) -> list[int]:
-    """Host pids of a process's children; empty when it is gone."""
-    with suppress(OSError):
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return [number for number, fields in _everybody() if fields[1] == str(pid)]
-
-
-def members(group: int) -> list[int]:
-    """Pids of a process group, without those that have ended and wait for somebody to collect them."""
-    return [pid for pid, fields in _everybody() if fields[2] == str(group) and fields[0] not in "ZX"]
-
-
-def lineage(roots: set[int], leader: int) -> set[int]:
-    """Pids of `roots`, of all that descend from them, and of the group and session led by `leader`; no zombies.
-
-    Nobody leaves it: an orphan goes to the first process of its namespace, which is a root, or keeps its group,
-    since the border refuses setsid and setpgid.
-    """
-    rows = list(_everybody())
-    family = roots | {pid for pid, fields in rows if str(leader) in (fields[2], fields[3])}
-    while born := {pid for pid, fields in rows if int(fields[1]) in family} - family:
-        family |= born
-    return family - {pid for pid, fields in rows if fields[0] in "ZX"}
-
-
-def _filters(task: Path) -> int | None:
-    """Count one thread's filters; None when it is gone. Without the count (before Linux 5.9): 0."""
-    try:
-        status = (task / "status").read_text(errors="replace")
-    except OSError:
-        return None
-    return int((status.partition("\nSeccomp_filters:")[2].split() or ["0"])[0])
-
-
-def _paths(folder: Path) -> list[Path]:
-    with suppress(OSError):
-        return list(folder.iterdir())
-    return []
-
-
-def _everybody() -> Iterator[tuple[int, list[str]]]:
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and (fields := _stat(entry / "stat")):
-            yield int(entry.name), fields
-
-
-def _stat(path: Path) -> list[str]:
-    """Fields of a stat file from the state on; empty when the process is gone.
-
-    The name before them may hold spaces and brackets of the candidate's choice.
-    """
-    try:
-        return path.read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return []

@@ -5,6 +5,9 @@ Standard library only: it is imported inside the border as well.
     stage one   border_program()    loaded by bubblewrap or by the launcher, then the candidate's Python is exec'd
     stage two   forbid_processes()  called by the candidate's runner after its trusted imports
 
+Of a forked candidate, stage one also asks the minder about every new process and program (`ask_about_processes`):
+allowed while it prepares, the end of it once the judge has sealed it, whatever it did to stage two.
+
 Refused calls fail with EPERM. clone3 fails with ENOSYS, so that libc falls back to clone, whose flags a filter
 can read. Another machine's call numbers (i386, x32) and, after stage two, any new process end the process with
 SIGSYS.
@@ -18,7 +21,8 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from errno import ENOSYS, EPERM
+from errno import EBUSY, EINVAL, ENOSYS, EPERM
+from functools import cache
 from typing import Literal
 
 from harness.sandbox import syscalls
@@ -28,6 +32,8 @@ class Action(IntEnum):
     """What the kernel does with a matching call."""
 
     KILL = 0x80000000
+    ASK = 0x7FC00000
+    """Whoever holds the filter's listener decides; once nobody does: ENOSYS."""
     ALLOW = 0x7FFF0000
     REFUSE = 0x00050000 | EPERM
     UNKNOWN = 0x00050000 | ENOSYS
@@ -57,9 +63,9 @@ REFUSED = {
         "migrate_pages move_pages setpriority ioprio_set setsid setpgid"
     ),
     "kernel surfaces with a history": (
-        "io_uring_setup io_uring_enter io_uring_register bpf perf_event_open userfaultfd fanotify_init "
-        "fanotify_mark inotify_init inotify_init1 inotify_add_watch lookup_dcookie syslog modify_ldt iopl ioperm "
-        "personality uselib lsm_set_self_attr vhangup add_key request_key keyctl"
+        "io_uring_setup io_uring_enter io_uring_register io_setup io_submit bpf perf_event_open userfaultfd "
+        "fanotify_init fanotify_mark inotify_init inotify_init1 inotify_add_watch lookup_dcookie syslog "
+        "modify_ldt iopl ioperm personality uselib lsm_set_self_attr vhangup add_key request_key keyctl"
     ),
     "mounts, roots and namespaces": (
         "mount umount2 pivot_root chroot move_mount open_tree fsopen fsconfig fsmount fspick mount_setattr "
@@ -113,16 +119,31 @@ TERMINAL_REQUESTS = (0x5412, 0x541C, 0x5423)
 F_SETSIG, F_NOTIFY = 10, 1026
 """Let the kernel send a signal of one's choice; SIGCONT would wake a process that the judge has frozen."""
 
+F_SETLEASE = 1024
+"""Holds up whoever opens a file for writing, for the 45 s of /proc/sys/fs/lease-break-time; a file that may only be
+read will do."""
+
+FILE_REQUESTS = (0x40086602, 0x40046602, 0x401C5820, 0x40087602, 0x40047602)
+"""FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR, FS_IOC_SETVERSION (and the 32-bit forms): attributes of a file that is open for
+reading, which only its owner may change; without a user of its own, the candidate is that."""
+
+CLONE_PARENT = 0x00008000
+"""Makes a sibling, which the judge would have to collect and never does."""
+
 MADV_REMOVE, MADV_PAGEOUT, MADV_COLLAPSE = 9, 21, 25
 """Change the pages of shared memory under whoever else has mapped it."""
 
 CONDITIONAL = (
     Rule("clone3", Action.UNKNOWN),
     Rule("clone", Action.REFUSE, When(0, "has", NEW_NAMESPACE)),
+    Rule("clone", Action.REFUSE, When(0, "has", CLONE_PARENT)),
     Rule("prctl", Action.REFUSE, When(0, "is", PR_SET_PDEATHSIG)),
     Rule("prctl", Action.REFUSE, When(0, "is", PR_SET_DUMPABLE)),
-    *(Rule("ioctl", Action.REFUSE, When(1, "is", request)) for request in TERMINAL_REQUESTS),
-    *(Rule("fcntl", Action.REFUSE, When(1, "is", request)) for request in (F_SETSIG, F_NOTIFY)),
+    *(
+        Rule("ioctl", Action.REFUSE, When(1, "is", request))
+        for request in (*TERMINAL_REQUESTS, *FILE_REQUESTS)
+    ),
+    *(Rule("fcntl", Action.REFUSE, When(1, "is", request)) for request in (F_SETSIG, F_NOTIFY, F_SETLEASE)),
     *(
         Rule("madvise", Action.REFUSE, When(2, "is", advice))
         for advice in (MADV_REMOVE, MADV_PAGEOUT, MADV_COLLAPSE)
@@ -158,12 +179,26 @@ def border(kind: Kind) -> tuple[Rule, ...]:
     )
 
 
-NO_PROCESSES = (
-    Rule("clone3", Action.UNKNOWN),
-    Rule("clone", Action.KILL, When(0, "lacks", CLONE_THREAD)),
-    *(Rule(call, Action.KILL) for call in ("fork", "vfork", "execve", "execveat")),
-)
-"""Stage two. Threads go on working."""
+def on_new_processes(action: Action) -> tuple[Rule, ...]:
+    """The same answer to every way to start a process or a program. Threads go on working."""
+    return (
+        Rule("clone3", Action.UNKNOWN),
+        Rule("clone", action, When(0, "lacks", CLONE_THREAD)),
+        *(Rule(call, action) for call in ("fork", "vfork", "execve", "execveat")),
+    )
+
+
+NO_PROCESSES = on_new_processes(Action.KILL)
+"""Stage two."""
+
+SET_FILTER, EVERY_THREAD, WITH_LISTENER = 1, 1, 8
+"""An operation of seccomp(2), and two of its flags."""
+
+
+def asking_border(kind: Kind) -> tuple[Rule, ...]:
+    """Stage one of a forked candidate: whoever holds its listener decides about what stage two would forbid."""
+    return (*border(kind), *on_new_processes(Action.ASK))
+
 
 LOAD, EQUALS, AT_LEAST, HAS_BITS, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16
@@ -178,6 +213,26 @@ def border_program(kind: Kind = "cpu") -> bytes:
     return assemble(border(kind), syscalls.machine())
 
 
+def asking_program(kind: Kind) -> bytes:
+    """Assemble stage one, with the question about new processes behind what it refuses anyway."""
+    return assemble(asking_border(kind), syscalls.machine())
+
+
+def ask_about_processes(kind: Kind) -> int | None:
+    """Load stage one; from here on every new process or program waits for an answer through the descriptor returned.
+
+    None where this kernel, or whatever confines this machine itself, allows no such question: stage one is loaded
+    without it then. OSError where that is refused as well.
+    """
+    try:
+        return load(asking_program(kind), WITH_LISTENER)
+    except OSError as error:
+        if error.errno not in (EINVAL, EBUSY, ENOSYS):
+            raise
+    load(border_program(kind))
+    return None
+
+
 def forbid_processes() -> None:
     """Load stage two into every thread of this process: from here on a fork or exec ends it with SIGSYS.
 
@@ -188,6 +243,11 @@ def forbid_processes() -> None:
 
 def assemble(rules: Iterable[Rule], machine: str) -> bytes:
     """Translate rules into a BPF program: the first match decides, no match allows."""
+    return _assemble(tuple(rules), machine)
+
+
+@cache
+def _assemble(rules: tuple[Rule, ...], machine: str) -> bytes:
     code = [*_preamble(machine)]
     for rule in rules:
         code += _block(rule, machine)
@@ -230,18 +290,21 @@ def _test(when: When) -> Instruction:
     return (code, *skip, when.value)
 
 
-def load(program: bytes) -> None:
-    """Load a filter into every thread of this process, for good; OSError where the kernel refuses."""
+def load(program: bytes, flags: int = EVERY_THREAD) -> int:
+    """Load a filter for good, into every thread of this process; OSError where the kernel refuses.
+
+    WITH_LISTENER loads it into this thread and those it starts, and returns the listener.
+    """
     renounce_privileges()
     libc = ctypes.CDLL(None, use_errno=True)
     instructions = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(instructions))
-    set_filter, every_thread = 1, 1
     number = syscalls.number("seccomp", syscalls.machine())
-    unsynchronised = libc.syscall(number, set_filter, every_thread, header)
-    if unsynchronised:
-        failure = ctypes.get_errno() if unsynchronised < 0 else EPERM
+    answer = int(libc.syscall(number, SET_FILTER, flags, header))
+    if answer < 0 or (answer and flags == EVERY_THREAD):  # then it names a thread that stayed out
+        failure = ctypes.get_errno() if answer < 0 else EPERM
         raise OSError(failure, f"seccomp(SET_MODE_FILTER): {os.strerror(failure)}")
+    return answer
 
 
 def make_dumpable() -> None:

@@ -66,6 +66,8 @@ TABLE: MappingProxyType[str, tuple[int | None, int | None]] = MappingProxyType(
         "inotify_add_watch": (254, 27),
         "inotify_init": (253, None),
         "inotify_init1": (294, 26),
+        "io_setup": (206, 0),
+        "io_submit": (209, 2),
         "io_uring_enter": (426, 426),
         "io_uring_register": (427, 427),
         "io_uring_setup": (425, 425),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import signal
 import textwrap
 import time
 from collections.abc import Iterator
@@ -23,7 +25,7 @@ from harness.sandbox.rungs import (
     landlock_rung,
     prefork,
 )
-from tests.harness.sandbox.inside import Start
+from tests.harness.sandbox.inside import Inside, Start
 
 MEMORY_BYTES = 32 << 30
 SCRATCH_BYTES = 1 << 30
@@ -107,26 +109,101 @@ assert bool((y == x + 1).all())
 z = torch.empty(1 << 28, device="cuda"); del z  # memory is had and given back behind the seal as well
 print(*(line.strip() for line in open("/proc/self/status") if line.startswith(("VmData", "Threads", "Seccomp"))))
 print("sealed", flush=True)
+while not os.path.exists("go"): time.sleep(0.01)
+y.zero_(); graph.replay(); torch.cuda.synchronize()
+assert bool((y == x + 1).all())
+z = torch.empty(1 << 28, device="cuda"); del z
+print("computed", flush=True)
+os.fork()  # stage two, or the seal from outside: either ends it with SIGSYS
 time.sleep(60)
 """
 
+AWAKE = """
+import sys, time, torch
+torch.zeros(1 << 20, device="cuda"); torch.cuda.synchronize()
+print("up", flush=True)
+time.sleep(60)
+"""
 
-def test_cuda_and_triton_work_inside_and_behind_the_seal(start: WithGpu) -> None:
-    running = start(COMPUTE, str(time.monotonic()))
-    deadline = time.monotonic() + 120
-    while b"sealed" not in b"".join(running.pieces) and running.confined.poll() is None:
+UNSEALED = """
+import os, subprocess, torch
+x = torch.ones(1000, device="cuda"); torch.cuda.synchronize()
+assert subprocess.run(["/bin/true"]).returncode == 0
+import time
+print("up", flush=True)
+while not os.path.exists("go"): time.sleep(0.01)
+print(float((x + 1).sum()), flush=True)
+subprocess.run(["/bin/true"])
+print("LEFT", flush=True)
+"""
+
+
+def await_word(running: Inside, word: bytes, seconds: float = 120) -> str:
+    """Wait until it has printed a word, or ended; all that it printed."""
+    deadline = time.monotonic() + seconds
+    while word not in b"".join(running.pieces) and running.confined.poll() is None:
         assert time.monotonic() < deadline
-        time.sleep(0.05)
-    said = b"".join(running.pieces).decode()
+        time.sleep(0.02)
+    return b"".join(running.pieces).decode()
+
+
+def test_cuda_and_triton_work_inside_and_behind_both_seals(start: WithGpu) -> None:
+    running = start(COMPUTE, str(time.monotonic()))
+    said = await_word(running, b"sealed")
     print(f"\n{start.rung.name} {type(running.confined).__name__}: {said}")
     assert "sealed" in said, said
     assert isinstance(running.confined, Forked) == isinstance(start.rung, Prefork)
-    assert (running.confined.filters(), running.confined.others()) == (2, [])
+    begun = time.perf_counter()
     running.confined.freeze()
+    frozen = time.perf_counter()
+    assert (running.confined.filters(), running.confined.others()) == (2, [])
+    looked = time.perf_counter()
+    assert running.confined.seal() == isinstance(start.rung, Prefork)
+    print(f"freeze {frozen - begun:.5f} s, filters and others {looked - frozen:.5f} s, ", end="")
+    print(f"seal {time.perf_counter() - looked:.5f} s")
     time.sleep(0.2)
     assert not running.confined.ran_while_frozen()
+    (running.confined.scratch() / "go").touch()
     running.confined.thaw()
-    running.confined.kill()
+    ending, said = running.finish(20)
+    assert "computed" in said, said
+    assert ending == Exit(None, signal.SIGSYS), said
+
+
+def test_the_seal_from_outside_needs_nothing_inside(forking: Prefork, tmp_path: Path) -> None:
+    """CUDA goes on, a process that it starts afterwards ends the candidate; before it, processes are let through."""
+    (tmp_path / "workspace").mkdir()
+    running = WithGpu(forking, tmp_path / "workspace")(UNSEALED)
+    said = await_word(running, b"up")
+    running.confined.freeze()
+    assert running.confined.seal(), f"this kernel gives no seal from outside; it said {said}"
+    assert (running.confined.filters(), running.confined.others()) == (1, [])
+    (running.confined.scratch() / "go").touch()
+    running.confined.thaw()
+    ending, said = running.finish(20)
+    assert (ending, said) == (Exit(None, signal.SIGSYS), "up\n2000.0\n"), said
+
+
+def test_a_pair_is_born_and_ended_together(forking: Prefork, tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+    start = WithGpu(forking, tmp_path / "workspace")
+    for together in (False, True, False, True):
+        begun = time.perf_counter()
+        pair = [start(AWAKE) for _ in range(2)]
+        spawned = time.perf_counter()
+        assert len({running.confined.pid for running in pair}) == 2
+        born = time.perf_counter()
+        for running in pair:
+            assert "up" in await_word(running, b"up")
+        up = time.perf_counter()
+        for running in pair if together else ():
+            running.confined.end()
+        for running in pair:
+            running.confined.kill()
+        print(
+            f"\npair spawned {spawned - begun:.4f} s, born {born - spawned:.4f}, up {up - born:.4f}, "
+            f"killed {'together' if together else 'one by one'} in {time.perf_counter() - up:.4f}"
+        )
 
 
 def test_the_canary_stays_inside_with_a_gpu(rung: canary.Testable) -> None:
@@ -160,19 +237,28 @@ TOOL = """
 import os, subprocess, sys
 code = "import torch; x = torch.ones(1000, device='cuda'); print(float(x.sum()))"
 done = subprocess.run([*sys.argv[1:], sys.executable, "-c", code], capture_output=True, text=True)
-print(done.returncode, done.stdout[-3000:], done.stderr[-3000:])
+print(done.returncode, done.stdout[:20000], done.stderr[-3000:])
 """
 
 
+COUNTED = re.compile(r"^\s+.*Cycles\s+cycle\s+([\d,.]+)\s*$", re.MULTILINE)
+"""A row of ncu's tables that only a counter can fill, like `Elapsed Cycles  cycle  3,412`."""
+
+
 @pytest.mark.parametrize(
-    "tool",
+    ("tool", "proof"),
     [
-        ("/usr/local/cuda/bin/compute-sanitizer", "--tool", "memcheck"),
-        ("/usr/local/cuda/bin/ncu", "--set", "basic", "--launch-count", "1"),
+        (
+            ("/usr/local/cuda/bin/compute-sanitizer", "--tool", "memcheck"),
+            re.compile(r"^(?:0 )?(1000\.0)$", re.M),
+        ),
+        (("/usr/local/cuda/bin/ncu", "--set", "basic", "--launch-count", "1"), COUNTED),
     ],
     ids=["compute-sanitizer", "ncu"],
 )
-def test_the_vendors_tools_run_where_they_are_allowed_to_talk(tool: tuple[str, ...], tmp_path: Path) -> None:
+def test_the_vendors_tools_run_where_they_are_allowed_to_talk(
+    tool: tuple[str, ...], proof: re.Pattern[str], tmp_path: Path
+) -> None:
     if not Path(tool[0]).exists() or shutil.which("bwrap") is None:
         pytest.skip(f"{tool[0]} or bwrap is missing")
     (tmp_path / "workspace").mkdir()
@@ -181,5 +267,8 @@ def test_the_vendors_tools_run_where_they_are_allowed_to_talk(tool: tuple[str, .
     ending, said = start(textwrap.dedent(TOOL), *tool).finish(200)
     print(said)
     assert ending == Exit(0, None)
-    assert said.startswith("0 ") or "ERR_NVGPUCTRPERM" in said, said
-    assert "1000.0" in said or "ERR_NVGPUCTRPERM" in said, said
+    if "ERR_NVGPUCTRPERM" in said:
+        pytest.skip("this machine's driver lets nobody but its administrator read counters")
+    assert said.startswith("0 "), said
+    found = [float(number.replace(",", "")) for number in proof.findall(said)]
+    assert any(number > 0 for number in found), said

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import textwrap
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from harness.errors import SandboxError
+from harness.sandbox.prefork import Prefork
 from harness.sandbox.rungs import Exit
 from tests.harness.sandbox.inside import Inside, Start
 from tests.harness.sandbox.test_rungs import is_alive, wait_for
@@ -133,3 +137,186 @@ def test_the_seal_can_be_loaded_late_from_any_thread(start: Start) -> None:
 
 def state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+AWAIT = """
+print("ready", flush=True)
+deadline = time.monotonic() + 60
+while not os.path.exists("go") and time.monotonic() < deadline: time.sleep(0.002)
+"""
+"""Until the judge has put a file into the scratch folder."""
+
+
+FORKED = pytest.mark.parametrize("rung", ["forked-bubblewrap", "forked-landlock"], indirect=True)
+"""Those started afresh are sealed from inside only."""
+
+
+@dataclass
+class Sealed:
+    """A candidate that is frozen, sealed from outside and thawed, and what the judge saw of it when it was."""
+
+    running: Inside
+    has_seal: bool
+    others: list[int]
+
+
+def seal_before(start: Start, first: str, then: str) -> Sealed:
+    """Run `first`, seal it, and let it go on to `then`."""
+    head = "import ctypes, os, subprocess, sys, threading, time\n"
+    code = head + textwrap.dedent(first) + AWAIT + textwrap.dedent(then)
+    running = start(code)
+    wait_for(lambda: b"ready" in b"".join(running.pieces) or running.confined.poll() is not None)
+    running.confined.freeze()
+    (running.confined.scratch() / "go").touch()
+    sealed = Sealed(running, running.confined.seal(), running.confined.others())
+    running.confined.thaw()
+    return sealed
+
+
+def is_forked(start: Start) -> bool:
+    return isinstance(start.rung, Prefork)
+
+
+STARTING = {
+    "fork": "os.fork()",
+    "a program": "subprocess.run(['/bin/true'])",
+    "a shell": "os.system('true')",
+    "exec": "os.execv('/bin/true', ['true'])",
+    "execveat": "ctypes.CDLL(None).syscall(322, os.open('/bin/true', os.O_RDONLY), b'', 0, 0, 0x1000)",
+    "clone, sharing memory": "ctypes.CDLL(None).syscall(56, 0x100 | 17, 0, 0, 0, 0)",
+    "from a thread": """
+        thread = threading.Thread(target=lambda: subprocess.Popen(['/bin/true']))
+        thread.start(); thread.join()
+        """,
+    "with SIGSYS and SIGTERM ignored": """
+        import signal
+        for number in (signal.SIGSYS, signal.SIGTERM): signal.signal(number, signal.SIG_IGN)
+        os.fork()
+        """,
+}
+
+
+@FORKED
+@pytest.mark.parametrize("attempt", STARTING.values(), ids=STARTING)
+def test_what_starts_a_process_after_the_seal_from_outside_is_ended(start: Start, attempt: str) -> None:
+    """Nothing was loaded inside: this seal needs no help from there."""
+    if "syscall(" in attempt and platform.machine() != "x86_64":
+        pytest.skip("numbers of another machine's calls")
+    prepare = (
+        "assert subprocess.run(['/bin/echo', 'prepared'], stdout=subprocess.PIPE).stdout == b'prepared\\n'\n"
+    )
+    sealed = seal_before(start, prepare, textwrap.dedent(attempt) + "\nprint('LEFT', flush=True)\n")
+    ending, said = sealed.running.finish(20)
+    assert (sealed.has_seal, sealed.others) == (True, [])
+    assert ending == Exit(None, signal.SIGSYS), said
+    assert "LEFT" not in said
+
+
+def test_threads_and_compiled_code_go_on_behind_the_seal_from_outside(start: Start) -> None:
+    prepare = """
+    import numpy, numba
+    @numba.njit(parallel=True)
+    def total(values):
+        result = 0.0
+        for i in numba.prange(values.size): result += values[i]
+        return result
+    """
+    then = """
+    threads = [threading.Thread(target=time.sleep, args=(0.01,)) for _ in range(4)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    print(total(numpy.ones(100000)))
+    """
+    sealed = seal_before(start, prepare, then)
+    assert (sealed.has_seal, sealed.others) == (is_forked(start), [])
+    ending, said = sealed.running.finish()
+    assert (ending, said) == (Exit(0, None), "ready\n100000.0\n"), said
+
+
+TAMPERING = {
+    "stage two that does nothing": "seccomp.forbid_processes = lambda: None",
+    "filters of its own that allow, or ask nobody": """
+        seccomp.load(seccomp.assemble((), seccomp.syscalls.machine()))
+        seccomp.load(seccomp.assemble(
+            tuple(rule for rule in seccomp.on_new_processes(seccomp.Action.ALLOW)), seccomp.syscalls.machine()))
+        """,
+    "a listener of its own": """
+        try: seccomp.load(seccomp.asking_program("cpu"), seccomp.WITH_LISTENER)
+        except OSError as error: assert error.errno == 16, error
+        else: raise SystemExit("two listeners")
+        """,
+    "closing every descriptor": "os.closerange(3, 1000)",
+}
+
+
+@FORKED
+@pytest.mark.parametrize("tampering", TAMPERING.values(), ids=TAMPERING)
+def test_nothing_done_inside_breaks_the_seal_from_outside(start: Start, tampering: str) -> None:
+    prepare = "from harness.sandbox import seccomp\n" + textwrap.dedent(tampering)
+    sealed = seal_before(start, prepare, "seccomp.forbid_processes\nos.fork()\nprint('LEFT', flush=True)\n")
+    ending, said = sealed.running.finish(20)
+    assert sealed.has_seal
+    assert ending == Exit(None, signal.SIGSYS), said
+
+
+@FORKED
+def test_one_that_asks_nobody_is_refused(start: Start) -> None:
+    """A second question without a listener of its own: the kernel says ENOSYS."""
+    prepare = """
+    from harness.sandbox import seccomp
+    seccomp.load(seccomp.assemble(seccomp.on_new_processes(seccomp.Action.ASK), seccomp.syscalls.machine()))
+    """
+    then = """
+    try: os.fork()
+    except OSError as error: print(error.errno)
+    """
+    ending, said = seal_before(start, prepare, then).running.finish(20)
+    assert (ending, said) == (Exit(0, None), "ready\n38\n"), said
+
+
+@FORKED
+def test_a_process_of_its_own_that_lives_on_is_seen_and_can_start_no_other(start: Start) -> None:
+    prepare = """
+    if os.fork() == 0:
+        while True:
+            if os.path.exists("go") and time.sleep(1.0) is None: os.fork()
+            time.sleep(0.001)
+    """
+    sealed = seal_before(start, prepare, "time.sleep(60)")
+    assert len(sealed.others) == 1
+    assert sealed.running.finish(20)[0] == Exit(None, signal.SIGSYS)
+
+
+@FORKED
+def test_a_candidate_that_never_stops_starting_processes_does_not_slip_through(start: Start) -> None:
+    """Frozen and sealed at any moment: either company is seen, or the next attempt ends it."""
+    prepare = """
+    def restart():
+        while True:
+            pid = os.fork()
+            if pid == 0: os._exit(0)
+            os.waitpid(pid, 0)
+    for _ in range(3): threading.Thread(target=restart, daemon=True).start()
+    """
+    for _ in range(5):
+        sealed = seal_before(start, prepare, "time.sleep(60)")
+        assert sealed.running.finish(20)[0] == Exit(None, signal.SIGSYS)
+
+
+def test_sealing_twice_and_sealing_the_ended_changes_nothing(start: Start) -> None:
+    sealed = seal_before(start, "", "print('done')")
+    assert sealed.running.confined.seal() == is_forked(start)
+    assert sealed.running.finish() == (Exit(0, None), "ready\ndone\n")
+    sealed.running.confined.seal()
+    assert sealed.running.confined.poll() == Exit(0, None)
+
+
+@FORKED
+def test_without_a_minder_to_ask_nothing_is_started(start: Start) -> None:
+    """Fail closed: a listener that is gone refuses, and the candidate ends with its minder anyway."""
+    running = begin(start, "")
+    minder = int(Path(f"/proc/{running.confined.pid}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(minder, signal.SIGKILL)
+    wait_for(lambda: not is_alive(running.confined.pid))
+    with pytest.raises(SandboxError, match="killed"):
+        running.confined.wait(5)

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from harness.errors import SandboxError
 from harness.sandbox import seccomp, syscalls
-from harness.sandbox.seccomp import NO_PROCESSES, REFUSED, Action, Kind, Rule, When, border
+from harness.sandbox.seccomp import NO_PROCESSES, REFUSED, Action, Kind, Rule, When, asking_border, border
 
 MACHINES = st.sampled_from(sorted(syscalls.AUDIT_ARCH))
 KINDS: tuple[Kind, ...] = ("cpu", "gpu", "tools")
-STAGES = st.sampled_from([*map(border, KINDS), NO_PROCESSES])
+STAGES = st.sampled_from([*map(border, KINDS), *map(asking_border, KINDS), NO_PROCESSES])
 NUMBERS = st.one_of(
     st.sampled_from([number for pair in syscalls.TABLE.values() for number in pair if number is not None]),
     st.integers(0, syscalls.NEWEST),
