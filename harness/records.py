@@ -147,7 +147,9 @@ class Pair(Record):
     suite: str
     blocks: tuple[Block, ...]
     dropped: int = 0
-    """Contaminated blocks, measured again."""
+    """Disturbed blocks, measured again."""
+    dropped_for: dict[str, int] = {}
+    """How many of them each disturbance was seen in; one block may have several."""
     opponent_alone: tuple[float, ...] = ()
     """B's seconds per call, by segment, after A had ended; in deciding pairs on a GPU."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from agent.lines import Line, neutralise
 from agent.scoreboard import describe_seconds
@@ -41,13 +41,24 @@ def by_the_clock(pairs: Iterable[Pair]) -> float | None:
 def describe_blocks(pairs: Iterable[Pair]) -> Iterator[Line]:
     """Every block of every pair; where there are two clocks, the one that decides stands first."""
     for number, pair in enumerate(pairs, start=1):
-        yield Line(f"pair {number}: {pair.stage}, {neutralise(pair.suite)}, {pair.dropped} dropped", "dim")
+        dropped = describe_dropped(pair.dropped, pair.dropped_for)
+        yield Line(f"pair {number}: {pair.stage}, {neutralise(pair.suite)}, {dropped}", "dim")
         for block in pair.blocks:
             decides, clock = block.events or block.seconds, block.seconds
             machine = describe_environment(block.environment)
             yield Line(f"  {block.order}{_times(decides)}  {math.exp(log_ratio(block)):>8.4f}x  {machine}")
             if block.events:
                 yield Line(f"  clock{_times(clock)[1:]}  {math.exp(clock_log_ratio(block)):>8.4f}x", "dim")
+
+        if pair.opponent_alone:
+            alone = statistics.median(pair.opponent_alone)
+            yield Line(f"  the other side by itself afterwards: {describe_seconds(alone)} a call", "dim")
+
+
+def describe_dropped(count: int, causes: Mapping[str, int]) -> str:
+    """`3 dropped (clocks moved 2, steal 1)`."""
+    named = ", ".join(f"{neutralise(cause)} {seen}" for cause, seen in Counter(causes).most_common())
+    return f"{count} dropped ({named})" if named else f"{count} dropped"
 
 
 def _times(seconds: Iterable[float]) -> str:

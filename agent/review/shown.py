@@ -10,7 +10,7 @@ from agent.briefing.headroom import Headroom, headroom
 from agent.entries import Baselined, Called, Confirming, Judged, Opened, Webhook
 from agent.lines import Line, neutralise
 from agent.proposal import Proposal
-from agent.review.blocks import describe_blocks
+from agent.review.blocks import describe_blocks, describe_dropped
 from agent.scoreboard import describe_seconds, describe_span
 from harness.case.knobs import to_environment
 from harness.records import GateReport, Pair, Profile, Record
@@ -26,7 +26,9 @@ class Stage(Record):
     pairs: int
     blocks: int
     dropped: int
-    """Contaminated blocks that were measured again."""
+    """Disturbed blocks that were measured again."""
+    dropped_for: dict[str, int]
+    """How many of them each disturbance was seen in."""
     median: float
     """Log ratio: median over the pairs of each pair's median block."""
     between_pairs: float | None
@@ -219,6 +221,8 @@ def _about_samples(stages: Iterable[Stage], missing: str) -> Iterator[Line]:
         yield Line(f"{stage.stage:<12}{neutralise(stage.suite):<12}{counts}{clock}{spread}")
         if stage.machine:
             yield Line(f"{'':<12}{stage.machine}", "dim")
+        if stage.dropped_for:
+            yield Line(f"{'':<12}{describe_dropped(stage.dropped, stage.dropped_for)}", "dim")
     if clocks:
         yield Line("speedup by device events, which decide while the judge's own clock bears them out", "dim")
 

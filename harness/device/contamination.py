@@ -45,16 +45,18 @@ def describe(load: Load, start: Sample, end: Sample, tenants: int | None) -> Env
     )
 
 
-def is_contaminated(environment: Environment, cpus: int) -> bool:
+def disturbances(environment: Environment, cpus: int) -> tuple[str, ...]:
     """`cpus` is how many this process may use. What the driver does not tell is not held against a block."""
-    return (
-        environment.steal > host.STEAL_LIMIT
-        or environment.others > max(host.OTHERS_LIMIT, cpus - SPINNING)
-        or bool(environment.tenants)
-        or bool(environment.crowded)
-        or bool(HELD_DOWN & set(environment.throttle or ()))
-        or clock_change(environment) > CLOCK_CHANGE
+    seen = {
+        "another process on the GPU": bool(environment.tenants),
+        "GPU busy before a segment": bool(environment.crowded),
+        "clocks moved": clock_change(environment) > CLOCK_CHANGE,
+        **{f"throttled ({reason})": True for reason in environment.throttle or () if reason in HELD_DOWN},
+    }
+    of_host = host.disturbances(
+        environment.steal, environment.others, max(host.OTHERS_LIMIT, cpus - SPINNING)
     )
+    return (*of_host, *(name for name, is_seen in seen.items() if is_seen))
 
 
 def clock_change(environment: Environment) -> float:

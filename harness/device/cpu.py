@@ -57,8 +57,8 @@ class Cpu:
         load = host.load_since(reading.host, own_cpu_seconds)
         return Environment(steal=load.steal, others=load.others)
 
-    def is_contaminated(self, environment: Environment) -> bool:
-        return environment.steal > host.STEAL_LIMIT or environment.others > host.OTHERS_LIMIT
+    def disturbances(self, environment: Environment) -> tuple[str, ...]:
+        return host.disturbances(environment.steal, environment.others)
 
     def ceilings(self) -> Ceilings:
         if self._ceilings is None:

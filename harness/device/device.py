@@ -87,8 +87,8 @@ class Device(Protocol):
         `own_pids` are the processes that may use the GPU; None means this process and all that descend from it.
         """
 
-    def is_contaminated(self, environment: Environment) -> bool:
-        """Whether a block should be measured again for what else happened."""
+    def disturbances(self, environment: Environment) -> tuple[str, ...]:
+        """What else happened during a block that should be measured again for it, in a few words each."""
 
     def ceilings(self) -> Ceilings:
         """What the device was measured to do at its best; measured when first asked for."""

@@ -110,8 +110,8 @@ class Cuda:
         tenants = contamination.count_tenants(pids, os.getpid(), own_pids)
         return contamination.describe(load, reading.gpu or end, end, tenants)
 
-    def is_contaminated(self, environment: Environment) -> bool:
-        return contamination.is_contaminated(environment, len(os.sched_getaffinity(0)))
+    def disturbances(self, environment: Environment) -> tuple[str, ...]:
+        return contamination.disturbances(environment, len(os.sched_getaffinity(0)))
 
     def ceilings(self) -> Ceilings:
         if self._ceilings is None:

@@ -56,6 +56,12 @@ def load_since(start: Counters, own_seconds: float) -> Load:
     return Load(steal=round(steal, 4), others=round(others, 3))
 
 
+def disturbances(steal: float, others: float, others_limit: float = OTHERS_LIMIT) -> tuple[str, ...]:
+    """What of the host's load disturbs a block."""
+    seen = {"steal": steal > STEAL_LIMIT, "other processes": others > others_limit}
+    return tuple(name for name, is_seen in seen.items() if is_seen)
+
+
 def take_precedence() -> None:
     """Run this process, and the candidates it starts, ahead of everything else on the machine, where allowed.
 

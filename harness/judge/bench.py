@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from harness.case.contract import Contract
 from harness.device.device import Device
 from harness.errors import CaseError
 from harness.judge.clocks import Clocks
-from harness.judge.duel import Duel, Terms, blame, clean_blocks, log_ratio, seconds_of
+from harness.judge.duel import CleanBlock, Duel, Terms, blame, clean_blocks, log_ratio, seconds_of
 from harness.judge.fresh import Source
 from harness.judge.protocol import Progress, Watch
 from harness.judge.stable import Stable
@@ -98,6 +99,7 @@ class Bench:
                     process = self.stable.process((candidate, opponent)[side], from_source=from_source)
                     born[side] = stack.enter_context(process)
             pairs.append((born[0], born[1]))
+        stack.callback(_end_all, pairs)
         for _, process in pairs:
             with blame(1):
                 process.await_loaded()
@@ -163,8 +165,8 @@ class Bench:
     def duel(self, sides: Processes, suite: str) -> Duel:
         return Duel(self.contract, self.case.suites[suite], sides, self.terms())
 
-    def clean_blocks(self, duel: Duel, count: int) -> Iterator[tuple[Block, int]]:
-        """`count` blocks of a duel, and how many contaminated ones were dropped before each."""
+    def clean_blocks(self, duel: Duel, count: int) -> Iterator[CleanBlock]:
+        """`count` blocks of a duel, and why others were dropped before each."""
         self.stable.tend()
         return clean_blocks(self.device, duel.block, count)
 
@@ -184,7 +186,7 @@ class Bench:
         with self.duel(sides, suite) as duel:
             duel.probe()
             taken = list(self.clean_blocks(duel, settings.duel.pair_blocks))
-            alone = [(duel.solo_block(), 0) for _ in range(SOLO_BLOCKS)]
+            alone: list[CleanBlock] = [(duel.solo_block(), []) for _ in range(SOLO_BLOCKS)]
             duel.check_elsewhere(elsewhere)
             guarded = [
                 self.measure(sides, "guardrail", g.suite, GUARDRAIL_BLOCKS) for g in settings.guardrails
@@ -220,10 +222,23 @@ class Bench:
             _expect_among(file, "distribution", suite.distribution, list(self.contract.distributions))
 
 
-def pair_of(stage: Stage, suite: str, taken: list[tuple[Block, int]]) -> Pair:
-    """Blocks, and how many were dropped before each, as one record."""
-    blocks, drops = zip(*taken, strict=True)
-    return Pair(stage=stage, suite=suite, blocks=blocks, dropped=sum(drops))
+def _end_all(pairs: Iterable[Processes]) -> None:
+    """Begin to end them at the same time: a CUDA context takes its time to go."""
+    for pair in pairs:
+        for process in pair:
+            process.end()
+
+
+def pair_of(stage: Stage, suite: str, taken: Sequence[CleanBlock]) -> Pair:
+    """Blocks, and those dropped before each, as one record."""
+    drops = [causes for _, dropped in taken for causes in dropped]
+    return Pair(
+        stage=stage,
+        suite=suite,
+        blocks=tuple(block for block, _ in taken),
+        dropped=len(drops),
+        dropped_for=Counter(cause for causes in drops for cause in causes),
+    )
 
 
 def values_of(pairs: list[Pair], ratio: Callable[[Block], float] = log_ratio) -> list[float]:

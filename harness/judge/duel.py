@@ -41,6 +41,9 @@ ORDERS: tuple[Order, Order] = ("ABBA", "BAAB")
 
 Four = tuple[float, float, float, float]
 
+CleanBlock = tuple[Block, list[tuple[str, ...]]]
+"""A block, and for each disturbed one that was dropped before it what disturbed that."""
+
 
 @dataclass(frozen=True)
 class Terms:
@@ -298,17 +301,18 @@ def blame(side: int) -> Iterator[None]:
         raise MachineError(f"the incumbent failed in a duel, having passed before: {fault}") from fault
 
 
-def clean_blocks(device: Device, take: Callable[[], Block], count: int) -> Iterator[tuple[Block, int]]:
-    """`count` blocks, each with how many contaminated ones were dropped before it; at most `count` drops in all.
+def clean_blocks(device: Device, take: Callable[[], Block], count: int) -> Iterator[CleanBlock]:
+    """`count` blocks, each with why others were dropped before it; at most `count` drops in all.
 
     A machine that is never quiet is measured as it is: the environment stands in the record.
     """
     drops_left = count
     for _ in range(count):
-        dropped = 0
+        dropped: list[tuple[str, ...]] = []
         block = take()
-        while drops_left and device.is_contaminated(block.environment):
-            drops_left, dropped = drops_left - 1, dropped + 1
+        while drops_left and (causes := device.disturbances(block.environment)):
+            drops_left -= 1
+            dropped.append(causes)
             block = take()
         yield block, dropped
 

@@ -41,9 +41,9 @@ class Names:
     def uses(self, tree: ast.AST) -> Iterator[tuple[ast.expr, str]]:
         """Every longest chain of attributes that starts at an import, with its path; renamings are no use."""
         parts = {id(part) for node in ast.walk(tree) if (part := base_of(node)) is not None}
-        renamed = {id(value) for _, value in self._aliases if isinstance(value, ast.Name)}
+        passed = parts | {id(value) for _, value in self._aliases if isinstance(value, ast.Name)}
         for node in ast.walk(tree):
-            if not isinstance(node, ast.expr) or id(node) in parts | renamed or _binds(node):
+            if not isinstance(node, ast.expr) or id(node) in passed or _binds(node):
                 continue
             if path := self.path(node):
                 yield node, path

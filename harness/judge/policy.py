@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 from operator import itemgetter
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from harness.case.case import Policy
 from harness.errors import CandidateFault
@@ -68,18 +69,49 @@ REACHING = frozenset(
 NOT_KERNELS = frozenset({"tests"})
 """Workspace folders that are never imported by a kernel; importing from them is refused."""
 
-LARGEST = 1 << 20
-"""Bytes of the largest source file that is read; a kernel written by hand has a few thousand."""
+LARGEST = 256 << 10
+"""Bytes of all source files together; a kernel written by hand has a few thousand, and reading takes 20 s a MiB."""
 
-UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError, SystemError, OSError)
+REMEMBERED = 64
+"""Sources whose reading is kept: a side is read again at the start of each of its processes."""
+
+UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError, SystemError)
 """What ast.parse raises for bytes that are no program, or one nested deeper than the parser's own stack."""
 
 
 def check_policy(workspace: Path, policy: Policy) -> None:
     """Raises CandidateFault: POLICY naming file, line and what is not allowed there, or DOES_NOT_LOAD."""
-    files = [path for path in sorted(workspace.rglob("*.py")) if _may_be_imported(path, workspace)]
-    own = {path.relative_to(workspace).parts[0].removesuffix(".py") for path in files}
-    trees = {path.relative_to(workspace): _parse(path, str(path.relative_to(workspace))) for path in files}
+    complaint = _complaint(tuple(_read(workspace)), policy)
+    if complaint is not None:
+        raise CandidateFault(*complaint)
+
+
+def _read(workspace: Path) -> Iterator[tuple[PurePath, bytes]]:
+    """Every file that may be imported, by its path in the workspace."""
+    total = 0
+    for path in sorted(workspace.rglob("*.py")):
+        name = path.relative_to(workspace)
+        if not path.is_file() or name.parts[0] in NOT_KERNELS:
+            continue
+        try:
+            total += path.stat().st_size
+            if total > LARGEST:
+                raise ValueError(f"all source together has over {LARGEST} bytes, the most that is read")
+            yield name, path.read_bytes()
+        except (OSError, ValueError) as error:
+            raise CandidateFault(Reason.DOES_NOT_LOAD, _unreadable(name, error)) from None
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _complaint(sources: tuple[tuple[PurePath, bytes], ...], policy: Policy) -> tuple[Reason, str] | None:
+    """What there is to say against these files; None where nothing is."""
+    own = {name.parts[0].removesuffix(".py") for name, _ in sources}
+    trees: dict[PurePath, ast.Module] = {}
+    for file, source in sources:
+        try:
+            trees[file] = ast.parse(source)
+        except UNREADABLE as error:
+            return Reason.DOES_NOT_LOAD, _unreadable(file, error)
     names: dict[str, Names] = {}
     for file, tree in trees.items():
         names[module_name(file)] = Names(tree, names)
@@ -87,21 +119,12 @@ def check_policy(workspace: Path, policy: Policy) -> None:
         for line, problem in sorted(
             _offences(tree, names[module_name(file)], own, policy), key=itemgetter(0)
         ):
-            raise CandidateFault(Reason.POLICY, f"{file}:{line}: {problem}")
+            return Reason.POLICY, f"{file}:{line}: {problem}"
+    return None
 
 
-def _may_be_imported(path: Path, workspace: Path) -> bool:
-    return path.is_file() and path.relative_to(workspace).parts[0] not in NOT_KERNELS
-
-
-def _parse(path: Path, name: str) -> ast.Module:
-    try:
-        if (size := path.stat().st_size) > LARGEST:
-            raise ValueError(f"has {size} bytes; a source file has at most {LARGEST}")
-        return ast.parse(path.read_bytes())
-    except UNREADABLE as error:
-        told = str(error) or "nested too deeply to be parsed"
-        raise CandidateFault(Reason.DOES_NOT_LOAD, f"{name}: {type(error).__name__}: {told}") from None
+def _unreadable(file: PurePath, error: BaseException) -> str:
+    return f"{file}: {type(error).__name__}: {str(error) or 'nested too deeply to be parsed'}"
 
 
 def _offences(tree: ast.AST, names: Names, own: set[str], policy: Policy) -> Iterator[tuple[int, str]]:

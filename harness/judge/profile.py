@@ -83,7 +83,7 @@ class Look:
         start, own = device.start(), own_seconds()
         yield
         environment = device.since(start, own_seconds() - own)
-        if device.is_contaminated(environment):
+        if device.disturbances(environment):
             busy = f"{environment.others:.1f} CPUs by other processes, {environment.steal:.0%} of all by the host"
             self._crowded = f"the machine was busy meanwhile ({busy}), so times and waits are too long"
 

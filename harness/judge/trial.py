@@ -11,9 +11,9 @@ from typing import NoReturn
 from harness.errors import CandidateFault
 from harness.judge import evidence, tools
 from harness.judge.bench import Bench, Processes, pair_of, seconds_per_call, speedup_of, values_of
-from harness.judge.duel import log_ratio
+from harness.judge.duel import CleanBlock, log_ratio
 from harness.judge.protocol import Progress, Watch
-from harness.records import Block, GuardrailReport, Interval, Pair, Reason, Side
+from harness.records import GuardrailReport, Interval, Pair, Reason, Side
 
 SCREEN_ALPHA = 0.1
 """Evidence at which the screening pair sends a candidate on; being wrong here costs time, not truth."""
@@ -52,7 +52,7 @@ class ScreeningTrial:
             settings.objective.minimum_effect,
             settings.duel.screen_blocks,
         )
-        taken: list[tuple[Block, int]] = []
+        taken: list[CleanBlock] = []
         with self.bench.duel(sides, suite) as duel:
             self.speedup = duel.probe()
             if self.speedup < 1 / HOPELESS:

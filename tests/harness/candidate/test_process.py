@@ -19,7 +19,7 @@ from harness.errors import CandidateFault
 from harness.records import Reason, Side
 from harness.sandbox.rungs import Prefork, Rung, choose_rung
 
-LIMITS = Limits(prepare_seconds=20, call_seconds=1, memory_bytes=2 << 30)
+LIMITS = Limits(prepare_seconds=60, call_seconds=1, memory_bytes=2 << 30)
 HURRIED = Limits(prepare_seconds=1, call_seconds=0.3, memory_bytes=2 << 30)
 
 NUMBERED = """
@@ -359,7 +359,7 @@ class Sealed(CandidateProcess):
     def compile_again(self) -> None:
         """What a kernel would do that compiles something after its preparation."""
         self._thaw_and_send({"op": "compile", "problems": PROBLEMS})
-        self._answer(20, "compiling again")
+        self._talk.answer(20, "compiling again")
 
 
 PROBLEMS = {"main": [("x", (64,), "float32"), ("y", (64,), "float32")]}
@@ -459,9 +459,64 @@ UNSEALED = {
 
 
 @pytest.mark.parametrize("name", UNSEALED)
-def test_a_seal_is_seen_and_not_believed(prepared: Callable[[str], Sealed], name: str) -> None:
+def test_the_seal_asks_nothing_inside(prepared: Callable[[str], Sealed], name: str) -> None:
+    process = prepared(COPY + f"sys.modules['__main__'].Runner.seal = {UNSEALED[name][2]}\n")
+    process.seal()
+    with pytest.raises(CandidateFault) as caught:
+        process.compile_again()
+    assert caught.value.reason is Reason.STARTED_PROCESS
+
+
+@pytest.mark.parametrize("name", UNSEALED)
+def test_where_the_border_cannot_seal_the_inside_is_seen_and_not_believed(
+    prepared: Callable[[str], Sealed], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As before Linux 5.5."""
     reason, says, seal = UNSEALED[name]
     process = prepared(COPY + f"sys.modules['__main__'].Runner.seal = {seal}\n")
+    monkeypatch.setattr(process._confined, "seal", lambda: False)
     with pytest.raises(CandidateFault, match=says) as caught:
         process.seal()
     assert caught.value.reason is reason
+
+
+def test_where_the_border_cannot_seal_the_process_seals_itself(
+    prepared: Callable[[str], Sealed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = prepared(COPY)
+    monkeypatch.setattr(process._confined, "seal", lambda: False)
+    process.seal()
+    with pytest.raises(CandidateFault) as caught:
+        process.compile_again()
+    assert caught.value.reason is Reason.STARTED_PROCESS
+
+
+SQUARE = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def square(x, y):
+    at = tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :]
+    tile = tl.load(x + at)
+    tl.store(y + at, tl.dot(tile, tile))
+
+
+def run(x, y):
+    square[(1,)](x, y)
+"""
+
+
+def test_interpreted_kernels_compute_with_bfloat16(start: Start) -> None:
+    """Triton's interpreter by itself multiplies the bits."""
+    interpreted = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+    process = start(
+        SQUARE, dress=Dress(tensors="torch", preload=("torch", "triton"), environment=interpreted)
+    )
+    process.await_loaded()
+    tile = torch.randn(16, 16).bfloat16()
+    arena = Arena(lay_out([("x", (16, 16), "bfloat16")], [("y", (16, 16), "float32")], 1))
+    arena.fill(0, {"x": tile})
+    process.call(arena, 0, 1)
+    assert torch.allclose(arena.outputs(0)["y"], tile.float() @ tile.float(), atol=1e-5)

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from harness.device.contamination import count_tenants, describe, is_contaminated
+from harness.device.contamination import count_tenants, describe, disturbances
 from harness.device.host import Load
 from harness.device.nvml import Sample
 from harness.records import Environment
@@ -32,27 +32,31 @@ def block(**changes: object) -> Environment:
     ],
 )
 def test_what_is_usual_or_unknown_is_kept(changes: dict[str, object]) -> None:
-    assert not is_contaminated(block(**changes), CPUS)
+    assert disturbances(block(**changes), CPUS) == ()
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "named"),
     [
-        {"tenants": 1},
-        {"sm_mhz": (1980, 1800)},
-        {"sm_mhz": (345, 1980)},
-        {"throttle": ("power_cap", "sw_thermal")},
-        {"throttle": ("hw_slowdown",)},
-        {"steal": 0.2},
-        {"others": 14.0},
+        ({"tenants": 1}, ("another process on the GPU",)),
+        ({"crowded": 1}, ("GPU busy before a segment",)),
+        ({"sm_mhz": (1980, 1800)}, ("clocks moved",)),
+        ({"sm_mhz": (345, 1980)}, ("clocks moved",)),
+        ({"throttle": ("power_cap", "sw_thermal")}, ("throttled (sw_thermal)",)),
+        (
+            {"throttle": ("hw_slowdown",), "tenants": 2},
+            ("another process on the GPU", "throttled (hw_slowdown)"),
+        ),
+        ({"steal": 0.2}, ("steal",)),
+        ({"others": 14.0}, ("other processes",)),
     ],
 )
-def test_what_disturbs_is_measured_again(changes: dict[str, object]) -> None:
-    assert is_contaminated(block(**changes), CPUS)
+def test_what_disturbs_is_measured_again(changes: dict[str, object], named: tuple[str, ...]) -> None:
+    assert disturbances(block(**changes), CPUS) == named
 
 
 def test_few_cpus_are_disturbed_by_little() -> None:
-    assert is_contaminated(block(others=0.6), cpus=2)
+    assert disturbances(block(others=0.6), cpus=2) == ("other processes",)
 
 
 def test_the_record_is_of_both_ends_and_small() -> None:

@@ -39,9 +39,9 @@ def test_a_block_is_told_by_the_host_alone() -> None:
     cpu = Cpu()
     environment = cpu.since(cpu.start(), 0.0)
     assert environment == Environment(steal=environment.steal, others=environment.others)
-    assert cpu.is_contaminated(Environment(steal=0.11))
-    assert cpu.is_contaminated(Environment(others=0.51))
-    assert not cpu.is_contaminated(Environment(steal=0.1, others=0.5))
+    assert cpu.disturbances(Environment(steal=0.11)) == ("steal",)
+    assert cpu.disturbances(Environment(others=0.51)) == ("other processes",)
+    assert cpu.disturbances(Environment(steal=0.1, others=0.5)) == ()
 
 
 def test_ceilings_are_measured_once() -> None:

@@ -22,6 +22,7 @@ from harness.device.cpu import Cpu
 from harness.device.device import Device, Work
 from harness.dtypes import TORCH_DTYPES
 from harness.errors import CandidateFault, MachineError
+from harness.judge.bench import pair_of
 from harness.judge.duel import (
     Duel,
     Terms,
@@ -406,8 +407,8 @@ def test_a_crowded_block_says_so(ring: Ring) -> None:
 class Judging(Cpu):
     """Calls the blocks contaminated whose steal says so."""
 
-    def is_contaminated(self, environment: Environment) -> bool:
-        return environment.steal > 0
+    def disturbances(self, environment: Environment) -> tuple[str, ...]:
+        return ("steal",) if environment.steal > 0 else ()
 
 
 def blocks(told: str) -> Iterator[Block]:
@@ -434,7 +435,7 @@ def test_contaminated_blocks_are_dropped_as_long_as_there_is_hope(
 ) -> None:
     source = blocks(told)
     found = list(clean_blocks(Judging(), lambda: next(source), count))
-    assert [(round(block.seconds[0]), dropped) for block, dropped in found] == kept
+    assert [(round(block.seconds[0]), len(dropped)) for block, dropped in found] == kept
     assert list(source) == [], "and none was taken for nothing"
 
 
@@ -442,15 +443,17 @@ def test_real_blocks_are_dropped_by_what_the_device_says(ring: Ring) -> None:
     class Restless(Host):
         told = 0
 
-        def is_contaminated(self, environment: Environment) -> bool:
+        def disturbances(self, environment: Environment) -> tuple[str, ...]:
             self.told += 1
-            return self.told in (1, 3, 4)
+            return ("unrest", "heat") if self.told in (1, 3, 4) else ()
 
     device = Restless()
     with ring.duel(KERNEL, KERNEL, device) as duel:
         duel.probe()
         found = list(clean_blocks(device, duel.block, 4))
-    assert [dropped for _, dropped in found] == [1, 2, 0, 0]
+    assert [len(dropped) for _, dropped in found] == [1, 2, 0, 0]
+    pair = pair_of("screen", "main", found)
+    assert (pair.dropped, pair.dropped_for) == (3, {"unrest": 3, "heat": 3})
 
 
 def test_ratios_are_positive_where_a_is_faster_on_the_clock_that_they_name() -> None:

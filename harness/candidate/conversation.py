@@ -1,0 +1,168 @@
+"""What judge and candidate process say to each other: one question at a time, every end called by its name."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from harness.candidate import wire
+from harness.errors import CandidateFault
+from harness.records import Reason
+from harness.sandbox.rungs import Confined, Exit
+
+LOG_BYTES = 1 << 20
+"""Most a candidate may print."""
+
+SCRATCH_BYTES = 256 << 20
+"""Most it may have in its scratch folder."""
+
+FULL = 0.95
+"""Share of the scratch folder from which on a fault is laid to its being full."""
+
+QUOTED_BYTES = 2000
+END_SECONDS = 10.0
+"""For a process whose end of the socket is closed to be gone."""
+
+WATCH_SECONDS = 0.05
+"""How often a process is looked at while its answer is waited for."""
+
+FAULTS = {
+    "does_not_load": Reason.DOES_NOT_LOAD,
+    "raised": Reason.RAISED,
+    "out_of_memory": Reason.OUT_OF_MEMORY,
+    "does_not_compile": Reason.DOES_NOT_COMPILE,
+}
+
+
+class Log:
+    """Where a candidate's stdout and stderr go: it holds LOG_BYTES and not one more."""
+
+    def __init__(self) -> None:
+        self.descriptor = os.memfd_create("hillclimb-log", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(self.descriptor, LOG_BYTES)
+        fcntl.fcntl(
+            self.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+        )
+
+    @property
+    def is_full(self) -> bool:
+        return self._size() >= LOG_BYTES
+
+    def tail(self) -> str:
+        """The end of what was printed."""
+        size = self._size()
+        start = max(0, size - QUOTED_BYTES)
+        return os.pread(self.descriptor, size - start, start).decode(errors="replace")
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+    def _size(self) -> int:
+        return os.lseek(self.descriptor, 0, os.SEEK_CUR)
+
+
+class Conversation:
+    """Raises CandidateFault for whatever but the one answer that is due comes, or becomes of the process."""
+
+    def __init__(self, end: socket.socket, confined: Confined, log: Log, watch: Callable[[], None]) -> None:
+        """Take over this end of the socket; the other one is the candidate's.
+
+        `watch` is called from time to time while an answer is waited for; what it raises ends the waiting.
+        """
+        self._end, self._confined, self._log, self._watch = end, confined, log, watch
+
+    def close(self) -> None:
+        self._end.close()
+
+    def ask(self, question: Mapping[str, Any], *descriptors: int) -> None:
+        """Ask something; nothing may have been said since the last answer."""
+        try:
+            if self.has_answer():
+                said, _ = wire.receive(self._end)
+                raise CandidateFault(Reason.BROKE_PROTOCOL, f"said {str(said)[:200]} without being asked")
+        except wire.WireError as error:
+            self._name_end(str(error))
+        self.ask_ahead(question, *descriptors)
+
+    def ask_ahead(self, question: Mapping[str, Any], *descriptors: int) -> None:
+        """Ask before an earlier question is answered."""
+        try:
+            wire.send(self._end, dict(question), descriptors)
+        except wire.WireError as error:
+            self._name_end(str(error))
+
+    def has_answer(self, seconds: float = 0) -> bool:
+        """Wait so long for something to be there to read, or the other end to be closed."""
+        poll = select.poll()
+        poll.register(self._end, select.POLLIN | select.POLLHUP)
+        return bool(poll.poll(seconds * 1000))
+
+    def answer(self, seconds: float, doing: str, *, spinning: bool = False) -> dict[str, Any]:
+        """Wait for the one answer that is due; `spinning` without ever sleeping: waking up must not be timed."""
+        if not (self._spin if spinning else self._sleep)(seconds):
+            raise CandidateFault(Reason.HUNG, f"no answer after {seconds:g} s of {doing}{self._quote()}")
+        try:
+            message, _ = wire.receive(self._end)
+        except wire.WireError as error:
+            self._name_end(str(error))
+        if self._log.is_full:
+            raise CandidateFault(
+                Reason.FLOODED_OUTPUT, f"printed more than {LOG_BYTES >> 20} MiB while {doing}"
+            )
+        if message.get("ok") is True:
+            return message
+        fault, text = message.get("fault"), message.get("text")
+        if not isinstance(fault, str) or fault not in FAULTS or not isinstance(text, str):
+            raise CandidateFault(Reason.BROKE_PROTOCOL, f"answered {str(message)[:200]} while {doing}")
+        if self._confined.scratch_used() >= FULL * SCRATCH_BYTES:
+            raise CandidateFault(Reason.WROTE_TOO_MUCH, f"filled its scratch folder: {text.strip()}")
+        raise CandidateFault(FAULTS[fault], text.strip())
+
+    def _sleep(self, seconds: float) -> bool:
+        deadline = time.perf_counter() + seconds
+        while (left := deadline - time.perf_counter()) > 0:
+            if self.has_answer(min(left, WATCH_SECONDS)):
+                return True
+            self._watch()
+        return self.has_answer()
+
+    def _spin(self, seconds: float) -> bool:
+        deadline = time.perf_counter() + seconds
+        while not self.has_answer():
+            if time.perf_counter() > deadline:
+                return False
+        return True
+
+    def _name_end(self, said: str) -> NoReturn:
+        """The socket failed: find out how the process ended and call it by its name."""
+        self._confined.thaw()
+        end = self._confined.wait(END_SECONDS)
+        if self._log.is_full:
+            raise CandidateFault(Reason.FLOODED_OUTPUT, f"printed more than {LOG_BYTES >> 20} MiB")
+        if end is None:
+            raise CandidateFault(Reason.BROKE_PROTOCOL, f"{said}, yet the process lives on")
+        reason, detail = name_exit(end)
+        raise CandidateFault(reason, detail + self._quote())
+
+    def _quote(self) -> str:
+        printed = self._log.tail().strip()
+        return f"; it printed: {printed[-500:]}" if printed else ""
+
+
+def name_exit(end: Exit) -> tuple[Reason, str]:
+    """What the way a process ended says about it."""
+    if end.signal is None:
+        return Reason.EXITED, f"left with status {end.code} before it was asked to"
+    if end.signal == signal.SIGSYS:
+        return Reason.STARTED_PROCESS, "tried to start a process or replace itself (killed by seccomp)"
+    if end.signal == signal.SIGXFSZ:
+        return Reason.WROTE_TOO_MUCH, "wrote a file larger than its scratch space"
+    if end.signal == signal.SIGKILL:
+        return Reason.OUT_OF_MEMORY, "killed by SIGKILL, as the kernel does when memory runs out"
+    return Reason.CRASHED, f"died of {end}"

@@ -1,0 +1,124 @@
+"""bfloat16 under Triton's interpreter, which stores it as the bits of its numbers and computes with those bits.
+
+Measured with Triton 3.9: sums, products, comparisons, reductions, dot products and conversions to integers of bfloat16
+tensors come out as nonsense, and conversions to bfloat16 are cut off instead of rounded. A GPU computes them in float32
+and rounds to nearest, ties to even; so does the interpreter once it is mended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+COMPUTING = ("binary_op", "unary_op", "ternary_op", "create_fma", "create_rsqrt", "create_erf", "create_dot")
+"""The interpreter's methods through which every calculation goes."""
+
+REDUCING = ("ReduceOps", "ScanOps")
+
+
+def mend() -> None:
+    """Have the interpreter of this process compute with bfloat16 numbers; nothing where it needs no mending."""
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    builder = interpreter.InterpreterBuilder
+    if interpreter._get_np_dtype(tl.bfloat16) != np.uint16 or hasattr(builder.cast_impl, "__wrapped__"):
+        return
+    builder.cast_impl = _casting(builder.cast_impl)
+    for name in COMPUTING:
+        setattr(builder, name, _computing(getattr(builder, name)))
+    for name in REDUCING:
+        operation = getattr(interpreter, name)
+        operation.apply_impl = _reducing(operation.apply_impl)
+
+
+def _casting(cast: Callable[..., Any]) -> Callable[..., Any]:
+    """To and from bfloat16 by way of float32."""
+    import triton.language as tl
+
+    @wraps(cast)
+    def convert(builder: Any, source: Any, target: Any) -> Any:
+        if _is_bfloat16(source) and target.scalar != tl.bfloat16:
+            return cast(builder, _widen(source), target)
+        if not _is_bfloat16(source) and target.scalar == tl.bfloat16:
+            wide = source if source.dtype.scalar == tl.float32 else cast(builder, source, tl.float32)
+            return _narrow(wide)
+        return cast(builder, source, target)
+
+    return convert
+
+
+def _computing(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """In float32 where an operand is bfloat16; a number that comes out is one again, a truth stays a truth."""
+    import triton.language as tl
+
+    @wraps(compute)
+    def widened(builder: Any, *operands: Any) -> Any:
+        if not any(map(_is_bfloat16, operands)):
+            return compute(builder, *operands)
+        found = compute(builder, *map(_widen, operands))
+        keeps = compute.__name__ == "create_dot" or found.data.dtype.kind != "f"
+        return found if keeps or found.dtype.scalar != tl.float32 else _narrow(found)
+
+    return widened
+
+
+def _reducing(reduce: Callable[..., Any]) -> Callable[..., Any]:
+    """In float32, rounded once at the end."""
+
+    @wraps(reduce)
+    def widened(operation: Any, operands: Sequence[Any]) -> Any:
+        was_narrow = [_is_bfloat16(operand.handle) for operand in operands]
+        if not any(was_narrow):
+            return reduce(operation, operands)
+        found = reduce(operation, tuple(map(_retyped, operands, [_widen] * len(operands))))
+        if not isinstance(found, list | tuple):
+            return _rounded(found) if was_narrow[0] else found
+        return [_rounded(one) if narrow else one for one, narrow in zip(found, was_narrow, strict=True)]
+
+    return widened
+
+
+def _rounded(tensor: Any) -> Any:
+    """A float32 tensor of the language as bfloat16; an index stays an index."""
+    return _retyped(tensor, _narrow) if tensor.handle.data.dtype.kind == "f" else tensor
+
+
+def _retyped(tensor: Any, convert: Callable[[Any], Any]) -> Any:
+    import triton.language as tl
+
+    handle = convert(tensor.handle)
+    shape = [int(length) for length in tensor.shape]
+    kind = tl.block_type(handle.dtype.scalar, shape) if shape else handle.dtype.scalar
+    return tl.core.tensor(handle, kind)
+
+
+def _is_bfloat16(operand: Any) -> bool:
+    import triton.language as tl
+
+    return bool(getattr(getattr(operand, "dtype", None), "scalar", None) == tl.bfloat16)
+
+
+def _widen(operand: Any) -> Any:
+    """A handle of bfloat16 numbers as one of float32 numbers; anything else as it is."""
+    import torch
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    if not _is_bfloat16(operand) or operand.data.dtype.kind == "b":
+        return operand
+    numbers = torch.from_numpy(operand.data.view("int16").copy()).view(torch.bfloat16).float()
+    return TensorHandle(numbers.numpy(), tl.float32)
+
+
+def _narrow(handle: Any) -> Any:
+    """A handle of float32 numbers as one of bfloat16 numbers, rounded to nearest, ties to even."""
+    import numpy as np
+    import torch
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    numbers = torch.from_numpy(np.array(handle.data, dtype=np.float32)).bfloat16()
+    return TensorHandle(numbers.view(torch.int16).numpy().view(np.uint16), tl.bfloat16)
