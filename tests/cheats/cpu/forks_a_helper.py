@@ -1,0 +1,16 @@
+"""Forks a process that goes on while the other side is timed.
+
+entries: [44, 45]
+case: affine
+reason: started_process
+"""
+
+import os
+
+if os.fork() == 0:
+    while True:
+        pass
+
+
+def run(x, y):
+    y[:] = 2 * x + 1

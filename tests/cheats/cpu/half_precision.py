@@ -1,0 +1,12 @@
+"""Computes in half precision.
+
+entries: [28]
+case: affine
+reason: wrong_result
+"""
+
+import numpy as np
+
+
+def run(x, y):
+    y[:] = 2 * x.astype(np.float16) + np.float16(1)

@@ -1,0 +1,18 @@
+"""Installs a package that would do the work.
+
+entries: [44]
+case: affine
+reason: policy
+says: "imports 'subprocess'"
+unread:
+  reason: started_process
+"""
+
+import subprocess
+import sys
+
+subprocess.run([sys.executable, "-m", "pip", "install", "fastaffine"])
+
+
+def run(x, y):
+    y[:] = 2 * x + 1

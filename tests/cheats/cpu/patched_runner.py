@@ -1,0 +1,17 @@
+"""Replaces the runner's loop over the calls by one that calls nothing.
+
+entries: [3, 42]
+case: affine
+reason: policy
+says: "imports 'harness'"
+unread:
+  reason: output_not_written
+"""
+
+import harness.candidate.slots as slots
+
+slots.HostSlots.call = slots.HostSlots.launch = lambda self, kernel, first, count: 1
+
+
+def run(x, y):
+    y[:] = 2 * x + 1

@@ -1,0 +1,20 @@
+"""Skips every second call once it has been called often enough to be past the gate.
+
+entries: [10, 30, 39]
+case: affine
+reason: output_not_written
+says: timed ones wrote no whole output
+stage: screen
+"""
+
+import numpy as np
+
+calls = []
+
+
+def run(x, y):
+    calls.append(1)
+    if len(calls) > 40 and len(calls) % 2:
+        return
+    np.multiply(x, np.float32(2), out=y)
+    np.add(y, np.float32(1), out=y)

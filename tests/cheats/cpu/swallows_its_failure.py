@@ -1,0 +1,13 @@
+"""Fails, says nothing, and leaves whatever was in the output.
+
+entries: [24]
+case: affine
+reason: output_not_written
+"""
+
+
+def run(x, y):
+    try:
+        y[:] = x[: x.size // 2] * 2 + 1
+    except Exception:
+        pass

@@ -1,0 +1,12 @@
+"""Writes infinity, which no difference is larger than.
+
+entries: [22]
+case: affine
+reason: not_finite
+"""
+
+import numpy as np
+
+
+def run(x, y):
+    y[:] = np.inf

@@ -1,0 +1,10 @@
+"""Writes zeros.
+
+entries: [25]
+case: affine
+reason: wrong_result
+"""
+
+
+def run(x, y):
+    y[:] = 0

@@ -1,0 +1,27 @@
+"""Writes the mean of a row's answers, one over its length.
+
+case: rows
+entries: [27]
+reason: wrong_result
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def whole(x, y, columns, WIDTH: tl.constexpr):
+    column = tl.arange(0, WIDTH)
+    at = tl.program_id(0).to(tl.int64) * columns + column
+    value = tl.load(x + at, mask=column < columns, other=-float("inf")).to(tl.float32)
+    powers = tl.exp(value - tl.max(value, 0))
+    tl.store(y + at, (powers * 0 + 1.0 / columns).to(tl.bfloat16), mask=column < columns)
+
+
+def softmax(x, y):
+    rows, columns = x.shape
+    whole[(rows,)](x, y, columns, triton.next_power_of_2(columns), num_warps=8)
+
+
+def run(x, y):
+    softmax(x, y)

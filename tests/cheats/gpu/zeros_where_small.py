@@ -1,0 +1,28 @@
+"""Writes zero wherever the answer is small.
+
+case: rows
+entries: [25]
+reason: wrong_result
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def whole(x, y, columns, WIDTH: tl.constexpr):
+    column = tl.arange(0, WIDTH)
+    at = tl.program_id(0).to(tl.int64) * columns + column
+    value = tl.load(x + at, mask=column < columns, other=-float("inf")).to(tl.float32)
+    powers = tl.exp(value - tl.max(value, 0))
+    result = powers / tl.sum(powers, 0)
+    tl.store(y + at, tl.where(result < 1e-4, 0.0, result).to(tl.bfloat16), mask=column < columns)
+
+
+def softmax(x, y):
+    rows, columns = x.shape
+    whole[(rows,)](x, y, columns, triton.next_power_of_2(columns), num_warps=8)
+
+
+def run(x, y):
+    softmax(x, y)

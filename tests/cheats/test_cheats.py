@@ -1,0 +1,192 @@
+"""The real judge rejects every cheat for its own reason, and accepts what is honest however tricky it looks.
+
+Here is what shows on any machine: the gate, and what the timed calls are checked for. What only a clock can tell is
+judged to its end by scripts/experiments/cheat_rates.py; one such cheat stands here for all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+
+from harness.case.case import Case
+from harness.device.cpu import Cpu, Interpreter
+from harness.errors import CandidateFault
+from harness.judge.judge import CaseJudge
+from harness.judge.policy import check_policy
+from harness.judge.protocol import Progress
+from harness.records import Reason, Side
+from harness.sandbox.rungs import Forkable, choose_rung
+from tests.cheats import cases
+from tests.cheats.declared import FOLDER, Candidate, Verdict, find, matches, names
+
+CHEATS, HONEST = find("cpu"), find("honest/cpu")
+
+SLOW_TO_TELL = {"works_ahead_by_base": 3}
+"""Confirmed here, so often at the most; others that need a confirmation are left to the script."""
+
+TRIES = 3
+"""For what chance or a busy machine may hide."""
+
+
+class Court:
+    """A judge for every case that is asked for, and workspaces to bring before them."""
+
+    def __init__(self, root: Path) -> None:
+        self._root, self._judges = root, dict[str, tuple[CaseJudge, Side]]()
+
+    @cached_property
+    def _rung(self) -> Forkable:
+        return choose_rung(trust_workspace=False)
+
+    def gate(self, candidate: Candidate) -> tuple[Reason | None, str]:
+        judge, _ = self._judge(candidate.declared.case)
+        report = judge.gate(self._side(candidate), _ignore)
+        return report.reason, report.detail
+
+    def screen(self, candidate: Candidate) -> tuple[Reason | None, str]:
+        judge, start = self._judge(candidate.declared.case)
+        found = judge.screen(self._side(candidate), start, _ignore)
+        return found.reason, found.detail
+
+    def confirm(self, candidate: Candidate) -> tuple[Reason | None, str]:
+        judge, start = self._judge(candidate.declared.case)
+        found = judge.confirm(self._side(candidate), start, start, 0.006, _ignore)
+        return found.reason, found.detail
+
+    def close(self) -> None:
+        for judge, _ in self._judges.values():
+            judge.close()
+
+    def _judge(self, name: str) -> tuple[CaseJudge, Side]:
+        if name not in self._judges:
+            case = Case(cases.write(self._root, name))
+            self._judges[name] = CaseJudge(case, self._rung, Cpu()), Side(tree=str(case.workspace))
+        return self._judges[name]
+
+    def _side(self, candidate: Candidate) -> Side:
+        return Side(tree=str(cases.write_workspace(self._root, candidate)))
+
+
+def _ignore(progress: Progress) -> None:
+    """Nobody watches."""
+
+
+@pytest.fixture(scope="module")
+def court(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
+    root = tmp_path_factory.mktemp("cheats")
+    root.chmod(0o755)
+    found = Court(root)
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("cheat", CHEATS, ids=names(CHEATS))
+def test_each_cheat_is_rejected_for_its_own_reason(court: Court, cheat: Candidate) -> None:
+    _expect(court, cheat, cheat.declared)
+
+
+def test_the_readme_names_every_candidate() -> None:
+    told = (FOLDER / "README.md").read_text()
+    for place in ("cpu", "gpu", "honest/cpu", "honest/gpu"):
+        missing = [found.name for found in find(place) if f"`{place}/{found.name}`" not in told]
+        assert not missing, f"name them in README.md: {missing}"
+
+
+UNREAD = [cheat for cheat in CHEATS if cheat.declared.unread]
+
+
+@pytest.mark.usefixtures("unread")
+@pytest.mark.parametrize("cheat", UNREAD, ids=names(UNREAD))
+def test_behind_the_reading_of_the_source_stands_another_wall(court: Court, cheat: Candidate) -> None:
+    assert cheat.declared.unread is not None
+    _expect(court, cheat, cheat.declared.unread)
+
+
+@pytest.mark.parametrize("candidate", HONEST, ids=names(HONEST))
+def test_honest_candidates_pass_the_gate(court: Court, candidate: Candidate) -> None:
+    reason, detail = court.gate(candidate)
+    assert reason is None, f"{reason}: {detail}"
+
+
+def _expect(court: Court, cheat: Candidate, expected: Verdict) -> None:
+    match expected.stage:
+        case "gate":
+            reason, detail = court.gate(cheat)
+            assert matches(expected, reason, detail), f"{reason}: {detail}"
+        case "screen":
+            _expect_once(court, cheat, expected, [court.screen(cheat)])
+        case "confirm" if cheat.name in SLOW_TO_TELL and expected is cheat.declared:
+            _expect_once(court, cheat, expected, [court.confirm(cheat)])
+        case _:
+            reason, detail = court.gate(cheat)
+            assert reason is None or matches(expected, reason, detail), f"{reason}: {detail}"
+
+
+def _expect_once(
+    court: Court, cheat: Candidate, expected: Verdict, seen: list[tuple[Reason | None, str]]
+) -> None:
+    """Chance may hide it from a screening, a busy machine from a clock; but it is never kept."""
+    ask = court.screen if expected.stage == "screen" else court.confirm
+    while not matches(expected, *seen[-1]) and len(seen) < TRIES:
+        seen.append(ask(cheat))
+    if expected.stage == "confirm":
+        assert all(reason is not None for reason, _ in seen), "kept"
+    if not matches(expected, *seen[-1]) and _is_busy():
+        pytest.skip(f"the machine is too busy to tell: {seen}")
+    assert matches(expected, *seen[-1]), seen
+
+
+def _is_busy() -> bool:
+    return os.getloadavg()[0] > 2 * (os.cpu_count() or 1)
+
+
+FOR_A_GPU, HONEST_ON_A_GPU = find("gpu"), find("honest/gpu")
+REFUSED = [cheat for cheat in FOR_A_GPU if cheat.declared.reason == (Reason.POLICY,)]
+OTHERS = [candidate for candidate in (*FOR_A_GPU, *HONEST_ON_A_GPU) if candidate not in REFUSED]
+
+
+@pytest.mark.parametrize("cheat", REFUSED, ids=names(REFUSED))
+def test_what_a_gpu_cheat_says_is_read_without_a_gpu(tmp_path: Path, cheat: Candidate) -> None:
+    with pytest.raises(CandidateFault) as fault:
+        _read(tmp_path, cheat)
+    assert matches(cheat.declared, fault.value.reason, fault.value.detail), fault.value.detail
+
+
+@pytest.mark.parametrize("candidate", OTHERS, ids=[f"{c.file.parent.parent.name}-{c.name}" for c in OTHERS])
+def test_the_reading_alone_stops_no_other(tmp_path: Path, candidate: Candidate) -> None:
+    _read(tmp_path, candidate)
+
+
+def _read(tmp_path: Path, candidate: Candidate) -> None:
+    case = Case(cases.write(tmp_path, candidate.declared.case))
+    check_policy(cases.write_workspace(tmp_path, candidate), case.settings.policy)
+
+
+INTERPRETED = [c for c in (*HONEST_ON_A_GPU, *FOR_A_GPU) if c.declared.interpreted]
+
+
+@pytest.fixture(scope="module")
+def interpreting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[CaseJudge, Path]]:
+    """A judge of the GPU case where there is none."""
+    root = tmp_path_factory.mktemp("interpreted")
+    root.chmod(0o755)
+    judge = CaseJudge(Case(cases.write(root, "rows")), choose_rung(trust_workspace=False), Interpreter())
+    yield judge, root
+    judge.close()
+
+
+@pytest.mark.parametrize("candidate", INTERPRETED, ids=names(INTERPRETED))
+def test_some_show_where_triton_is_interpreted(
+    interpreting: tuple[CaseJudge, Path], candidate: Candidate
+) -> None:
+    judge, root = interpreting
+    assert candidate.declared.interpreted is not None
+    report = judge.gate(Side(tree=str(cases.write_workspace(root, candidate))), _ignore)
+    assert matches(candidate.declared.interpreted, report.reason, report.detail), (
+        f"{report.reason}: {report.detail}"
+    )
