@@ -37,8 +37,6 @@ class Builder:
     trees: Trees
     case_path: str
     mutable: tuple[str, ...]
-    index: Path
-    """Scratch file for git."""
 
     def side(self, commit: str) -> Side:
         """A commit of the run's branch, ready to be judged as it is."""
@@ -70,7 +68,7 @@ class Builder:
             if not is_judged(edit.path) and why_forbidden([edit], self.mutable, existing) is None
         ]
         changes = {f"{self._workspace}/{edit.path}": self._blob(edit, existing) for edit in allowed}
-        return self.repository.graft(tree, changes, self.index) if changes else tree
+        return self.repository.graft(tree, changes) if changes else tree
 
     def _edit(self, edits: tuple[Edit, ...], incumbent: str) -> str:
         existing = self.repository.listing(f"{incumbent}:{self._workspace}")
@@ -82,7 +80,7 @@ class Builder:
             raise CandidateFault(Reason.DOES_NOT_APPLY, inapplicable)
         changes = {f"{self._workspace}/{edit.path}": self._blob(edit, existing) for edit in edits}
         tree = self._tree(incumbent)
-        return self.repository.graft(tree, changes, self.index) if changes else tree
+        return self.repository.graft(tree, changes) if changes else tree
 
     def _blob(self, edit: Edit, existing: Mapping[str, Blob]) -> Blob | None:
         if edit.content is None:
@@ -111,7 +109,7 @@ class Builder:
         blob = self.repository.listing(f"{edited}:{self._workspace}")[_KNOBS_FILE]
         text = with_defaults(self.repository.read([blob.sha])[0].decode(), wanted)
         changed = Blob(blob.mode, self.repository.store(text.encode()))
-        tree = self.repository.graft(edited, {path: changed}, self.index)
+        tree = self.repository.graft(edited, {path: changed})
         if defaults(self._knobs(tree, {})) != defaults(knobs) | dict(wanted):
             raise CandidateFault(
                 Reason.BAD_KNOBS, f"{_KNOBS_FILE} is written so that its defaults cannot be replaced"

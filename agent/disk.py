@@ -52,14 +52,21 @@ class Disk:
         self.rename(beside, path)
 
     def create(self, path: Path, data: bytes, mode: int) -> None:
-        """Write a file that is not there yet. Not atomic: for folders that are renamed into place when whole."""
+        """Write a file that is not there yet. Neither atomic nor flushed: for what nobody trusts after a crash."""
         descriptor = self._open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        self._fill(path, descriptor, data)
+        try:
+            self.effect("write", path, lambda: self.write(descriptor, data))
+        finally:
+            os.close(descriptor)
 
     def rename(self, source: Path, target: Path) -> None:
         """Move a file, or a folder to where none is; durable when this returns."""
         self.effect("rename", target, lambda: source.replace(target))
         self._sync_folder(target.parent)
+
+    def place(self, source: Path, target: Path) -> None:
+        """Move a folder that was made by `create` to where none is; not flushed either."""
+        self.effect("rename", target, lambda: source.replace(target))
 
     def truncate(self, path: Path, size: int) -> None:
         """Cut the file to its first `size` bytes."""

@@ -41,12 +41,12 @@ class Lookahead:
         self._built: dict[str, Built] = {}
         """What was announced against the present incumbent."""
         self._incumbent = ""
-        self._folders: dict[str, Path] = {}
+        self._folders: dict[str, tuple[Path, ...]] = {}
 
     @property
     def folders(self) -> tuple[Path, ...]:
         """Trees that the judge may be reading: announced, and not proposed yet."""
-        return tuple(self._folders.values())
+        return tuple(folder for folders in self._folders.values() for folder in folders)
 
     def end(self) -> None:
         """Nothing that was announced is needed any more."""
@@ -81,14 +81,14 @@ class Lookahead:
             if built is None:
                 return None
             self._built[name] = built
-            self._folders[name] = Path(built.screened.tree)
+            self._folders[name] = (Path(built.screened.tree), Path(built.confirmed.tree))
         return self._built[name]
 
     def _try_build(self, proposal: Proposal, ledger: Ledger) -> Built | None:
         if why_unfenced(self._court, proposal):
             return None
         try:
-            built = self._court.builder.build(proposal, ledger.incumbent)
+            built = self._court.build(proposal, ledger.incumbent)
         except Stop:
             raise
         except HillclimbError:

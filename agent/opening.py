@@ -96,7 +96,7 @@ class Opening:
         self.run.branch.refuse_obstacle()
         case, repository = Case(self.request.case), self.run.repository
         when = signature(COMMITTER, self.tools.clock.now())
-        return find_base(repository, case, store_case(repository, case), self.run.index, when)
+        return find_base(repository, case, store_case(repository, case), when)
 
     def _snapshot(self, base: str) -> Case:
         """The case out of the base commit: what the user's files become later does not matter to the run."""
@@ -109,7 +109,7 @@ class Opening:
 
     def _builder(self, case: Case) -> Builder:
         run = self.run
-        return Builder(run.repository, run.trees, self._case_path, case.settings.mutable, run.index)
+        return Builder(run.repository, run.trees, self._case_path, case.settings.mutable)
 
     @property
     def _case_path(self) -> str:

@@ -1,7 +1,7 @@
 """Git as a store of objects and refs: plumbing only, so that the user's checkout, index and HEAD are never touched.
 
-Blobs go in and out raw, past every filter; the index is a private file; hooks, signing and housekeeping are off;
-objects are flushed to the disk before anything names them.
+Blobs go in and out raw, past every filter; no index is used; hooks, signing and housekeeping are off; objects are
+flushed to the disk before anything names them. What a climb asks again and again is asked of git processes that stay.
 """
 
 from __future__ import annotations
@@ -10,16 +10,34 @@ import errno
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import IO, TypeVar
+from weakref import finalize
 
 import git
 
+from agent.git_process import GitEnded, GitProcess, read_exactly, read_line
 from harness.errors import MachineError, StorageError, UsageError
 
+T = TypeVar("T")
+
 REGULAR, EXECUTABLE, SYMLINK, GITLINK = "100644", "100755", "120000", "160000"
+FOLDER = "40000"
+ABSENT = "000000"
+_KINDS = ("blob", "tree", "commit", "tag")
+
+_STAYING = {
+    "find": ("cat-file", "--batch-check"),
+    "read": ("cat-file", "--batch"),
+    "store": ("hash-object", "-w", "--no-filters", "--stdin-paths"),
+    "commit": ("hash-object", "-w", "--no-filters", "-t", "commit", "--stdin-paths"),
+    "plant": ("mktree", "-z", "--batch"),
+    "move": ("update-ref", "--no-deref", "--stdin"),
+}
+"""What is asked of git processes that stay, and the command of each; git 2.31 knows all of them."""
 
 _CONFIG = {
     "core.hooksPath": "/dev/null",
@@ -82,7 +100,7 @@ class GitFailed(MachineError):
 
 
 class Repository:
-    """One git repository with a working tree. Every call runs one git process, out of reach of Ctrl-C."""
+    """One git repository with a working tree. Its git processes are out of reach of Ctrl-C, and end with it."""
 
     def __init__(self, root: Path, git_dir: Path, common_dir: Path) -> None:
         self.root, self.common_dir = root, common_dir
@@ -92,7 +110,15 @@ class Repository:
         """The object at a path in a commit or tree, by full hash; None where there is none. Remembered."""
         self.listing = lru_cache(maxsize=16)(self._listing)
         """Every file below a tree or `<commit>:<path>`, by path. Remembered: a hash never changes its meaning."""
+        self._entries = lru_cache(maxsize=128)(self._read_tree)
         self._options = [part for key, value in _CONFIG.items() for part in ("-c", f"{key}={value}")]
+        staying = {
+            verb: GitProcess(["git", *self._options, *command], root, self._environment)
+            for verb, command in _STAYING.items()
+        }
+        self._staying = staying
+        self.close = finalize(self, _close, tuple(staying.values()))
+        """End the git processes that stay; done by itself when nobody has the repository any more."""
 
     @classmethod
     def open(cls, folder: Path) -> Repository:
@@ -124,46 +150,92 @@ class Repository:
             raise _failure(arguments, complaint.decode(errors="replace").strip())
         return bytes(output)
 
+    def ask(self, verb: str, question: bytes, read: Callable[[IO[bytes]], T]) -> T:
+        """The answer of a git process that stays. Raises StorageError for a refusing disk, else GitFailed."""
+        process = self._staying[verb]
+        try:
+            if verb in ("store", "commit"):
+                return process.ask_about(question, read)
+            return process.ask(question, read)
+        except GitEnded as ended:
+            raise _failure(_STAYING[verb], ended.complaint) from None
+
     def resolve(self, name: str) -> str | None:
         """The object that a ref or revision names; None where it does not exist."""
-        try:
-            return self.run("rev-parse", "--verify", "--quiet", "--end-of-options", name).decode().strip()
-        except GitFailed:
-            return None
+        if "\n" in name:
+            raise GitFailed(f"{name!r}: a name of an object has no line break")
+        facts = self.ask("find", os.fsencode(f"{name}\n"), read_line).split(" ")
+        return facts[0] if len(facts) == 3 and facts[1] in _KINDS else None
 
     def _inside(self, whole: str, path: str) -> str | None:
         return self.resolve(f"{whole}:{path}")
 
     def _listing(self, tree: str) -> Mapping[str, Blob]:
-        found = {}
-        for line in _records(self.run("ls-tree", "-r", "-z", "--full-tree", tree)):
-            facts, _, path = line.partition("\t")
-            mode, _, sha = facts.split(" ")
-            found[path] = Blob(mode, sha)
+        sha = self.resolve(f"{tree}^{{tree}}" if ":" not in tree else tree)
+        if sha is None:
+            raise GitFailed(f"{tree}: there is no such tree")
+        return dict(self._files(sha))
+
+    def _files(self, tree: str, prefix: str = "") -> Iterator[tuple[str, Blob]]:
+        """Every file below a tree, by its path, in git's order."""
+        for name, entry in self._entries(tree).items():
+            if entry.mode == FOLDER:
+                yield from self._files(entry.sha, f"{prefix}{name}/")
+            else:
+                yield prefix + name, entry
+
+    def _read_tree(self, tree: str) -> Mapping[str, Blob]:
+        """What one tree object says, by name; subfolders have the mode FOLDER."""
+        content, found, at = self._read_object(tree, "tree"), {}, 0
+        size = len(tree) // 2
+        while at < len(content):
+            end = content.index(b"\0", at)
+            mode, _, name = content[at:end].partition(b" ")
+            found[os.fsdecode(name)] = Blob(mode.decode(), content[end + 1 : end + 1 + size].hex())
+            at = end + 1 + size
         return found
 
     def changes(self, old: str, new: str) -> list[Change]:
-        """What differs between two trees, renames taken apart."""
-        fields = _records(self.run("diff-tree", "-r", "-z", "--raw", "--no-renames", old, new))
-        pairs = zip(fields[::2], fields[1::2], strict=True)
-        return [Change(path, facts[1:7], facts[8:14]) for facts, path in pairs]
+        """What differs between two trees, named by their full hashes, renames taken apart."""
+        return list(self._compare(old, new, ""))
+
+    def _compare(self, old: str | None, new: str | None, prefix: str) -> Iterator[Change]:
+        before = self._entries(old) if old else {}
+        after = self._entries(new) if new else {}
+        for name in sorted({*before, *after}):
+            was, now = before.get(name), after.get(name)
+            if was != now:
+                yield from self._compare_entries(was, now, prefix + name)
+
+    def _compare_entries(self, was: Blob | None, now: Blob | None, path: str) -> Iterator[Change]:
+        """A folder on one side is compared with whatever folder there is on the other, a file likewise."""
+        folders = [entry.sha if entry and entry.mode == FOLDER else None for entry in (was, now)]
+        if any(folders):
+            yield from self._compare(folders[0], folders[1], f"{path}/")
+        modes = [entry.mode if entry and entry.mode != FOLDER else ABSENT for entry in (was, now)]
+        if modes != [ABSENT, ABSENT]:
+            yield Change(path, modes[0], modes[1])
 
     def read(self, shas: Sequence[str]) -> list[bytes]:
         """The contents of blobs, in order, byte for byte."""
-        if not shas:
-            return []
-        output = self.run("cat-file", "--batch", input="".join(f"{sha}\n" for sha in shas).encode())
-        contents, at = [], 0
-        for _ in shas:
-            end = output.index(b"\n", at)
-            size = int(output[at:end].split(b" ")[2])
-            contents.append(output[end + 1 : end + 1 + size])
-            at = end + size + 2
-        return contents
+        return [self._read_object(sha, "blob") for sha in shas]
+
+    def _read_object(self, sha: str, kind: str) -> bytes:
+        def read(answer: IO[bytes]) -> bytes | None:
+            facts = read_line(answer).split(" ")
+            if len(facts) != 3 or facts[1] not in _KINDS:
+                return None
+            content = read_exactly(answer, int(facts[2]) + 1)[:-1]
+            return content if facts[1] == kind else None
+
+        content = self.ask("read", f"{sha}\n".encode(), read)
+        if content is None:
+            raise GitFailed(f"git cat-file: {sha} is no {kind} that is there")
+        return content
 
     def store(self, content: bytes) -> str:
         """Write a blob."""
-        return self.run("hash-object", "-w", "--no-filters", "--stdin", input=content).decode().strip()
+        return self.ask("store", content, read_line)
 
     def store_files(self, paths: Iterable[Path]) -> list[str]:
         """Write the contents of files as blobs, past every filter."""
@@ -174,31 +246,69 @@ class Repository:
             .split()
         )
 
-    def graft(self, tree: str | None, changes: Mapping[str, Blob | None], index: Path) -> str:
-        """The tree with some paths set, or removed where the value is None; `index` is a private scratch file.
+    def graft(self, tree: str | None, changes: Mapping[str, Blob | None]) -> str:
+        """The tree with some paths set, or removed where the value is None; what a file is put on gives way.
 
         `tree` is its full hash, or None for an empty one.
         """
-        private = {"GIT_INDEX_FILE": str(index)}
-        self.run("read-tree", tree or "--empty", environment=private)
-        nothing = "0" * len(tree or "")
-        removed = [f"0 {nothing}\t{path}\0" for path, blob in changes.items() if blob is None]
-        added = [f"{blob.mode} {blob.sha}\t{path}\0" for path, blob in changes.items() if blob]
-        lines = os.fsencode("".join(removed + added))
-        self.run("update-index", "--replace", "-z", "--index-info", input=lines, environment=private)
-        return self.run("write-tree", environment=private).decode().strip()
+        return self._grafted(
+            tree, {tuple(path.split("/")): blob for path, blob in changes.items()}
+        ) or self._plant({})
+
+    def _grafted(self, tree: str | None, changes: Mapping[tuple[str, ...], Blob | None]) -> str | None:
+        """None where nothing is left: git knows no empty folders."""
+        entries = dict(self._entries(tree)) if tree else {}
+        below: dict[str, dict[tuple[str, ...], Blob | None]] = {}
+        for (name, *rest), blob in changes.items():
+            if rest:
+                below.setdefault(name, {})[tuple(rest)] = blob
+            elif blob is None and name in entries and entries[name].mode != FOLDER:
+                del entries[name]
+        for name, inside in below.items():
+            self._graft_below(entries, name, inside)
+        entries |= {path[0]: blob for path, blob in changes.items() if len(path) == 1 and blob is not None}
+        return self._plant(entries) if entries else None
+
+    def _graft_below(
+        self, entries: dict[str, Blob], name: str, changes: Mapping[tuple[str, ...], Blob | None]
+    ) -> None:
+        there = entries.get(name)
+        folder = there.sha if there and there.mode == FOLDER else None
+        grafted = self._grafted(folder, changes)
+        if grafted:
+            entries[name] = Blob(FOLDER, grafted)
+        elif folder:
+            del entries[name]
+
+    def _plant(self, entries: Mapping[str, Blob]) -> str:
+        """Write one tree object."""
+        kinds = {FOLDER: "tree", GITLINK: "commit"}
+        lines = [f"{e.mode} {kinds.get(e.mode, 'blob')} {e.sha}\t{name}\0" for name, e in entries.items()]
+        return self.ask("plant", os.fsencode("".join(lines) + "\0"), read_line)
 
     def commit(
         self, tree: str, parents: Sequence[str], message: str, author: Signature, by: Signature
     ) -> str:
         """Write a commit object; no ref moves."""
-        arguments = ["commit-tree", tree, *(part for parent in parents for part in ("-p", parent))]
-        environment = _identity("AUTHOR", author) | _identity("COMMITTER", by)
-        return self.run(*arguments, input=message.encode(), environment=environment).decode().strip()
+        lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
+        lines += [f"author {_identity(author)}", f"committer {_identity(by)}", "", message]
+        if "\0" in message:
+            raise GitFailed(
+                "a commit's message cannot hold a NUL byte; git would show what is before it only"
+            )
+        return self.ask("commit", "\n".join(lines).encode(), read_line)
 
     def move(self, ref: str, new: str, old: str | None) -> None:
         """Point a ref at `new` if it still points at `old` (None: if it does not exist yet)."""
-        self.run("update-ref", "--no-deref", ref, new, old or "0" * len(new))
+        words = ("start", f"update {ref} {new} {old or '0' * len(new)}", "prepare", "commit")
+        if any("\n" in part or " " in part for part in (ref, new, old or "")):
+            raise GitFailed(f"{ref!r}: the name of a ref has no blanks")
+
+        def read(answer: IO[bytes]) -> None:
+            for _ in ("start", "prepare", "commit"):
+                read_line(answer)
+
+        self.ask("move", "".join(f"{word}\n" for word in words).encode(), read)
 
     def refs(self, prefix: str) -> dict[str, str]:
         """Every ref below a prefix, and what it points at."""
@@ -234,12 +344,15 @@ def _records(output: bytes) -> list[str]:
     return os.fsdecode(output).split("\0")[:-1]
 
 
-def _identity(role: str, who: Signature) -> dict[str, str]:
-    return {
-        f"GIT_{role}_NAME": who.name,
-        f"GIT_{role}_EMAIL": who.email,
-        f"GIT_{role}_DATE": f"{who.time} +0000",
-    }
+def _identity(who: Signature) -> str:
+    """As git writes it: what would end a field early is left out."""
+    name, email = (re.sub(r"[<>\n\0]", "", text).strip() or "unknown" for text in (who.name, who.email))
+    return f"{name} <{email}> {who.time} +0000"
+
+
+def _close(processes: Sequence[GitProcess]) -> None:
+    for process in processes:
+        process.close()
 
 
 def _failure(arguments: Sequence[str], complaint: str) -> MachineError:

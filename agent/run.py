@@ -1,7 +1,7 @@
 """A run's folder: its name, its owner, its ledger. `<repository>/runs/<family>/<case>/<tag>/`.
 
 ledger.jsonl   the record            samples/   raw pairs of every candidate, one file each
-lock           who climbs            trees/     materialised candidates (scratch)
+lock           who climbs            trees/     materialised candidates
 results.tsv, progress.png, study.db  views      judge.log  what the judge printed
 """
 
@@ -51,11 +51,6 @@ class Run:
     def name(self) -> str:
         return f"{self.case}/{self.tag}"
 
-    @property
-    def index(self) -> Path:
-        """Scratch index for git; made new with every session."""
-        return self.folder / "scratch" / "index"
-
     def write_samples(self, name: str, text: str) -> None:
         """Put raw measurements beside the ledger, whole or not at all."""
         folder = self.folder / "samples"
@@ -74,7 +69,6 @@ def open_run(repository: Repository, case: str, tag: str, disk: Disk, clock: Clo
     lock = _take(folder / "lock", disk, clock)
     try:
         _hide(repository, folder, disk)
-        _clear_scratch(folder, disk)
         ledger = Ledger.open(folder / LEDGER, disk)
         trees = Trees(repository, disk, folder / "trees")
         yield Run(repository, disk, case, tag, folder, ledger, Branch(repository, case, tag), trees)
@@ -168,8 +162,3 @@ def _hide(repository: Repository, folder: Path, disk: Disk) -> None:
     marker = folder / ".gitignore"
     if not marker.exists() and not repository.ignores(folder / LEDGER):
         disk.replace(marker, b"*\n")
-
-
-def _clear_scratch(folder: Path, disk: Disk) -> None:
-    disk.remove_folder(folder / "scratch")
-    disk.make_folder(folder / "scratch")

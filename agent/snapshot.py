@@ -64,12 +64,10 @@ def store_case(repository: Repository, case: Case) -> dict[str, Blob]:
     return {name: Blob(_mode(path), sha) for (name, path), sha in zip(present, shas, strict=True)}
 
 
-def find_base(
-    repository: Repository, case: Case, files: dict[str, Blob], index: Path, when: Signature
-) -> Base:
+def find_base(repository: Repository, case: Case, files: dict[str, Blob], when: Signature) -> Base:
     """HEAD if the case is committed there just so, else a commit on top of it that makes it so.
 
-    Works in a repository without commits, too. No ref moves, and the user's index is not read.
+    Works in a repository without commits, too. No ref moves.
     """
     prefix = case_path(repository, case.folder)
     head = repository.resolve("HEAD^{commit}")
@@ -77,7 +75,7 @@ def find_base(
     if head and before == files:
         return Base(head, is_snapshot=False)
     gone: dict[str, Blob | None] = {path: None for path in before if path not in files}
-    tree = repository.graft(repository.inside(head, "") if head else None, gone | files, index)
+    tree = repository.graft(repository.inside(head, "") if head else None, gone | files)
     message = f"Snapshot of {case.name} as a climb began\n\nIts files were not committed as they stood.\n"
     return Base(repository.commit(tree, [head] if head else [], message, when, when), is_snapshot=True)
 

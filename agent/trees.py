@@ -1,6 +1,7 @@
 """Candidates, incumbents and the case as folders that a judge can read, written out of git trees.
 
-A folder is named after its tree, appears whole or not at all, and is never changed afterwards.
+A folder is named after its tree, appears whole or not at all, and is never changed afterwards. Nothing of it is flushed
+to the disk, since no session trusts a folder that another one made: it is made anew.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Trees:
 
     def __init__(self, repository: Repository, disk: Disk, folder: Path) -> None:
         self._repository, self._disk, self.folder = repository, disk, folder
+        self._made: set[Path] = set()
 
     def workspace(self, tree: str) -> Path:
         """A workspace's files but docs/; `tree` is the git tree of the workspace folder itself."""
@@ -43,13 +45,15 @@ class Trees:
         needed = {path.relative_to(self.folder).parts[0] for path in kept}
         for path in sorted(self.folder.iterdir()):
             if path.name not in needed:
+                self._made = {made for made in self._made if path not in (made, *made.parents)}
                 self._disk.remove_folder(path)
 
     def _materialise(self, tree: str, folder: Path, belongs: Callable[[str], bool]) -> Path:
-        if folder.is_dir():
+        if folder in self._made and folder.is_dir():
             return folder
         listing = {path: blob for path, blob in self._repository.listing(tree).items() if belongs(path)}
         beside = folder.with_name(f".{folder.name}.new")
+        self._disk.remove_folder(folder)
         self._disk.remove_folder(beside)
         self._disk.make_folder(beside)
         contents = self._repository.read([blob.sha for blob in listing.values()])
@@ -59,5 +63,6 @@ class Trees:
             target = beside / path
             self._disk.make_folder(target.parent)
             self._disk.create(target, content, 0o555 if blob.mode == EXECUTABLE else 0o444)
-        self._disk.rename(beside, folder)
+        self._disk.place(beside, folder)
+        self._made.add(folder)
         return folder

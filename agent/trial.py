@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from agent.candidate import Builder, Built
 from agent.entries import Confirming, Judged, Samples
@@ -13,6 +14,9 @@ from harness.errors import CandidateFault, MachineError, StorageError
 from harness.judge.evidence import spend
 from harness.judge.protocol import Watch
 from harness.records import Confirmation, Reason, Screening, Side
+
+REMEMBERED = 16
+"""Candidates that are not built again when they are asked about; more than are ever foreseen."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,19 @@ class Court:
     alpha: float
     ahead: int = 0
     """How many proposals the climb looks ahead; 0: the judge is told nothing early."""
+    _built: dict[str, Built] = field(default_factory=dict, init=False)
+    """What was built of late; the trees may be gone again."""
+
+    def build(self, proposal: Proposal, incumbent: str) -> Built:
+        """As the builder does, but nothing twice of what was built ahead."""
+        name = f"{incumbent} {proposal.model_dump_json()}"
+        found = self._built.pop(name, None)
+        if found is None or not _stands(found):
+            found = self.builder.build(proposal, incumbent)
+        self._built[name] = found
+        for oldest in list(self._built)[:-REMEMBERED]:
+            del self._built[oldest]
+        return found
 
 
 def try_candidate(court: Court, ledger: Ledger, candidate: Candidate, watch: Watch) -> Outcome:
@@ -50,7 +67,7 @@ def try_candidate(court: Court, ledger: Ledger, candidate: Candidate, watch: Wat
     if unfenced:
         return Outcome(Reason.POLICY, unfenced)
     try:
-        built = court.builder.build(candidate.proposal, ledger.incumbent)
+        built = court.build(candidate.proposal, ledger.incumbent)
     except CandidateFault as fault:
         return Outcome(fault.reason, fault.detail)
     before = judged_before(ledger, built.tree)
@@ -69,6 +86,11 @@ def try_candidate(court: Court, ledger: Ledger, candidate: Candidate, watch: Wat
         return Outcome(
             Reason.BROKE_JUDGE, f"judges fail over it and not over the incumbent: {error}", built.tree
         )
+
+
+def _stands(built: Built) -> bool:
+    """Whether its folders are there."""
+    return all(Path(side.tree).is_dir() for side in (built.screened, built.confirmed))
 
 
 def _judge(

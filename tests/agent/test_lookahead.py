@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from agent import lookahead
 from agent.background import Background
+from agent.candidate import Builder
+from agent.disk import Disk
 from agent.events import ProposedEvent
 from agent.proposal import Proposal, Proposer
 from agent.proposers.sweep import Sweep
+from agent.repository import Repository
+from agent.supervision import Supervised
+from agent.trees import Trees
+from agent.trial import Court
 from harness.errors import CandidateFault, JudgeError, MachineError, StorageError
 from harness.judge.protocol import Nothing, Watch
 from harness.records import Reason, Screening, Side
@@ -215,3 +223,25 @@ def test_a_proposer_that_cannot_look_ahead_is_not_the_end(root: Path) -> None:
             raise MachineError("git is gone for a moment")
 
     assert Night(root, judge=Hinted, proposer=Blind()).climb().candidates == len(KINDS)
+
+
+def test_what_was_built_ahead_is_not_built_again_unless_it_is_gone(tmp_path: Path) -> None:
+    """A folder that another session left, whole or not, is never trusted either."""
+    root = make_repository(tmp_path / "repo")
+    repository = Repository.open(root)
+    head = repository.resolve("HEAD^{commit}")
+    assert head
+    trees = Trees(repository, Disk(), tmp_path / "trees")
+    builder = Builder(repository, trees, "cases/demo/toy", ("*.py",))
+    court = Court(builder, cast(Supervised, None), "bubblewrap", builder.side(head), 0.01)
+    proposal = Proposal(author="sweep", idea="", knobs={"TILE": 32})
+    built = court.build(proposal, head)
+    assert court.build(proposal, head) is built
+    shutil.rmtree(built.confirmed.tree)
+    again = court.build(proposal, head)
+    assert again == built and again is not built
+    knobs = Path(again.confirmed.tree) / "knobs.yaml"
+    knobs.chmod(0o644)
+    knobs.write_text("")
+    later = Trees(repository, Disk(), tmp_path / "trees")
+    assert "default: 32" in (later.workspace(Path(again.confirmed.tree).name) / "knobs.yaml").read_text()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import random
 import shutil
+import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -238,8 +242,8 @@ def test_bad_ref_parts(name: str) -> None:
 def test_graft_sets_removes_and_keeps(tmp_path: Path) -> None:
     repository = Repository.open(make_repository(tmp_path / "repo"))
     blob = Blob("100644", repository.store(b"\r\nraw\0\xff"))
-    first = repository.graft(None, {"a/b": blob, "c": blob}, tmp_path / "index")
-    second = repository.graft(first, {"a/b": None, "d/e/f": blob}, tmp_path / "index")
+    first = repository.graft(None, {"a/b": blob, "c": blob})
+    second = repository.graft(first, {"a/b": None, "d/e/f": blob})
     assert repository.listing(second) == {"c": blob, "d/e/f": blob}
     assert repository.read([blob.sha, blob.sha]) == [b"\r\nraw\0\xff"] * 2
     assert {change.path: change.new_mode for change in repository.changes(first, second)} == {
@@ -256,7 +260,7 @@ def test_the_same_commit_has_the_same_hash_whatever_the_user_set(
         monkeypatch.setenv("TZ", zone)
         monkeypatch.setenv("GIT_AUTHOR_NAME", f"user {number}")
         repository = Repository.open(make_repository(tmp_path / str(number), commits=False))
-        tree = repository.graft(None, {}, tmp_path / "index")
+        tree = repository.graft(None, {})
         hashes.append(repository.commit(tree, [], "message\n\nümlaut: ü\n", WHO, WHO))
     assert len(set(hashes)) == 1
 
@@ -268,3 +272,122 @@ def test_update_of_a_ref_demands_the_expected_old_value(tmp_path: Path) -> None:
     repository.move("refs/heads/x", head, None)
     with pytest.raises(GitFailed, match="update-ref"):
         repository.move("refs/heads/x", head, None)
+
+
+def random_tree(repository: Repository, rng: random.Random, base: str | None) -> str:
+    """A tree some edits away from another: files, folders, links and submodules that come, go and change kinds."""
+    names = ["a", "a.b", "a-b", "b", "ü", "with space"]
+    blobs = [repository.store(f"{n}\n".encode()) for n in range(4)]
+    edits: dict[str, Blob | None] = {}
+    for _ in range(rng.randint(1, 5)):
+        path = "/".join(rng.choice(names) for _ in range(rng.randint(1, 3)))
+        inside = any(path.startswith(f"{other}/") or other.startswith(f"{path}/") for other in edits)
+        if not inside:
+            odd = rng.choice([Blob(mode, rng.choice(blobs)) for mode in ("100644", "100755", "120000")])
+            submodule = Blob("160000", rng.choice("12") * 40)  # of a commit that is elsewhere
+            edits[path] = rng.choice([None, odd, odd, submodule, Blob("100644", rng.choice(blobs))])
+    return repository.graft(base, edits)
+
+
+def by_git(root: Path, index: Path, tree: str | None, edits: dict[str, Blob | None]) -> str:
+    """What git's own index makes of the same edits."""
+    environment = {**os.environ, "GIT_INDEX_FILE": str(index)}
+
+    def run(*arguments: str, text: str = "") -> str:
+        command = ["git", "-C", str(root), *arguments]
+        return subprocess.run(
+            command, input=text, env=environment, capture_output=True, text=True, check=True
+        ).stdout
+
+    run("read-tree", tree or "--empty")
+    removed = [f"0 {'0' * 40}\t{path}\0" for path, blob in edits.items() if blob is None]
+    added = [f"{blob.mode} {blob.sha}\t{path}\0" for path, blob in edits.items() if blob]
+    run("update-index", "--replace", "-z", "--index-info", text="".join(removed + added))
+    return run("write-tree").strip()
+
+
+def test_trees_differ_and_are_grafted_as_git_itself_has_it(tmp_path: Path) -> None:
+    root = make_repository(tmp_path / "repo")
+    repository, rng = Repository.open(root), random.Random(7)
+    trees = [repository.graft(None, {})]
+    for _ in range(25):
+        trees.append(random_tree(repository, rng, rng.choice(trees)))
+    for _ in range(25):
+        old, new = rng.choice(trees), rng.choice(trees)
+        raw = git(root, "diff-tree", "-r", "-z", "--raw", "--no-renames", old, new).split("\0")[:-1]
+        told = {path: (facts[1:7], facts[8:14]) for facts, path in zip(raw[::2], raw[1::2], strict=True)}
+        found = {change.path: (change.old_mode, change.new_mode) for change in repository.changes(old, new)}
+        assert found == told
+    assert {len(repository.changes(trees[0], tree)) for tree in trees} >= {0, 1, 3}
+    blob = Blob("100644", repository.store(b"new\n"))
+    for tree in trees[::3]:
+        paths = [*repository.listing(tree), "a", "b/c", "new/folder/file"]
+        for path in paths:
+            for edits in ({path: None}, {path: blob}, {path: None, "a.b/x/y": blob}):
+                if not any(other.startswith(f"{path}/") for other in edits):
+                    assert repository.graft(tree, edits) == by_git(
+                        root, tmp_path / "index", tree, dict(edits)
+                    )
+        listed = git(root, "ls-tree", "-r", "-z", "--full-tree", tree).split("\0")[:-1]
+        told = {line.partition("\t")[2]: line.partition("\t")[0].split(" ")[::2] for line in listed}
+        assert {path: [b.mode, b.sha] for path, b in repository.listing(tree).items()} == told
+
+
+def test_a_commit_is_what_commit_tree_makes(tmp_path: Path) -> None:
+    root = make_repository(tmp_path / "repo")
+    repository = Repository.open(root)
+    tree, head = repository.resolve("HEAD^{tree}"), repository.resolve("HEAD")
+    assert tree and head
+    message = "subject ü\n\nbody\n\nHillclimb-Run: a/b/c\n"
+    environment = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in
+                   (("NAME", WHO.name), ("EMAIL", WHO.email), ("DATE", f"{WHO.time} +0000"))}  # fmt: skip
+    command = ["git", "-C", str(root), "commit-tree", tree, "-p", head]
+    done = subprocess.run(
+        command, input=message, env={**os.environ, **environment}, capture_output=True, text=True
+    )
+    assert repository.commit(tree, [head], message, WHO, WHO) == done.stdout.strip()
+    with pytest.raises(GitFailed, match="NUL"):
+        repository.commit(tree, [head], "half\0hidden", WHO, WHO)
+
+
+def test_git_that_was_killed_is_started_again(tmp_path: Path) -> None:
+    root = make_repository(tmp_path / "repo")
+    repository = Repository.open(root)
+
+    def work(n: int) -> str:
+        blob = Blob("100644", repository.store(f"{n}".encode()))
+        commit = repository.commit(repository.graft(None, {"a/b": blob}), [], f"{n}\n", WHO, WHO)
+        repository.move(f"refs/heads/x{n}", commit, None)
+        assert repository.read([blob.sha]) == [f"{n}".encode()]
+        return commit
+
+    others = set(children("git"))
+    assert work(1)
+    gits = set(children("git")) - others
+    assert len(gits) >= 5
+    for pid in gits:
+        os.kill(pid, signal.SIGKILL)
+    commit = work(2)
+    assert git(root, "rev-parse", "x2").strip() == commit
+    git(root, "gc", "--quiet", "--prune=now")
+    assert work(3) and repository.resolve("refs/heads/x1")
+    repository.close()
+    assert set(children("git")) <= others
+
+
+def children(name: str) -> list[int]:
+    """Living processes of this one that have a name."""
+    tasks = Path(f"/proc/{os.getpid()}/task")
+    pids = [pid for task in tasks.iterdir() for pid in (task / "children").read_text().split()]
+    return [int(pid) for pid in pids if Path(f"/proc/{pid}/comm").read_text().strip() == name]
+
+
+def test_a_ref_that_points_at_a_ref_is_moved_itself(tmp_path: Path) -> None:
+    root = make_repository(tmp_path / "repo")
+    repository = Repository.open(root)
+    head = repository.resolve("HEAD")
+    assert head
+    other = repository.commit(repository.graft(None, {}), [], "other\n", WHO, WHO)
+    git(root, "symbolic-ref", "refs/heads/link", "refs/heads/main")
+    repository.move("refs/heads/link", other, head)
+    assert (repository.resolve("refs/heads/main"), repository.resolve("refs/heads/link")) == (head, other)

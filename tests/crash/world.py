@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import IO, Any, Literal, Protocol, TypeVar
 
 from agent.controller import climb
 from agent.disk import Disk
@@ -61,14 +61,16 @@ class WatchedDisk(Disk):
         super().rename(source, target)
         self._witness.reach(f"{_name(target)}-rename:after")
 
+    def place(self, source: Path, target: Path) -> None:
+        self._witness.reach(f"{_name(target)}-place:before")
+        super().place(source, target)
+        self._witness.reach(f"{_name(target)}-place:after")
+
     def remove_folder(self, path: Path) -> None:
         name = f"{_name(path)}-remove"
         if path.exists():
             self._witness.reach(f"{name}:before")
-            self._witness.tear(
-                f"{name}:torn",
-                next(p for p in [*path.rglob("*"), path] if not p.is_dir() or p == path).unlink,
-            )
+            self._witness.tear(f"{name}:torn", lambda: _remove_one(path))
         super().remove_folder(path)
         self._witness.reach(f"{name}:after")
 
@@ -91,20 +93,32 @@ class WatchedRepository(Repository):
     witness: Witness
 
     def run(self, *arguments: str, **options: Any) -> bytes:
-        name = _git_name(arguments)
-        if not name:
+        if arguments[0] != "hash-object":
             return super().run(*arguments, **options)
-        self.witness.reach(f"{name}:before")
-        self.witness.tear(f"{name}:torn", lambda: self._half(arguments))
-        output = super().run(*arguments, **options)
-        self.witness.reach(f"{name}:after")
-        return output
+        return self._watched(
+            "git-hash-object", "", lambda: super(WatchedRepository, self).run(*arguments, **options)
+        )
 
-    def _half(self, arguments: tuple[str, ...]) -> None:
+    def ask(self, verb: str, question: bytes, read: Callable[[IO[bytes]], T]) -> T:
+        if verb in ("find", "read"):
+            return super().ask(verb, question, read)
+        ref, name = "", f"git-{verb}"
+        if verb == "move":
+            _, ref, _, old = question.decode().splitlines()[1].split(" ")
+            where = "rejected" if "/rejected/" in ref else "start" if not old.strip("0") else "kept"
+            name = f"git-move-{where}"
+        return self._watched(name, ref, lambda: super(WatchedRepository, self).ask(verb, question, read))
+
+    def _watched(self, name: str, ref: str, action: Callable[[], T]) -> T:
+        self.witness.reach(f"{name}:before")
+        self.witness.tear(f"{name}:torn", lambda: self._half(ref))
+        answer = action()
+        self.witness.reach(f"{name}:after")
+        return answer
+
+    def _half(self, ref: str) -> None:
         """What git leaves when it is killed itself: a lock of the ref, or a temporary object."""
-        torn = self.common_dir / "objects" / "tmp_obj_torn"
-        if arguments[0] == "update-ref":
-            torn = self.common_dir / f"{arguments[2]}.lock"
+        torn = self.common_dir / (f"{ref}.lock" if ref else "objects/tmp_obj_torn")
         torn.parent.mkdir(parents=True, exist_ok=True)
         _add(torn, b"half")
 
@@ -192,24 +206,19 @@ def _name(path: Path, data: bytes = b"") -> str:
         line = json.loads(data)
         kept = ("-kept" if line["kept"] else "-rejected") if line["kind"] == "judged" else ""
         return f"ledger-{line['kind']}{kept}"
-    for part in ("samples", "trees", "scratch"):
+    for part in ("samples", "trees"):
         if part in path.parts:
             return part
     return {"results.tsv": "results", ".gitignore": "gitignore"}.get(path.name, path.name)
 
 
-def _git_name(arguments: tuple[str, ...]) -> str:
-    """A name for what changes something; empty for what only looks."""
-    verb = arguments[0]
-    if verb == "update-ref":
-        ref, old = arguments[2], arguments[4]
-        where = "rejected" if "/rejected/" in ref else "start" if not old.strip("0") else "kept"
-        return f"git-update-ref-{where}"
-    return (
-        f"git-{verb}"
-        if verb in ("hash-object", "read-tree", "update-index", "write-tree", "commit-tree")
-        else ""
-    )
+def _remove_one(folder: Path) -> None:
+    """The first file below a folder, or the folder itself if it is empty."""
+    files = [path for path in sorted(folder.rglob("*")) if not path.is_dir()]
+    if files:
+        files[0].unlink()
+    else:
+        folder.rmdir()
 
 
 def _add(path: Path, data: bytes) -> None:

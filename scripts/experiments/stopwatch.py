@@ -1,0 +1,259 @@
+"""Where an evaluation's time goes: phases of controller and judge, timed at their borders from outside.
+
+Self time: what a phase spends in phases inside it is theirs. The controller's phases are told apart by wrapping its
+modules' public functions, the judge's by running it as `stopwatch.py FD CASE ...`, which wraps the harness's and then
+is the judge; every answered question adds a line of JSON to the file that $HILLCLIMB_STOPWATCH names.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROWS = "HILLCLIMB_STOPWATCH"
+"""The environment variable that names the judge's file of rows."""
+
+CONTROLLER = {
+    "propose": (),
+    "build": (("agent.candidate", "Builder", "build"), ("agent.candidate", "Builder", "side")),
+    "git": tuple(
+        ("agent.repository", "Repository", name)
+        for name in [
+            "run",
+            "resolve",
+            "read",
+            "store",
+            "graft",
+            "changes",
+            "commit",
+            "move",
+            "checked_out_at",
+        ]
+    ),
+    "trees": (("agent.trees", "Trees", "workspace"), ("agent.trees", "Trees", "keep_only")),
+    "ledger": (("agent.ledger", "Ledger", "append"),),
+    "samples": (("agent.run", "Run", "write_samples"),),
+    "views": (("agent.views", "Views", "update"), ("agent.views", "Views", "draw")),
+    "hints": (("agent.lookahead", "Lookahead", "announce"),),
+    "describe": (("harness.judge.pool", "LocalJudge", "describe"),),
+    "judge": tuple(
+        ("harness.judge.pool", "LocalJudge", name)
+        for name in ("screen", "confirm", "gate", "compare", "profile", "prepare")
+    ),
+}
+"""Phase -> (module, class, method) at its borders; `propose` and `events` are wrapped where they are made."""
+
+JUDGE = {
+    "policy": (("harness.judge.stable", "", "check_policy"),),
+    "start": (("harness.judge.stable", "Stable", "process"),),
+    "compile": (("harness.judge.ahead", "Ahead", "kernels"), ("harness.judge.bench", "Bench", "compile")),
+    "import": (("harness.candidate.process", "CandidateProcess", "await_loaded"),),
+    "seal": (("harness.judge.bench", "Bench", "seal"),),
+    "gate": (("harness.judge.gate", "Gate", "check"),),
+    "timing": (
+        ("harness.judge.trial", "ScreeningTrial", "run"),
+        ("harness.judge.trial", "ConfirmationTrial", "run"),
+        ("harness.judge.bench", "Bench", "fresh_pairs"),
+    ),
+    "sanitizers": (("harness.judge.tools", "", "sanitize"),),
+    "end": (("harness.candidate.process", "CandidateProcess", "close"),),
+    "canary": (("harness.judge.health", "Health", "settle"),),
+}
+"""The same of the judge; a method that is a generator cannot be a border."""
+
+WORK = ("import", "compile", "gate", "timing", "sanitizers")
+"""What is no overhead: the candidate is loaded, compiled, checked or timed."""
+
+
+class Stopwatch:
+    """Seconds of self time by phase; one thread."""
+
+    def __init__(self) -> None:
+        self._seconds: Counter[str] = Counter()
+        self._cpu: Counter[str] = Counter()
+        self._open = ["rest"]
+        self._since = time.perf_counter()
+        self._cpu_since = time.process_time()
+        self.cpu: dict[str, float] = {}
+        """CPU seconds of this process in the last lap, by phase."""
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """All that happens inside, but for phases inside it."""
+        self._charge()
+        self._open.append(name)
+        try:
+            yield
+        finally:
+            self._charge()
+            self._open.pop()
+
+    def lap(self) -> dict[str, float]:
+        """The phases' seconds since the last lap; together they are the wall time."""
+        self._charge()
+        seconds, self._seconds = dict(self._seconds), Counter()
+        self.cpu, self._cpu = dict(self._cpu), Counter()
+        return seconds
+
+    def around(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        """The function as a phase."""
+
+        @functools.wraps(function)
+        def timed(*arguments: Any, **options: Any) -> Any:
+            with self.phase(name):
+                return function(*arguments, **options)
+
+        return timed
+
+    def wrap(self, borders: dict[str, tuple[tuple[str, str, str], ...]]) -> None:
+        """Time every border from now on; one that is not there any more is passed over."""
+        for name, places in borders.items():
+            for module, owner, attribute in places:
+                place: Any = __import__(module, fromlist=["_"])
+                place = getattr(place, owner) if owner else place
+                if hasattr(place, attribute):
+                    setattr(place, attribute, self.around(getattr(place, attribute), name))
+
+    def _charge(self) -> None:
+        now, cpu = time.perf_counter(), time.process_time()
+        self._seconds[self._open[-1]] += now - self._since
+        self._cpu[self._open[-1]] += cpu - self._cpu_since
+        self._since, self._cpu_since = now, cpu
+
+
+@contextmanager
+def watched_judges(rows: Path) -> Iterator[None]:
+    """While entered, judges that are started write what they spend their time on to `rows`."""
+    from harness.judge import pool
+
+    plain, before = pool._start, os.environ.get(ROWS)
+
+    def start(arguments: list[str], theirs: Any, log_file: Path) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-P", str(Path(__file__).resolve()), *arguments]
+        with log_file.open("ab") as log:
+            return subprocess.Popen(
+                command,
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    os.environ[ROWS] = str(rows)
+    pool._start = start
+    try:
+        yield
+    finally:
+        pool._start = plain
+        if before is None:
+            del os.environ[ROWS]
+        else:
+            os.environ[ROWS] = before
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """What the judges wrote: a row for every answered question, oldest first."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def git_cpu_seconds() -> float:
+    """CPU time of this process's git processes: those that ended, and those that live."""
+    gone = os.times()
+    total = gone.children_user + gone.children_system
+    for child in Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split():
+        try:
+            if Path(f"/proc/{child}/comm").read_text().strip() == "git":
+                total += int(Path(f"/proc/{child}/schedstat").read_text().split()[0]) / 1e9
+        except (OSError, IndexError):
+            continue  # it has just ended, or the kernel keeps no such account
+    return total
+
+
+def spread(values: list[float], scale: float = 1e3) -> dict[str, float]:
+    """Mean, median and 90th percentile, in milliseconds."""
+    if not values:
+        return {}
+    ordered = sorted(values)
+    figures = {
+        "mean": statistics.fmean(values),
+        "median": statistics.median(values),
+        "p90": ordered[int(0.9 * (len(ordered) - 1))],
+    }
+    return {name: round(scale * value, 2) for name, value in figures.items()}
+
+
+def overhead(laps: list[dict[str, Any]]) -> dict[str, Any]:
+    """What evaluations cost besides import, compilation, gate and timing, by who spends it; milliseconds.
+
+    A lap is {"wall", "git_cpu", "controller", "judge", "controller_cpu", "judge_cpu"} in seconds;
+    the last four are by phase.
+    """
+    rows = [_accounts(lap["controller"], lap["judge"]) for lap in laps]
+    cpus = [_accounts(lap["controller_cpu"], lap["judge_cpu"]) for lap in laps]
+    parts = {
+        name: {
+            **spread([row.get(name, 0.0) for row in rows]),
+            "cpu": spread([cpu.get(name, 0.0) for cpu in cpus]).get("median"),
+        }
+        for name in sorted({name for row in rows for name in row})
+    }
+    return {
+        "evaluations": len(laps),
+        "wall": spread([lap["wall"] for lap in laps]),
+        "work": spread([_work(lap) for lap in laps]),
+        "overhead": spread([lap["wall"] - _work(lap) for lap in laps]),
+        "cpu": spread([sum(cpu.values()) + lap["git_cpu"] for cpu, lap in zip(cpus, laps, strict=True)]),
+        "controller_cpu": spread([sum(lap["controller_cpu"].values()) for lap in laps]),
+        "git_cpu": spread([lap["git_cpu"] for lap in laps]),
+        "parts": dict(sorted(parts.items(), key=lambda item: -item[1]["mean"])),
+    }
+
+
+def _work(lap: dict[str, Any]) -> float:
+    return sum(lap["judge"].get(name, 0.0) for name in WORK)
+
+
+def _accounts(controller: dict[str, float], judge: dict[str, float]) -> dict[str, float]:
+    """Overhead by part. What the controller waits for the judge beyond what that accounts for is their talk."""
+    mine = dict(controller)
+    talk = mine.pop("judge", 0.0) - sum(judge.values())
+    found = {f"controller: {name}": seconds for name, seconds in mine.items()}
+    found |= {f"judge: {name}": seconds for name, seconds in judge.items() if name not in WORK}
+    return found | {"protocol": max(0.0, talk)}
+
+
+def _judge() -> None:
+    """Be the judge, with a stopwatch."""
+    from harness.judge import __main__ as judge
+
+    watch, file = Stopwatch(), Path(os.environ.pop(ROWS))
+    watch.wrap(JUDGE)
+    answer = judge.answer_one
+
+    def answer_one(case_judge: Any, op: str, arguments: dict[str, Any], progress: Any) -> Any:
+        watch.lap()
+        began = time.time()
+        try:
+            return answer(case_judge, op, arguments, progress)
+        finally:
+            row = {"op": op, "began": began, "phases": watch.lap(), "cpu": watch.cpu}
+            with file.open("a") as rows:
+                rows.write(json.dumps(row) + "\n")
+
+    judge.answer_one = answer_one
+    judge.main()
+
+
+if __name__ == "__main__":
+    _judge()
