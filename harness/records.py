@@ -148,8 +148,8 @@ class Pair(Record):
     blocks: tuple[Block, ...]
     dropped: int = 0
     """Disturbed blocks, measured again."""
-    dropped_for: dict[str, int] = {}
-    """How many of them each disturbance was seen in; one block may have several."""
+    dropped_for: tuple[str, ...] = ()
+    """What disturbed them, of each block everything that did."""
     opponent_alone: tuple[float, ...] = ()
     """B's seconds per call, by segment, after A had ended; in deciding pairs on a GPU."""
 

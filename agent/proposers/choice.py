@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from agent.background import Background
 from agent.proposal import Proposer
+from agent.proposers.earlier import recall
 from agent.proposers.sweep import Sweep
 from harness.case.case import Llm as LlmRules
 from harness.case.case import Settings as CaseSettings
@@ -68,7 +69,7 @@ def choose(
         )
 
     def make(background: Background) -> Proposer:
-        sweep = Sweep(background.case.knobs, background.seed, background.ahead)
+        sweep = Sweep(background.case.knobs, background.seed, background.ahead, recall(background))
         if asked is None:
             return sweep
         llm = _llm(asked, background, at_end)

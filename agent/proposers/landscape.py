@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.proposal import Proposal
-from harness.case.knobs import Knobs, Value, contains, defaults, environment_text, parse_knobs
+from agent.proposers.listing import Listing, list_valid
+from harness.case.knobs import Knobs, Value, broken, contains, defaults, environment_text, parse_knobs
 from harness.errors import CaseError
 from harness.records import Reason
 
@@ -55,10 +56,19 @@ class Landscape:
         return frozenset(self.key(seen.configuration) for seen in self.observations)
 
     @cached_property
+    def listing(self) -> Listing | None:
+        """All configurations that satisfy the constraints; None where they cannot be listed."""
+        return list_valid(self.knobs)
+
+    @cached_property
     def size(self) -> int | None:
-        """Configurations in the whole space; None where a knob is continuous."""
+        """Configurations in the whole space, valid or not; None where a knob is continuous."""
         domains = [knob.values() for knob in self.knobs.values()]
         return None if None in domains else math.prod(len(domain or ()) for domain in domains)
+
+    def allows(self, configuration: Mapping[str, Value]) -> bool:
+        """Whether a configuration satisfies the constraints."""
+        return broken(self.knobs, configuration) is None
 
     def key(self, configuration: Mapping[str, Value]) -> Key:
         """What tells two configurations apart: what the kernel would see in its environment."""

@@ -49,7 +49,8 @@ class Retuned:
             return
         rng = random.Random(f"{self._seed}/{landscape.observations[0].n}")
         for changes in _steps(landscape, self._knobs, rng):
-            if landscape.key({**defaults(landscape.knobs), **changes}) not in landscape.judged:
+            turned = {**defaults(landscape.knobs), **changes}
+            if landscape.key(turned) not in landscape.judged and landscape.allows(turned):
                 yield Proposal(author="sweep", idea=describe(changes), knobs=changes)
 
     def importances(self, ledger: Ledger) -> dict[str, float]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from agent.proposers.landscape import Configuration, Landscape, Observation
-from harness.case.knobs import FloatKnob, Knob, Value
+from harness.case.knobs import FloatKnob, Knob, Knobs, Value
 from harness.errors import StorageError
 
 if TYPE_CHECKING:
@@ -119,18 +119,23 @@ def _create(storage: BaseStorage, sampler: BaseSampler) -> Study:
 def _trials(landscape: Landscape, observations: Iterable[Observation]) -> list[FrozenTrial]:
     from optuna.trial import create_trial
 
-    distributions = {name: _distribution(knob) for name, knob in landscape.knobs.items()}
+    domains = distributions(landscape.knobs)
     timed = [seen.value for seen in landscape.observations if seen.value is not None]
     floor = min(timed, default=0.0) - WORSE_THAN_WORST
     return [
         create_trial(
             params=seen.configuration,
-            distributions=distributions,
+            distributions=domains,
             value=floor if seen.value is None else seen.value,
             user_attrs={"n": seen.n, "reason": seen.reason.value if seen.reason else None},
         )
         for seen in observations
     ]
+
+
+def distributions(knobs: Knobs) -> dict[str, BaseDistribution]:
+    """The domains as Optuna has them: finite ones as categories, which TPE searches best."""
+    return {name: _distribution(knob) for name, knob in knobs.items()}
 
 
 def _distribution(knob: Knob) -> BaseDistribution:

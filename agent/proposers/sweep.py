@@ -1,39 +1,46 @@
-"""The sweep: tries knob values, by Optuna's TPE over the domains, until the space is exhausted.
+"""The sweep: tries knob values until the space is exhausted, as our sampler ranks the list of valid configurations.
 
-Every proposal is a function of the seed and the ledger alone: the study is rebuilt and the sampler seeded
-anew each time, so a run that was killed goes on as if nothing had happened. Where the climb looks ahead, a proposal
-is made without the verdicts of the few before it, and so is known before they are.
+Spaces that cannot be listed are left to Optuna's TPE, with a polish. Every proposal is a function of the seed and the
+ledger alone: the study is rebuilt and the sampler seeded anew for each batch, so a run that was killed goes on as if
+nothing had happened. Within a batch verdicts that are no win do not matter; where the climb looks ahead, a batch is
+made without the verdicts of the few before it too, and so is known before they are.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from agent.proposal import Proposal
 from agent.proposers.landscape import Configuration, Landscape, survey
-from agent.proposers.study import ask, build_study, importances
+from agent.proposers.ranking import Ranking
+from agent.proposers.study import ask, build_study, distributions, importances, remembered
 from harness.case.knobs import Knobs, defaults, draw, to_environment
 
 if TYPE_CHECKING:
+    from optuna.samplers import BaseSampler
+
     from agent.ledger import Candidate, Ledger
+    from agent.proposers.earlier import Earlier
+
+BATCH = 5
+"""Verdicts after which the list is ranked anew; a win is taken into account at once."""
 
 Source = Callable[[Landscape, random.Random], Iterator[Configuration]]
 
 STARTUP = 10
 """Random configurations before TPE has an opinion."""
 POLISH_EVERY = 3
-"""After that, every third proposal is the incumbent with one knob turned. On the hardest of five recorded kernel
+"""After that, every third proposal of TPE is the incumbent with one knob turned. On the hardest of five recorded kernel
 spaces 2 of 12 runs of TPE alone came within 2 % of the best in 100 evaluations, with the polish 5 of 10."""
 ATTEMPTS = 8
-"""How often TPE may repeat itself before the neighbours of the incumbent are tried instead."""
-SMALL = 20_000
-"""Largest space whose untried remainder is listed outright."""
+"""How often a sampler may repeat what was proposed before the neighbours of the incumbent are tried instead."""
 DRAWS = 1000
-"""Random draws from a larger space before it counts as exhausted."""
+"""Random draws from a space that cannot be listed before it counts as exhausted."""
 
 
 Pending = tuple[Configuration, ...]
@@ -50,17 +57,37 @@ class _Foreseen:
     proposal: Proposal | None
 
 
+@dataclass(frozen=True)
+class _Batch:
+    """What was asked for with the verdicts up to `known`, in order; more is asked for as it is needed."""
+
+    known: int
+    landscape: Landscape
+    asked: list[Configuration]
+    more: Iterator[Configuration]
+
+    def __iter__(self) -> Iterator[Configuration]:
+        yield from self.asked
+        for configuration in self.more:
+            self.asked.append(configuration)
+            yield configuration
+
+
 class Sweep:
     """Proposes knob values that were not tried on the incumbent's source."""
 
-    def __init__(self, knobs: Knobs, seed: int, ahead: int = 0) -> None:
+    def __init__(self, knobs: Knobs, seed: int, ahead: int = 0, earlier: Sequence[Earlier] = ()) -> None:
         """`knobs` are those of the run's baseline; what later wins made of them is in the ledger.
 
         `ahead`: so many proposals are foreseen, since each leaves aside the latest `ahead` verdicts that were no win.
+        `earlier`: what earlier runs saw of these knobs; it has to be the same whenever the run is taken up.
         """
         self._knobs, self._seed, self._ahead = knobs, seed, ahead
+        self._earlier = [(seen.configuration, seen.value) for seen in earlier]
+        self._present: _Batch | None = None
+        self._ranking: Ranking | None = None
         self._foreseen: list[_Foreseen] = []
-        """So that nothing is asked of the study twice; what is proposed does not depend on it."""
+        """These three save time; what is proposed does not depend on them."""
 
     def propose(self, ledger: Ledger) -> Proposal | None:
         """The next configuration to try, or None when every one was."""
@@ -89,19 +116,56 @@ class Sweep:
     def _next(self, ledger: Ledger, coming: Pending) -> _Foreseen:
         """What is proposed once the configurations in `coming` have been."""
         at = len(ledger.candidates) + len(coming)
-        known = max(at - self._ahead, ledger.wins[-1].n if ledger.wins else 0)
+        win = ledger.wins[-1].n if ledger.wins else 0
+        known = win + max(at - self._ahead - win, 0) // BATCH * BATCH
         pending = (*_without_edits(ledger.candidates[known:]), *coming)
         for found in self._foreseen:
             if (found.at, found.known, found.pending) == (at, known, pending):
                 return found
-        landscape = survey(self._knobs, ledger, known)
+        batch = self._batch(ledger, known)
         rng = random.Random(f"{self._seed}/{at}")
-        chosen = next(_untried(landscape, pending, rng), None)
+        chosen = next(_untried(batch, pending, rng), None)
         if chosen is None:
             return _Foreseen(at, known, pending, None)
-        changes = landscape.changes(chosen)
+        changes = batch.landscape.changes(chosen)
         proposal = Proposal(author="sweep", idea=describe(changes), knobs=changes)
         return _Foreseen(at, known, pending, proposal)
+
+    def _batch(self, ledger: Ledger, known: int) -> _Batch:
+        if self._present is None or self._present.known != known:
+            landscape = survey(self._knobs, ledger, known)
+            rng = random.Random(f"{self._seed}/{known}")
+            self._present = _Batch(known, landscape, [], self._sample(landscape, rng))
+        return self._present
+
+    def _sample(self, landscape: Landscape, rng: random.Random) -> Iterator[Configuration]:
+        """What a sampler would try, one after another, until it has nothing more."""
+        from agent.proposers.sampler import Exhausted
+
+        study = build_study(landscape, self._sampler(landscape, rng))
+        with suppress(Exhausted):
+            while True:
+                yield ask(study, landscape)
+
+    def _sampler(self, landscape: Landscape, rng: random.Random) -> BaseSampler:
+        from optuna.samplers import TPESampler
+
+        from agent.proposers.sampler import ListSampler
+
+        seed, listing = rng.getrandbits(32), landscape.listing
+        if listing is None:
+            return TPESampler(n_startup_trials=STARTUP, seed=seed)
+        if self._ranking is None or self._ranking.listing is not listing:
+            self._ranking = Ranking(listing)
+        return ListSampler(
+            distributions(landscape.knobs),
+            seed=seed,
+            batch=BATCH + self._ahead,
+            since=len(remembered(landscape.observations)),
+            ranking=self._ranking,
+            taken=[seen.configuration for seen in landscape.observations],
+            earlier=self._earlier,
+        )
 
 
 def _without_edits(candidates: Sequence[Candidate]) -> Iterator[Configuration]:
@@ -114,31 +178,29 @@ def describe(changes: Configuration) -> str:
     return ", ".join(f"{name}={text}" for name, text in to_environment(changes).items())
 
 
-def _untried(landscape: Landscape, pending: Pending, rng: random.Random) -> Iterator[Configuration]:
-    if not landscape.knobs or landscape.size == len(landscape.judged):
+def _untried(batch: _Batch, pending: Pending, rng: random.Random) -> Iterator[Configuration]:
+    landscape = batch.landscape
+    if not landscape.knobs:
         return
     known = landscape.judged | {landscape.key({**defaults(landscape.knobs), **knobs}) for knobs in pending}
-    for source in _sources(len(landscape.observations) + len(pending)):
+    for source in _sources(batch, len(pending)):
         for configuration in source(landscape, rng):
-            if landscape.key(configuration) not in known:
+            if landscape.key(configuration) not in known and landscape.allows(configuration):
                 yield configuration
 
 
-def _sources(observed: int) -> tuple[Source, ...]:
+def _sources(batch: _Batch, pending: int) -> tuple[Source, ...]:
     """Where the next configuration may come from, the first that has one not tried yet."""
+
+    def sampled(landscape: Landscape, rng: random.Random) -> Iterator[Configuration]:
+        return iter(batch) if landscape.listing is not None else islice(batch, ATTEMPTS + pending)
+
+    if batch.landscape.listing is not None:
+        return (sampled,)
+    observed = len(batch.landscape.observations) + pending
     if observed > STARTUP and observed % POLISH_EVERY == 0:
-        return _neighbours, _sampled, _remaining
-    return _sampled, _neighbours, _remaining
-
-
-def _sampled(landscape: Landscape, rng: random.Random) -> Iterator[Configuration]:
-    """What TPE would try; it may repeat itself, and is asked again a few times."""
-    from optuna.samplers import TPESampler
-
-    sampler = TPESampler(n_startup_trials=STARTUP, seed=rng.getrandbits(32))
-    study = build_study(landscape, sampler)
-    for _ in range(ATTEMPTS):
-        yield ask(study, landscape)
+        return _neighbours, sampled, _drawn
+    return sampled, _neighbours, _drawn
 
 
 def _neighbours(landscape: Landscape, rng: random.Random) -> Iterator[Configuration]:
@@ -150,13 +212,7 @@ def _neighbours(landscape: Landscape, rng: random.Random) -> Iterator[Configurat
         yield {**incumbent, name: value}
 
 
-def _remaining(landscape: Landscape, rng: random.Random) -> Iterator[Configuration]:
-    """Everything, in random order, where that can be listed; else as many random draws as are worth it."""
-    names = list(landscape.knobs)
-    if landscape.size is not None and landscape.size <= SMALL:
-        every = list(product(*(knob.values() or () for knob in landscape.knobs.values())))
-        rng.shuffle(every)
-        yield from (dict(zip(names, values, strict=True)) for values in every)
-        return
+def _drawn(landscape: Landscape, rng: random.Random) -> Iterator[Configuration]:
+    """As many random configurations as are worth it."""
     for _ in range(DRAWS):
         yield {name: draw(knob, rng) for name, knob in landscape.knobs.items()}

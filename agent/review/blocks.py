@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from agent.lines import Line, neutralise
 from agent.scoreboard import describe_seconds
@@ -55,7 +55,7 @@ def describe_blocks(pairs: Iterable[Pair]) -> Iterator[Line]:
             yield Line(f"  the other side by itself afterwards: {describe_seconds(alone)} a call", "dim")
 
 
-def describe_dropped(count: int, causes: Mapping[str, int]) -> str:
+def describe_dropped(count: int, causes: Iterable[str]) -> str:
     """`3 dropped (clocks moved 2, steal 1)`."""
     named = ", ".join(f"{neutralise(cause)} {seen}" for cause, seen in Counter(causes).most_common())
     return f"{count} dropped ({named})" if named else f"{count} dropped"

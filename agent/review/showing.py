@@ -8,7 +8,6 @@ from __future__ import annotations
 import difflib
 import math
 import statistics
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,7 +116,7 @@ def _stage(stage: str, suite: str, pairs: Sequence[Pair]) -> Stage:
         pairs=len(pairs),
         blocks=len(around),
         dropped=sum(pair.dropped for pair in pairs),
-        dropped_for=sum((Counter(pair.dropped_for) for pair in pairs), Counter()),
+        dropped_for=tuple(cause for pair in pairs for cause in pair.dropped_for),
         median=statistics.median(medians) if medians else math.nan,
         between_pairs=statistics.stdev(medians) if len(medians) > 1 else None,
         within_pairs=statistics.stdev(around) if len(around) > len(medians) else None,

@@ -27,8 +27,8 @@ class Stage(Record):
     blocks: int
     dropped: int
     """Disturbed blocks that were measured again."""
-    dropped_for: dict[str, int]
-    """How many of them each disturbance was seen in."""
+    dropped_for: tuple[str, ...]
+    """What disturbed them, of each block everything that did."""
     median: float
     """Log ratio: median over the pairs of each pair's median block."""
     between_pairs: float | None

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
+from harness.case import constraints as constraint
 from harness.case.complaints import complain, parse_yaml, read_yaml
 from harness.errors import CaseError
 
@@ -33,6 +34,9 @@ class _Knob(BaseModel):
 
     doc: str = ""
     """What turning it does; shown to whoever proposes values."""
+    requires: list[str] = Field(default_factory=list)
+    """Constraints: expressions over this and other knobs that hold of every configuration worth running, see
+    harness.case.constraints. They stand with one of the knobs they are about, and go when it goes."""
 
 
 class IntKnob(_Knob):
@@ -180,7 +184,53 @@ def parse_knobs(text: str, path: Path) -> Knobs:
     return _validate(parse_yaml(text, path), path)
 
 
+def parse_declarations(text: str, path: Path) -> Knobs:
+    """The knobs of some part of a knobs.yaml, whose constraints may name knobs of another part. Raises CaseError."""
+    return _validate_each(parse_yaml(text, path), path)
+
+
+def broken(knobs: Knobs, values: Mapping[str, Value]) -> str | None:
+    """The first constraint that a configuration does not satisfy, in words; None where it satisfies all.
+
+    `values` go before the defaults, and lie in their domains.
+    """
+    configuration = {**defaults(knobs), **values}
+    for expression in constraints(knobs):
+        if not constraint.holds(expression, configuration):
+            about = {name: configuration[name] for name in knobs if name in constraint.names(expression)}
+            set_to = ", ".join(f"{name}={text}" for name, text in to_environment(about).items())
+            return f"it breaks the constraint {expression} ({set_to})"
+    return None
+
+
+def constraints(knobs: Knobs) -> tuple[str, ...]:
+    """All constraints of a configuration."""
+    return tuple(expression for knob in knobs.values() for expression in knob.requires)
+
+
 def _validate(document: dict[str, Any], path: Path) -> Knobs:
+    knobs = _validate_each(document, path)
+    domains = {name: knob.values() for name, knob in knobs.items()}
+    for name, knob in knobs.items():
+        for expression in knob.requires:
+            _check_constraint(f"{name}.requires", expression, domains, path)
+    if trouble := broken(knobs, {}):
+        remedy = "choose defaults that satisfy every constraint, or mend the constraint"
+        raise CaseError(path, "default", f"of the knobs is impossible: {trouble}", remedy)
+    return knobs
+
+
+def _check_constraint(
+    key: str, expression: str, domains: Mapping[str, list[Value] | None], path: Path
+) -> None:
+    try:
+        constraint.check(expression, domains)
+    except constraint.NoConstraint as error:
+        problem, _, remedy = str(error).rpartition("; ")
+        raise CaseError(path, key, f"{expression!r} is no constraint: {problem}", remedy) from None
+
+
+def _validate_each(document: dict[str, Any], path: Path) -> Knobs:
     return {name: _validate_one(name, body, path) for name, body in document.items()}
 
 

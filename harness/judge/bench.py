@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -237,7 +236,7 @@ def pair_of(stage: Stage, suite: str, taken: Sequence[CleanBlock]) -> Pair:
         suite=suite,
         blocks=tuple(block for block, _ in taken),
         dropped=len(drops),
-        dropped_for=Counter(cause for causes in drops for cause in causes),
+        dropped_for=tuple(cause for causes in drops for cause in causes),
     )
 
 

@@ -89,7 +89,7 @@ def test_says_what_it_says(expression: str, values: dict[str, object], expected:
     ],
 )
 def test_refuses_everything_else(expression: str, said: str) -> None:
-    with pytest.raises(NoConstraint, match=".*") as caught:
+    with pytest.raises(NoConstraint) as caught:
         check(expression, DOMAINS)
     assert said in str(caught.value)
 
@@ -100,7 +100,9 @@ def test_names_the_knobs_it_is_about() -> None:
 
 def test_many_configurations_are_judged_as_each_alone() -> None:
     expression = "KIND == 'whole' and A % B == 0 or not (A + B > 4)"
-    rows = [{"A": a, "B": b, "KIND": kind} for a in (1, 2, 4, 8) for b in range(4) for kind in ("whole", "looped")]
+    rows = [
+        {"A": a, "B": b, "KIND": kind} for a in (1, 2, 4, 8) for b in range(4) for kind in ("whole", "looped")
+    ]
     columns = {name: [row[name] for row in rows] for name in ("A", "B", "KIND")}
     together = satisfied(expression, columns)
     assert together.tolist() == [holds(expression, row) for row in rows]
@@ -119,7 +121,11 @@ def test_knobs_bring_their_constraints() -> None:
     ("was", "now", "said"),
     [
         ("A * B <= 8", "A * C <= 8", r"A\.requires: 'A \* C <= 8' is no constraint: there is no knob C"),
-        ("default: 2, requires", "default: 8, requires", r"default: of the knobs is impossible: it breaks .*A=8, B=2"),
+        (
+            "default: 2, requires",
+            "default: 8, requires",
+            r"default: of the knobs is impossible: it breaks .*A=8, B=2",
+        ),
         ("[A * B <= 8]", "A * B <= 8", r"A\.requires: .* must be a list"),
         ("[A * B <= 8]", "[3]", r"A\.requires\.0: value 3 is wrong"),
     ],

@@ -1,0 +1,292 @@
+"""Ranking: which rows of a valid list to try next, in batches, given what was seen of others.
+
+What is bad is all alike: values below the threshold that parts good from bad count as the threshold, failures among
+them, so the surrogate spends itself on telling the good ones apart. Rows are taken by expected improvement; the rest of
+a batch is chosen as if those before it had turned out as expected, which keeps a batch from crowding in one place.
+No weights are trusted alone: the improvement is the mean of what three surrogates expect, with the weights fitted last,
+with those fitted before, and with none fitted. One row in so many is a neighbour of the best seen: the polish.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from agent.proposers.listing import Listing
+from agent.proposers.surrogate import Covariance, Posterior, distances, fit, plain
+
+if TYPE_CHECKING:
+    import numpy as np
+
+BEGINNING = 10
+"""Rows seen before anything is expected of others; up to then they are drawn."""
+BAD_SHARE = 0.3
+"""Of what was seen, the part that counts as bad and alike."""
+FAILED = math.log(2.0)
+"""What fails counts as half as fast as the slowest that ran."""
+POLISH_EVERY = 10
+BESTS = 3
+"""Rows whose neighbours are polished."""
+REMEMBERED_BEST, REMEMBERED_LATEST = 100, 200
+"""Most rows that anything is expected from; time grows with the square, of fitting with the cube."""
+FITS = 2
+"""Fitted surrogates that are asked."""
+FITTED_AT = tuple(round(BEGINNING * 1.25**step) for step in range(40))
+"""Counts of rows at which the covariance is fitted anew."""
+POOL = 12_000
+"""Rows that are weighed; of longer lists a sample, which the neighbourhoods of the best rows are added to."""
+CLIMBS = 3
+"""How often the neighbours of the most promising rows of such a sample are added to it."""
+SHORTLIST = 300
+CURIOSITY = 2.0
+"""How much wider than fitted the uncertainty is taken to be: weights that fit best are surer of themselves than few
+values allow."""
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What was tried, in the order it was."""
+
+    rows: np.ndarray
+    """(seen,) rows of the list."""
+    values: np.ndarray
+    """(seen,) of float64: log speedup, the larger the better; nan where it failed."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What is known of the list, the good told apart."""
+
+    inputs: np.ndarray
+    """(known, knobs), and a column more where some was seen in an earlier run: 1 for this one."""
+    worth: np.ndarray
+    """(known,), of mean 0 and variance 1."""
+    bests: np.ndarray
+    """Rows of the best ones."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Beliefs:
+    """What several surrogates expect of the same rows."""
+
+    posteriors: Sequence[Posterior]
+    best: float
+    """Worth of the best row known."""
+
+    def improvement(self) -> np.ndarray:
+        """(asked,): by how much each row is expected to surpass the best, in the mean of the surrogates."""
+        import numpy as np
+
+        improvements = [_improvement(posterior, self.best) for posterior in self.posteriors]
+        mean: np.ndarray = np.mean(improvements, axis=0)
+        return mean
+
+    def narrow(self, chosen: np.ndarray) -> None:
+        """Go on with these of the rows alone."""
+        for posterior in self.posteriors:
+            posterior.narrow(chosen)
+
+    def expect(self, index: int) -> None:
+        """Suppose that a row turns out as expected."""
+        for posterior in self.posteriors:
+            posterior.expect(index)
+
+
+def _improvement(posterior: Posterior, best: float) -> np.ndarray:
+    import numpy as np
+    from scipy.special import ndtr
+
+    spread = CURIOSITY * np.sqrt(posterior.variance)
+    z = (posterior.mean - best) / spread
+    improvement: np.ndarray = spread * (z * ndtr(z) + np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi))
+    return improvement
+
+
+@dataclass(eq=False)
+class Ranking:
+    """Ranks one list. It remembers covariances that it fitted; what it says depends on its arguments alone."""
+
+    listing: Listing
+    _fitted: dict[bytes, Covariance] = field(default_factory=dict, repr=False)
+
+    def next(
+        self, seen: Seen, taken: np.ndarray, count: int, rng: np.random.Generator, earlier: Seen | None = None
+    ) -> list[int]:
+        """At most `count` rows to try, the first one first; fewer where no more are left.
+
+        `taken`: (any,) rows that are not to be tried, besides those seen. `earlier`: what another run saw of the list,
+        in which its knobs may have done something else; how much they have in common is fitted too.
+        """
+        from threadpoolctl import threadpool_limits
+
+        # a hundred rows are too few to share: on a busy machine threads that wait for each other take 50 times as long
+        with threadpool_limits(1, "blas"):
+            return self._next(seen, taken, count, rng, earlier)
+
+    def _next(
+        self, seen: Seen, taken: np.ndarray, count: int, rng: np.random.Generator, earlier: Seen | None
+    ) -> list[int]:
+        import numpy as np
+
+        out = np.concatenate([seen.rows, taken]).astype(np.int64)
+        count_known = len(seen.rows) + (len(earlier.rows) if earlier else 0)
+        known = self._know(seen, earlier) if count_known >= BEGINNING else None
+        if known is None:
+            return self._draw(out, count, rng)
+        pool = self._pool(out, known.bests, rng)
+        if not len(pool):
+            return []
+        beliefs, pool = self._weigh(self._covariances(seen, earlier), known, pool, out)
+        return self._choose(beliefs, pool, known, count)
+
+    def _know(self, seen: Seen, earlier: Seen | None) -> _Known | None:
+        """What is known; None where nothing ran."""
+        import numpy as np
+
+        seen = _remember(seen)
+        rows, values = seen.rows, seen.values
+        inputs = self.listing.rows[rows]
+        if earlier:
+            values = np.concatenate([_align(earlier, seen), values])
+            rows = np.concatenate([earlier.rows, rows])
+            now = np.arange(len(rows)) >= len(earlier.rows)
+            inputs = np.column_stack([self.listing.rows[rows], now.astype(np.int16)])
+        if not np.isfinite(values).any():
+            return None
+        worth = _flatten(values)
+        return _Known(inputs, worth, rows[np.argsort(-worth, kind="stable")[:BESTS]])
+
+    def _draw(self, out: np.ndarray, count: int, rng: np.random.Generator) -> list[int]:
+        import numpy as np
+
+        left = np.delete(np.arange(len(self.listing)), out)
+        drawn: list[int] = rng.permutation(left)[:count].tolist()
+        return drawn
+
+    def _covariances(self, seen: Seen, earlier: Seen | None) -> list[Covariance]:
+        """Those to weigh by: the last two fitted, each by the first so many rows, and one that is not fitted.
+
+        Fitted only now and then, they are remembered from one batch to the next.
+        """
+        until = [count for count in FITTED_AT if count <= len(seen.rows)][-FITS:]
+        first = [self._know(Seen(seen.rows[:count], seen.values[:count]), earlier) for count in until or [0]]
+        fitted = [self._fit(known) for known in first if known]
+        return [*fitted, plain(self._scales[: len(self.listing.names) + (earlier is not None)])]
+
+    def _fit(self, known: _Known) -> Covariance:
+        key = known.inputs.tobytes() + known.worth.tobytes()
+        if key not in self._fitted:
+            while len(self._fitted) > FITS:
+                del self._fitted[next(iter(self._fitted))]
+            self._fitted[key] = fit(known.inputs, known.worth, self._scales[: known.inputs.shape[1]])
+        return self._fitted[key]
+
+    @cached_property
+    def _scales(self) -> list[np.ndarray]:
+        """Of the knobs, and of this run against the one before."""
+        return distances([*self.listing.domains, (False, True)])
+
+    def _pool(self, out: np.ndarray, bests: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """The rows that are weighed: all that are left, or a sample of them with the neighbours of the best."""
+        import numpy as np
+
+        if len(self.listing) <= POOL:
+            return np.delete(np.arange(len(self.listing)), out)
+        drawn = rng.integers(0, len(self.listing), POOL)
+        return np.setdiff1d(np.concatenate([drawn, self._around(bests)]), out)
+
+    def _around(self, rows: np.ndarray) -> np.ndarray:
+        """The rows that differ from one of these in one knob."""
+        import numpy as np
+
+        return np.unique(np.concatenate([self.listing.neighbours(row) for row in rows.tolist()]))
+
+    def _weigh(
+        self, covariances: Sequence[Covariance], known: _Known, pool: np.ndarray, out: np.ndarray
+    ) -> tuple[_Beliefs, np.ndarray]:
+        """What is expected of the pool; where that is but a sample, of neighbours of its most promising rows too."""
+        import numpy as np
+
+        beliefs = self._expect(covariances, known, pool)
+        for _ in range(CLIMBS if len(self.listing) > POOL else 0):
+            order = np.argsort(-beliefs.improvement(), kind="stable")
+            fresh = np.setdiff1d(self._around(pool[order[:BESTS]]), np.concatenate([out, pool]))
+            if not len(fresh):
+                break
+            pool = np.concatenate([pool[order[:SHORTLIST]], fresh, self._left_around(known.bests, out)])
+            pool = np.unique(pool)
+            beliefs = self._expect(covariances, known, pool)
+        return beliefs, pool
+
+    def _left_around(self, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
+        import numpy as np
+
+        return np.setdiff1d(self._around(rows), out)
+
+    def _expect(self, covariances: Sequence[Covariance], known: _Known, pool: np.ndarray) -> _Beliefs:
+        import numpy as np
+
+        asked = self.listing.rows[pool]
+        if known.inputs.shape[1] > asked.shape[1]:
+            asked = np.column_stack([asked, np.ones(len(asked), dtype=np.int16)])
+        posteriors = [Posterior(covariance, known.inputs, known.worth, asked) for covariance in covariances]
+        return _Beliefs(posteriors, float(known.worth.max()))
+
+    def _choose(self, beliefs: _Beliefs, pool: np.ndarray, known: _Known, count: int) -> list[int]:
+        """The most promising first, each as if those before it had turned out as expected."""
+        import numpy as np
+
+        near = np.isin(pool, self._around(known.bests))
+        order = np.argsort(-beliefs.improvement(), kind="stable")
+        kept = np.union1d(order[: SHORTLIST + count], np.flatnonzero(near))
+        beliefs.narrow(kept)
+        pool, near = pool[kept], near[kept]
+        free, chosen = np.ones(len(pool), dtype=bool), list[int]()
+        while free.any() and len(chosen) < count:
+            polishes = len(chosen) % POLISH_EVERY == POLISH_EVERY - 1 and (near & free).any()
+            among = free & near if polishes else free
+            index = int(np.argmax(np.where(among, beliefs.improvement(), -math.inf)))
+            free[index] = False
+            chosen.append(int(pool[index]))
+            beliefs.expect(index)
+        return chosen
+
+
+def _remember(seen: Seen) -> Seen:
+    """The best and the latest."""
+    import numpy as np
+
+    if len(seen.rows) <= REMEMBERED_BEST + REMEMBERED_LATEST:
+        return seen
+    earlier = np.nan_to_num(seen.values[:-REMEMBERED_LATEST], nan=-math.inf)
+    best = np.sort(np.argsort(-earlier, kind="stable")[:REMEMBERED_BEST])
+    kept = np.concatenate([best, np.arange(len(seen.rows) - REMEMBERED_LATEST, len(seen.rows))])
+    return Seen(seen.rows[kept], seen.values[kept])
+
+
+def _align(earlier: Seen, seen: Seen) -> np.ndarray:
+    """The earlier values, shifted so that they agree in the mean with those of the same rows seen now."""
+    import numpy as np
+
+    now = dict(zip(seen.rows.tolist(), seen.values.tolist(), strict=True))
+    apart = [
+        now[row] - value
+        for row, value in zip(earlier.rows.tolist(), earlier.values, strict=True)
+        if row in now
+    ]
+    both = np.array(apart)[np.isfinite(apart)]
+    return earlier.values + (float(both.mean()) if len(both) else 0.0)
+
+
+def _flatten(values: np.ndarray) -> np.ndarray:
+    """Values of mean 0 and variance 1, everything that is bad alike."""
+    import numpy as np
+
+    filled = np.where(np.isfinite(values), values, np.nanmin(values) - FAILED)
+    good = np.maximum(filled, np.quantile(filled, BAD_SHARE))
+    spread = float(good.std())
+    flat: np.ndarray = (good - good.mean()) / (spread if spread > 0 else 1.0)
+    return flat
