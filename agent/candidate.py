@@ -10,7 +10,16 @@ from agent.edits import why_changed_outside, why_forbidden, why_inapplicable
 from agent.proposal import Edit, Proposal
 from agent.repository import REGULAR, Blob, Repository
 from agent.trees import Trees, is_judged
-from harness.case.knobs import Knobs, Value, contains, defaults, load_knobs, to_environment, with_defaults
+from harness.case.knobs import (
+    Knobs,
+    Value,
+    broken,
+    contains,
+    defaults,
+    load_knobs,
+    to_environment,
+    with_defaults,
+)
 from harness.errors import CandidateFault, CaseError, UsageError
 from harness.records import Reason, Side
 
@@ -101,6 +110,8 @@ class Builder:
                 )
             if not contains(knobs[name], value):
                 raise CandidateFault(Reason.BAD_KNOBS, f"{name} has no value {value!r} in its domain")
+        if trouble := broken(knobs, wanted):
+            raise CandidateFault(Reason.BAD_KNOBS, trouble)
         return knobs
 
     def _promote(self, edited: str, knobs: Knobs, wanted: Mapping[str, Value]) -> str:

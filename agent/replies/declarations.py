@@ -15,7 +15,7 @@ import yaml
 from agent.replies.git import merge_file
 from agent.replies.matching import to_lines
 from agent.replies.vetting import KNOBS_FILE, find_anchor, is_quickly_read
-from harness.case.knobs import Knob, Knobs, contains, parse_knobs, with_defaults
+from harness.case.knobs import Knob, Knobs, contains, parse_declarations, with_defaults
 from harness.errors import CaseError
 
 
@@ -79,7 +79,7 @@ def _read(text: str) -> _Sheet:
 
 
 def _load(text: str) -> Knobs:
-    return parse_knobs(text, Path(KNOBS_FILE))
+    return parse_declarations(text, Path(KNOBS_FILE))
 
 
 def _starts(text: str) -> dict[str, int]:

@@ -64,9 +64,7 @@ def _merge_one(path: str, base: str | None, proposed: str | None, ours: str | No
 
 def _merge_knobs(base: str, proposed: str, ours: str) -> str:
     by_knob = merge_knobs(base, proposed, ours)
-    if by_knob is not None:
-        return by_knob
-    merged = _merge_texts(KNOBS_FILE, base, proposed, ours)
+    merged = _merge_texts(KNOBS_FILE, base, proposed, ours) if by_knob is None else by_knob
     try:
         parse_knobs(merged, Path(KNOBS_FILE))
     except CaseError as error:

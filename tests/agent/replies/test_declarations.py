@@ -155,3 +155,14 @@ def test_edits_and_turns_of_different_knobs_never_conflict(case: tuple[str, str,
     for text in (_merged(base, edited, swept), _merged(base, swept, edited)):
         assert list(_parsed(text).items()) == list(_parsed(with_defaults(edited, turned)).items())
         assert text.count("# c") == edited.count("# c")
+
+
+def test_a_knob_whose_constraint_names_another_is_merged_like_any_other() -> None:
+    base = BASE + 'D: {type: int, low: 1, high: 8, default: 1, requires: ["D <= B"]}\n'
+    edited, swept = (
+        base.replace(_int("A", about="about A"), _int("A", high=64)),
+        with_defaults(base, {"D": 2}),
+    )
+    assert _merged(base, edited, swept) == with_defaults(edited, {"D": 2})
+    with pytest.raises(Conflict):
+        _merged(base, base.replace(_int("B"), _int("B", default=1)), swept)
