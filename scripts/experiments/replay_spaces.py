@@ -10,9 +10,9 @@ outside the repository. kernel_tuner lives in an environment of its own, since i
 
 Every strategy gets the same budget of unique configurations of the valid list (what the cache holds), and those that
 fail count. It starts from nothing: no default, no earlier run. What a sampler of Optuna's asks for outside the valid
-list is told to be as bad as a failure and does not count. `sweep` is agent.proposers.sampler.ListSampler through
-`study.ask` and `study.tell`, in batches as the sweep makes them on a CPU; `sweep ahead 3` as on a GPU, where the three
-verdicts before a batch are not known to it either.
+list is told to be as bad as a failure and does not count; after 10 such, or repetitions, a random one is its next.
+`sweep` is agent.proposers.sampler.ListSampler through `study.ask` and `study.tell`, in batches as the sweep makes them
+on a CPU; `sweep ahead 3` as on a GPU, where the three verdicts before a batch are not known to it either.
 
 Reported of each space: the share of seeds within 2 % of the best after 100 and 200 evaluations, and the median of
 evaluations until then (null where fewer than half came there); over all spaces the means of the shares, each space
@@ -51,8 +51,6 @@ CHECKPOINTS = (100, 200)
 SEEDS = 20
 HUGE = 1e10
 """Milliseconds from which on a time means a failure, by kernel_tuner's older caches."""
-OURS = ("sweep", "sweep ahead 3")
-OPTUNA = ("optuna random", "optuna tpe", "optuna tpe multivariate")
 KERNEL_TUNER = (
     "adaptive_tabu_greywolf",
     "genetic_algorithm",
@@ -158,15 +156,21 @@ def sweep(told: Told, budget: int, ahead: int = 0) -> Iterator[int]:
 def optuna_sampler(
     told: Told, budget: int, make: Callable[[int], optuna.samplers.BaseSampler]
 ) -> Iterator[int]:
-    """A sampler of Optuna's over categories; after ten times the budget it is given up."""
-    listing = told.space.listing
+    """A sampler of Optuna's over categories; where it repeats itself too often, a random configuration is its next."""
+    listing, rng, tried = told.space.listing, np.random.default_rng(told.seed), set[int]()
     study = optuna.create_study(direction="maximize", sampler=make(told.seed))
-    for _ in range(10 * budget):
-        trial = study.ask(_space(listing))
-        row = int(listing.find([trial.params])[0])
-        if row < 0:
-            study.tell(trial, _as_bad_as_a_failure(told))
-            continue
+    while len(tried) < min(budget, len(listing)):
+        for _ in range(PATIENCE):
+            trial = study.ask(_space(listing))
+            row = int(listing.find([trial.params])[0])
+            if row not in tried and row >= 0:
+                break
+            _tell(study, trial, row, told)
+        else:
+            row = int(rng.choice(np.setdiff1d(np.arange(len(listing)), list(tried))))
+            study.enqueue_trial(listing.configuration(row))
+            trial = study.ask(_space(listing))
+        tried.add(row)
         yield row
         _tell(study, trial, row, told)
 
@@ -179,7 +183,7 @@ def _space(listing: Listing) -> dict[str, optuna.distributions.BaseDistribution]
 
 
 def _tell(study: optuna.Study, trial: optuna.Trial, row: int, told: Told) -> None:
-    value = told.value(row)
+    value = told.value(row) if row >= 0 else None
     is_ours = isinstance(study.sampler, ListSampler)
     if value is None and is_ours:
         study.tell(trial, state=optuna.trial.TrialState.FAIL)
@@ -191,6 +195,9 @@ def _as_bad_as_a_failure(told: Told) -> float:
     """Half as fast as the slowest there is; what TPE is told, which leaves failed trials aside."""
     return -math.log(2 * float(np.nanmax(told.space.times)))
 
+
+PATIENCE = 10
+"""Asks in a row that lead to nothing new."""
 
 STRATEGIES: dict[str, Strategy] = {
     "sweep": sweep,

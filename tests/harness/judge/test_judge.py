@@ -135,7 +135,7 @@ def test_threads_left_running_do_not_slow_the_other_side(tmp_path: Path) -> None
     bench = Bench(tmp_path)
     busy, honest = bench.side("busy", BUSY_IN_THE_OTHERS_TURN), bench.side("honest", HONEST)
     screening = bench.judge.screen(busy, honest, _ignore)
-    assert screening.reason is Reason.SLOWER, (
+    assert screening.reason in (Reason.SLOWER, Reason.LEFT_WORK_RUNNING), (
         "its own threads slow only itself; frozen, they slow nobody else"
     )
 
