@@ -1,10 +1,10 @@
 """Ranking: which rows of a valid list to try next, in batches, given what was seen of others.
 
 What is bad is all alike: values below the threshold that parts good from bad count as the threshold, failures among
-them, so the surrogates spend themselves on telling the good ones apart. Rows are taken by expected improvement, the
-mean of what three surrogates expect: with the weights fitted last, with those fitted before, and with none fitted. A
-batch is diverse: each row is chosen as if those before it had turned out as expected, and one in five looks further
-afield. Late in a search one in five is a neighbour of the best seen: the polish, which needs no surrogate to be right.
+them, so the surrogate spends itself on telling the good ones apart. Rows are taken by expected improvement; the rest of
+a batch is chosen as if those before it had turned out as expected, which keeps a batch from crowding in one place.
+No weights are trusted alone: the improvement is the mean of what three surrogates expect, with the weights fitted last,
+with those fitted before, and with none fitted. One row in so many is a neighbour of the best seen: the polish.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ BAD_SHARE = 0.3
 """Of what was seen, the part that counts as bad and alike."""
 FAILED = math.log(2.0)
 """What fails counts as half as fast as the slowest that ran."""
-POLISH_FROM = 200
-"""Rows seen before the polish begins. On the recorded spaces one in five from the beginning on cost 4 % of all runs the
-2 % of the best in 100 evaluations, and one from the 150th on 1 % that in 200."""
+POLISH_EVERY = 10
 BESTS = 3
 """Rows whose neighbours are polished."""
 REMEMBERED_BEST, REMEMBERED_LATEST = 100, 200
@@ -43,11 +41,9 @@ POOL = 12_000
 CLIMBS = 3
 """How often the neighbours of the most promising rows of such a sample are added to it."""
 SHORTLIST = 300
-CURIOSITY, FAR_CURIOSITY = 2.0, 6.0
-"""How much wider than fitted the uncertainty is taken to be, for most rows and for one in five: the weights that fit
-best are surer of themselves than few values allow."""
-ROUND = 5
-"""Of so many rows of a batch the last looks further, and late the last but one polishes."""
+CURIOSITY = 2.0
+"""How much wider than fitted the uncertainty is taken to be: weights that fit best are surer of themselves than few
+values allow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,11 +76,11 @@ class _Beliefs:
     best: float
     """Worth of the best row known."""
 
-    def improvement(self, curiosity: float = CURIOSITY) -> np.ndarray:
+    def improvement(self) -> np.ndarray:
         """(asked,): by how much each row is expected to surpass the best, in the mean of the surrogates."""
         import numpy as np
 
-        improvements = [_improvement(posterior, self.best, curiosity) for posterior in self.posteriors]
+        improvements = [_improvement(posterior, self.best) for posterior in self.posteriors]
         mean: np.ndarray = np.mean(improvements, axis=0)
         return mean
 
@@ -99,11 +95,11 @@ class _Beliefs:
             posterior.expect(index)
 
 
-def _improvement(posterior: Posterior, best: float, curiosity: float) -> np.ndarray:
+def _improvement(posterior: Posterior, best: float) -> np.ndarray:
     import numpy as np
     from scipy.special import ndtr
 
-    spread = curiosity * np.sqrt(posterior.variance)
+    spread = CURIOSITY * np.sqrt(posterior.variance)
     z = (posterior.mean - best) / spread
     improvement: np.ndarray = spread * (z * ndtr(z) + np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi))
     return improvement
@@ -250,10 +246,9 @@ class Ranking:
         pool, near = pool[kept], near[kept]
         free, chosen = np.ones(len(pool), dtype=bool), list[int]()
         while free.any() and len(chosen) < count:
-            place = len(chosen) % ROUND
-            polishes = place == ROUND - 2 and len(known.worth) >= POLISH_FROM and (near & free).any()
-            worth = beliefs.improvement(FAR_CURIOSITY if place == ROUND - 1 else CURIOSITY)
-            index = int(np.argmax(np.where(free & near if polishes else free, worth, -math.inf)))
+            polishes = len(chosen) % POLISH_EVERY == POLISH_EVERY - 1 and (near & free).any()
+            among = free & near if polishes else free
+            index = int(np.argmax(np.where(among, beliefs.improvement(), -math.inf)))
             free[index] = False
             chosen.append(int(pool[index]))
             beliefs.expect(index)

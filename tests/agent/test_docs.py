@@ -98,7 +98,7 @@ def test_the_yaml_examples_are_valid() -> None:
     case, suite, knobs = blocks("case-format.md", "yaml")
     assert Settings.model_validate(yaml.safe_load(case))
     assert Suite.model_validate(yaml.safe_load(suite))
-    assert len(parse_knobs(knobs, Path("knobs.yaml"))) == 3
+    assert len(parse_knobs(knobs, Path("knobs.yaml"))) == 4
 
 
 def test_the_contract_example_is_a_contract(tmp_path: Path) -> None:

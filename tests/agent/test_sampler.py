@@ -225,8 +225,12 @@ class TestListSampler:
         study.optimize(lambda trial: -abs(trial.suggest_float("F", 0, 1) - 0.7), 30)
         assert study.best_value > -0.1
 
-    @pytest.mark.parametrize("seed", [0, 1])
-    def test_noise_and_many_invalid_ones_leave_it_better_than_dice(self, seed: int) -> None:
+    def test_noise_and_many_invalid_ones_leave_it_better_than_dice(self) -> None:
+        """In the mean: on any one space dice may be lucky."""
+        found = [self._noisy_search(seed) for seed in range(8)]
+        assert sum(ours for ours, _ in found) > sum(dice for _, dice in found)
+
+    def _noisy_search(self, seed: int) -> tuple[float, float]:
         rng = random.Random(seed)
         domains: dict[str, list[Value]] = {f"K{i}": [1, 2, 4, 8, 16] for i in range(5)}
         target = [rng.randrange(5) for _ in domains]
@@ -239,7 +243,7 @@ class TestListSampler:
 
         ours = search(domains, noisy, 60, ListSampler(space(domains), ["K0 * K1 * K2 <= 512"], seed=seed))
         dice = search(domains, noisy, 60, optuna.samplers.RandomSampler(seed=seed))
-        assert ours.best_value > dice.best_value
+        return ours.best_value, dice.best_value
 
     def test_earlier_runs_shorten_the_search(self) -> None:
         rng = random.Random(0)
