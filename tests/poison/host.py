@@ -308,7 +308,7 @@ KINDS: Mapping[str, tuple[Dose, ...]] = {
         dose(
             "unmaps its buffers",
             ADDRESS,
-            "libc.munmap(ctypes.c_void_p(address(y) & ~4095), ctypes.c_size_t(1 << 16))",
+            "libc.munmap(ctypes.c_void_p(address(y) & ~4095), ctypes.c_size_t(1 << 16))\ny.flat[0] = 0",
             ("later", "timed"),
             Reason.CRASHED,
             surfaces=NUMPY_ONLY,
