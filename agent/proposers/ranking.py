@@ -4,7 +4,7 @@ What is bad is all alike: values below the threshold that parts good from bad co
 them, so the surrogate spends itself on telling the good ones apart. Rows are taken by expected improvement; the rest of
 a batch is chosen as if those before it had turned out as expected, which keeps a batch from crowding in one place.
 No weights are trusted alone: the improvement is the mean of what three surrogates expect, with the weights fitted last,
-with those fitted before, and with none fitted. One row in so many is a neighbour of the best seen: the polish.
+with those fitted before, and with none fitted.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ BAD_SHARE = 0.3
 """Of what was seen, the part that counts as bad and alike."""
 FAILED = math.log(2.0)
 """What fails counts as half as fast as the slowest that ran."""
-POLISH_EVERY = 10
 BESTS = 3
-"""Rows whose neighbours are polished."""
+"""Rows whose neighbours are always weighed."""
 REMEMBERED_BEST, REMEMBERED_LATEST = 100, 200
 """Most rows that anything is expected from; time grows with the square, of fitting with the cube."""
 FITS = 2
@@ -243,12 +242,10 @@ class Ranking:
         order = np.argsort(-beliefs.improvement(), kind="stable")
         kept = np.union1d(order[: SHORTLIST + count], np.flatnonzero(near))
         beliefs.narrow(kept)
-        pool, near = pool[kept], near[kept]
+        pool = pool[kept]
         free, chosen = np.ones(len(pool), dtype=bool), list[int]()
         while free.any() and len(chosen) < count:
-            polishes = len(chosen) % POLISH_EVERY == POLISH_EVERY - 1 and (near & free).any()
-            among = free & near if polishes else free
-            index = int(np.argmax(np.where(among, beliefs.improvement(), -math.inf)))
+            index = int(np.argmax(np.where(free, beliefs.improvement(), -math.inf)))
             free[index] = False
             chosen.append(int(pool[index]))
             beliefs.expect(index)
