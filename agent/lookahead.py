@@ -38,9 +38,6 @@ class Lookahead:
     def __init__(self, court: Court) -> None:
         self._court = court
         self._count = min(court.ahead, room(os.cpu_count() or 1))
-        self._built: dict[str, Built] = {}
-        """What was announced against the present incumbent."""
-        self._incumbent = ""
         self._folders: dict[str, tuple[Path, ...]] = {}
 
     @property
@@ -50,14 +47,12 @@ class Lookahead:
 
     def end(self) -> None:
         """Nothing that was announced is needed any more."""
-        self._built, self._folders = {}, {}
+        self._folders = {}
 
     def announce(self, proposer: Proposer, candidate: Candidate, ledger: Ledger) -> None:
         """Tell the judge of the present candidate, then of what would follow if nothing changed."""
         if not self._court.ahead:
             return
-        if self._incumbent != ledger.incumbent:
-            self._incumbent, self._built = ledger.incumbent, {}
         incumbent = self._court.builder.side(ledger.incumbent)
         for proposal in (candidate.proposal, *self._foresee(proposer, ledger)):
             built = self._build(proposal, ledger)
@@ -75,16 +70,6 @@ class Lookahead:
 
     def _build(self, proposal: Proposal, ledger: Ledger) -> Built | None:
         """The candidate that the proposal would become; None where it would not be run."""
-        name = proposal.model_dump_json()
-        if name not in self._built:
-            built = self._try_build(proposal, ledger)
-            if built is None:
-                return None
-            self._built[name] = built
-            self._folders[name] = (Path(built.screened.tree), Path(built.confirmed.tree))
-        return self._built[name]
-
-    def _try_build(self, proposal: Proposal, ledger: Ledger) -> Built | None:
         if why_unfenced(self._court, proposal):
             return None
         try:
@@ -93,4 +78,7 @@ class Lookahead:
             raise
         except HillclimbError:
             return None  # if it is proposed, it is built again, and whatever is wrong with it recorded
-        return None if judged_before(ledger, built.tree) else built
+        if judged_before(ledger, built.tree):
+            return None
+        self._folders[proposal.model_dump_json()] = (Path(built.screened.tree), Path(built.confirmed.tree))
+        return built

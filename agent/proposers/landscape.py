@@ -60,12 +60,6 @@ class Landscape:
         """All configurations that satisfy the constraints; None where they cannot be listed."""
         return list_valid(self.knobs)
 
-    @cached_property
-    def size(self) -> int | None:
-        """Configurations in the whole space, valid or not; None where a knob is continuous."""
-        domains = [knob.values() for knob in self.knobs.values()]
-        return None if None in domains else math.prod(len(domain or ()) for domain in domains)
-
     def allows(self, configuration: Mapping[str, Value]) -> bool:
         """Whether a configuration satisfies the constraints."""
         return broken(self.knobs, configuration) is None

@@ -299,9 +299,6 @@ class Held(Ground):
     def scratch_used(self) -> int:
         return scratch_used(self._first)
 
-    def roots(self) -> set[int]:
-        return {self._first}
-
     def end(self) -> None:
         """The kernel ends everything in the namespace with its first process, and that with bubblewrap."""
         if self._init is None:

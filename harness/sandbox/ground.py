@@ -93,10 +93,6 @@ class Ground(ABC):
         """Bytes that lie in the scratch folder."""
 
     @abstractmethod
-    def roots(self) -> set[int]:
-        """Host pids of what the border itself runs inside."""
-
-    @abstractmethod
     def end(self) -> None:
         """Send SIGKILL to everything there; again at will."""
 

@@ -175,9 +175,6 @@ class Plot(Ground):
     def company(self, pid: int) -> list[int]:
         return [other for other in table.session(pid) if other != pid]
 
-    def roots(self) -> set[int]:
-        return set()
-
     def end(self) -> None:
         """Nothing here is ours but the candidate and its group; its minder ends them."""
 

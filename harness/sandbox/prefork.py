@@ -208,9 +208,6 @@ class Forked(Confined):
     def _company(self) -> list[int]:
         return self._ground.company(self.pid)
 
-    def _roots(self) -> set[int]:
-        return {self.pid, *self._ground.roots()}
-
     def _birth(self) -> Born:
         if self._failure is not None:
             raise self._failure

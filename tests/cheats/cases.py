@@ -29,12 +29,13 @@ def write(root: Path, name: str) -> Path:
     folder = root / "cases" / FAMILY / name
     (folder / "benchmarks").mkdir(parents=True)
     (folder / "workspace").mkdir()
-    contract = SOURCES / f"{name}_contract.py"
+    work = name.removesuffix("_eager")  # the same work, launched otherwise
+    contract = SOURCES / f"{work}_contract.py"
     (folder / "contract.py").write_text(contract.read_text() if contract.exists() else CONTRACT)
     (folder / "case.yaml").write_text(_settings(name))
     (folder / "benchmarks" / "main.yaml").write_text(_suite(name))
     (folder / "program.md").write_text("Make it fast.\n")
-    (folder / "workspace" / "kernel.py").write_text((SOURCES / f"{name}.py").read_text())
+    (folder / "workspace" / "kernel.py").write_text((SOURCES / f"{work}.py").read_text())
     return folder
 
 

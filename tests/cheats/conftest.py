@@ -1,16 +1,4 @@
 from __future__ import annotations
 
-import pytest
-import torch
-
-
-@pytest.fixture(autouse=True)
-def _one_torch_thread() -> None:
-    """As in the judge's process: spinning workers would slow the candidates under test."""
-    torch.set_num_threads(1)
-
-
-@pytest.fixture
-def unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Takes the first wall away: the reading of the source, which a hostile author can talk around."""
-    monkeypatch.setattr("harness.judge.stable.check_policy", lambda workspace, policy: None)
+from tests.harness.judge.conftest import _one_torch_thread as _one_torch_thread
+from tests.harness.judge.conftest import unread as unread

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from harness.errors import SandboxError
 from harness.sandbox.prefork import Prefork
 from harness.sandbox.rungs import Forkable, bubblewrap_rung, landlock_rung
-from tests.harness.sandbox.inside import Start
+from tests.harness.sandbox.conftest import start as start
+from tests.harness.sandbox.conftest import workspace as workspace
 
 MAKERS = {"bubblewrap": bubblewrap_rung, "landlock": landlock_rung}
 WAYS = [f"{how}-{name}" for name in MAKERS for how in ("fresh", "forked")]
@@ -27,20 +27,3 @@ def rung(request: pytest.FixtureRequest) -> Iterator[Forkable]:
         return
     with Prefork(made, ["harness.sandbox.escapes"]) as forking:
         yield forking
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    """A materialised tree."""
-    made = tmp_path / "workspace"
-    made.mkdir()
-    (made / "kernel.py").write_text("ANSWER = 42\n")
-    return made
-
-
-@pytest.fixture
-def start(rung: Forkable, workspace: Path) -> Iterator[Start]:
-    """Starts Python inside the rung."""
-    starter = Start(rung, workspace)
-    yield starter
-    starter.end_all()

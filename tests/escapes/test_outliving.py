@@ -102,7 +102,8 @@ with suppress(OSError):
 libc.syscall(29 if x86 else 194, int(token[-6:], 16), 4096, 0o1600)
 libc.syscall(68 if x86 else 186, int(token[-6:], 16), 0o1600)
 libc.syscall(64 if x86 else 190, int(token[-6:], 16), 1, 0o1600)
-libc.syscall(240 if x86 else 180, token.encode(), os.O_CREAT | os.O_RDWR, 0o600, 0)
+small = (ctypes.c_long * 8)(0, 1, 8)  # one message of 8 bytes: queues count against a limit of the user
+libc.syscall(240 if x86 else 180, token.encode(), os.O_CREAT | os.O_RDWR, 0o600, small)
 with suppress(OSError):
     os.kill(os.getppid(), 0)
 print("up", flush=True)

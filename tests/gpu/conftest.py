@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from harness.errors import SandboxError
+from harness.sandbox.rungs import Forkable, Prefork, Rung, bubblewrap_rung, landlock_rung, prefork
+from tests.gpu.inside import WithGpu, nodes
+
+MODULES = ("torch", "triton", "triton.language")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -13,3 +20,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.gpu)
         if not Path("/dev/nvidiactl").exists():
             item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU here (/dev/nvidiactl is missing)"))
+
+
+@pytest.fixture(scope="module", params=["bubblewrap", "landlock"])
+def plain(request: pytest.FixtureRequest) -> Forkable:
+    try:
+        return {"bubblewrap": bubblewrap_rung, "landlock": landlock_rung}[request.param]()
+    except SandboxError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def forking(plain: Forkable) -> Iterator[Prefork]:
+    """A zygote with torch and triton, canary-checked with the device nodes granted."""
+    with prefork(plain, MODULES, {}, nodes()) as made:
+        yield made
+
+
+@pytest.fixture(params=["fresh", "forked"])
+def rung(request: pytest.FixtureRequest, plain: Forkable, forking: Prefork) -> Rung:
+    return forking if request.param == "forked" else plain
+
+
+@pytest.fixture
+def start(rung: Rung, tmp_path: Path) -> Iterator[WithGpu]:
+    (tmp_path / "workspace").mkdir()
+    starter = WithGpu(rung, tmp_path / "workspace")
+    yield starter
+    starter.end_all()

@@ -12,17 +12,12 @@ import socket
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import pytest
+from harness.sandbox.rungs import Exit
+from tests.gpu.inside import WithGpu, await_word, nodes
 
-from harness.errors import SandboxError
-from harness.sandbox.rungs import Exit, Forkable, Prefork, Rung, bubblewrap_rung, landlock_rung, prefork
-from tests.gpu.test_sandbox_gpu import WithGpu, await_word, nodes
-
-MODULES = ("torch",)
 MARK = 0x5EC12E75
 
 COMMON = """
@@ -134,33 +129,6 @@ except PermissionError:
     pass
 print(json.dumps(reached), flush=True)
 """
-
-
-@pytest.fixture(scope="module", params=["bubblewrap", "landlock"])
-def plain(request: pytest.FixtureRequest) -> Forkable:
-    try:
-        return {"bubblewrap": bubblewrap_rung, "landlock": landlock_rung}[request.param]()
-    except SandboxError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture(scope="module")
-def forking(plain: Forkable) -> Iterator[Prefork]:
-    with prefork(plain, MODULES, {}, nodes()) as made:
-        yield made
-
-
-@pytest.fixture(params=["fresh", "forked"])
-def rung(request: pytest.FixtureRequest, plain: Forkable, forking: Prefork) -> Rung:
-    return forking if request.param == "forked" else plain
-
-
-@pytest.fixture
-def start(rung: Rung, tmp_path: Path) -> Iterator[WithGpu]:
-    (tmp_path / "workspace").mkdir()
-    starter = WithGpu(rung, tmp_path / "workspace")
-    yield starter
-    starter.end_all()
 
 
 def said(start: WithGpu, code: str, *arguments: str) -> dict[str, object]:

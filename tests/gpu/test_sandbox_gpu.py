@@ -7,74 +7,18 @@ import shutil
 import signal
 import textwrap
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from harness.errors import SandboxError
 from harness.sandbox import canary
 from harness.sandbox.prefork import Forked
 from harness.sandbox.rungs import (
-    Confinement,
     Exit,
-    Forkable,
     Prefork,
-    Rung,
     bubblewrap_rung,
-    landlock_rung,
-    prefork,
 )
-from tests.harness.sandbox.inside import Inside, Start
-
-MEMORY_BYTES = 32 << 30
-SCRATCH_BYTES = 1 << 30
-MODULES = ("torch", "triton", "triton.language")
-
-
-def nodes() -> tuple[str, ...]:
-    """Every device node of the first GPU."""
-    names = ("nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
-    shared = sorted(Path("/dev/nvidia-caps").glob("nvidia-cap*"))
-    return tuple(str(path) for path in (*(Path("/dev") / name for name in names), *shared) if path.exists())
-
-
-class WithGpu(Start):
-    """Starts Python with the device nodes."""
-
-    tools = False
-
-    def confine(self, memory: int) -> Confinement:
-        return Confinement(self.workspace, MEMORY_BYTES, SCRATCH_BYTES, devices=nodes(), tools=self.tools)
-
-
-@pytest.fixture(scope="module", params=["bubblewrap", "landlock"])
-def plain(request: pytest.FixtureRequest) -> Forkable:
-    try:
-        return {"bubblewrap": bubblewrap_rung, "landlock": landlock_rung}[request.param]()
-    except SandboxError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture(scope="module")
-def forking(plain: Forkable) -> Iterator[Prefork]:
-    """A zygote with torch and triton, canary-checked with the device nodes granted."""
-    with prefork(plain, MODULES, {}, nodes()) as made:
-        yield made
-
-
-@pytest.fixture(params=["fresh", "forked"])
-def rung(request: pytest.FixtureRequest, plain: Forkable, forking: Prefork) -> Rung:
-    return forking if request.param == "forked" else plain
-
-
-@pytest.fixture
-def start(rung: Rung, tmp_path: Path) -> Iterator[WithGpu]:
-    (tmp_path / "workspace").mkdir()
-    starter = WithGpu(rung, tmp_path / "workspace")
-    yield starter
-    starter.end_all()
-
+from tests.gpu.inside import WithGpu, await_word, nodes
 
 KERNEL = """
 import triton, triton.language as tl
@@ -136,15 +80,6 @@ print(float((x + 1).sum()), flush=True)
 subprocess.run(["/bin/true"])
 print("LEFT", flush=True)
 """
-
-
-def await_word(running: Inside, word: bytes, seconds: float = 120) -> str:
-    """Wait until it has printed a word, or ended; all that it printed."""
-    deadline = time.monotonic() + seconds
-    while word not in b"".join(running.pieces) and running.confined.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return b"".join(running.pieces).decode()
 
 
 def test_cuda_and_triton_work_inside_and_behind_both_seals(start: WithGpu) -> None:

@@ -188,12 +188,15 @@ def test_the_whole_family_ends_with_the_zygote(forking: Prefork, workspace: Path
 JUDGE = """
 import sys, time
 from pathlib import Path
+from harness.sandbox.bubblewrap import Held
 from harness.sandbox.prefork import Prefork
 from harness.sandbox.rungs import Confinement, bubblewrap_rung, landlock_rung
 forking = Prefork({rung}(), [])
 confinement = Confinement(Path(sys.argv[1]), 1 << 30, 1 << 20)
 confined = forking.spawn([sys.executable, "-c", "import time; time.sleep(30)"], confinement)
-print(confined.pid, forking._process.pid, *confined._roots(), flush=True)
+pid = confined.pid
+holders = (ground._first,) if isinstance(ground := confined._ground, Held) else ()
+print(pid, forking._process.pid, *holders, flush=True)
 time.sleep(30)
 """
 
