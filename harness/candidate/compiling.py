@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from harness.candidate.layout import Shapes
+from harness.candidate.layout import Signature
 
 SHARED = {80: 166912, 86: 101376, 89: 101376, 90: 232448, 100: 232448, 103: 232448, 120: 101376}
 """Bytes of shared memory one program may use, by architecture (CUDA C++ programming guide, compute capabilities)."""
@@ -157,9 +157,9 @@ def aim(architecture: int) -> Noting:
 
 
 def compile_only(
-    kernel: Callable[..., object], problems: Mapping[str, Shapes], architecture: int
+    kernel: Callable[..., object], problems: Mapping[str, Signature], architecture: int
 ) -> dict[str, Any]:
-    """Call `kernel` once for each problem, on arrays of these shapes and dtypes without contents.
+    """Call `kernel` once for each problem, on arrays of these shapes and dtypes, without contents.
 
     The answer, as JSON: {"ok": true, "kernels": [Compiled, ...], "launches": n, "skipped": {problem: why it was not
     compiled to its end}}, or {"fault": "does_not_compile", "problem", "text"} with the compiler's message where Triton
@@ -167,11 +167,11 @@ def compile_only(
     """
     noting = aim(architecture)
     skipped: dict[str, str] = {}
-    for name, arrays in problems.items():
-        tensors = [_empty(shape, dtype) for _, shape, dtype in arrays]
+    for name, signature in problems.items():
+        tensors = [_empty(shape, dtype) for _, shape, dtype in signature.arrays]
         before = noting.launches
         try:
-            kernel(*tensors)
+            kernel(*tensors, **signature.attributes)
         except Exception as error:  # noqa: BLE001 - workspace code may raise anything; it is sorted and reported
             text = _tell(error)
             if is_compilers(error):

@@ -27,6 +27,7 @@ class CudaSlots:
             )
             for slot in range(layout.slots)
         ]
+        self._attributes = layout.attributes
         self._replayed = launch == "graph"
         self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
         self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
@@ -57,7 +58,7 @@ class CudaSlots:
 
     def _launch_each(self, kernel: Kernel, first: int, count: int) -> None:
         for arguments in self.arguments[first : first + count]:
-            kernel(*arguments)
+            kernel(*arguments, **self._attributes)
 
     def _time(self, work: Kernel) -> int:
         """Nanoseconds between events on the current stream."""

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from harness.dtypes import ITEM_BYTES
+
+if TYPE_CHECKING:
+    from harness.case.contract import Attributes
 
 ALIGNMENT = 256
 GUARD = 1024
@@ -43,6 +46,8 @@ class Layout:
     outputs: tuple[Array, ...]
     stride: int
     slots: int
+    attributes: Attributes = field(default_factory=dict)
+    """Keyword arguments of every call."""
 
     @property
     def nbytes(self) -> int:
@@ -57,7 +62,7 @@ class Layout:
             tuple(Array(a["name"], tuple(a["shape"]), a["dtype"], a["offset"]) for a in body[side])
             for side in ("inputs", "outputs")
         )
-        return Layout(inputs, outputs, body["stride"], body["slots"])
+        return Layout(inputs, outputs, body["stride"], body["slots"], body["attributes"])
 
     def guards(self) -> list[tuple[int, int]]:
         """(start, end) in bytes, from the slot's start, of everything that is not an array."""
@@ -72,7 +77,15 @@ Shapes = Sequence[tuple[str, tuple[int, ...], str]]
 """(name, shape, dtype) of each array."""
 
 
-def lay_out(inputs: Shapes, outputs: Shapes, slots: int) -> Layout:
+@dataclass(frozen=True)
+class Signature:
+    """What every call of one problem is handed: arrays, inputs before outputs, and keyword arguments."""
+
+    arrays: Shapes
+    attributes: Attributes = field(default_factory=dict)
+
+
+def lay_out(inputs: Shapes, outputs: Shapes, slots: int, attributes: Attributes | None = None) -> Layout:
     position = 0
     placed: list[Array] = []
     for name, shape, dtype in (*inputs, *outputs):
@@ -80,7 +93,8 @@ def lay_out(inputs: Shapes, outputs: Shapes, slots: int) -> Layout:
         placed.append(array)
         position = array.offset + array.nbytes
     stride = _align(position + GUARD)
-    return Layout(tuple(placed[: len(inputs)]), tuple(placed[len(inputs) :]), stride, slots)
+    count = len(inputs)
+    return Layout(tuple(placed[:count]), tuple(placed[count:]), stride, slots, attributes or {})
 
 
 def _align(position: int) -> int:

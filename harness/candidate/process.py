@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from typing import Any, Literal
 from harness.candidate import wire
 from harness.candidate.arena import Arena
 from harness.candidate.conversation import SCRATCH_BYTES, Conversation, Log
-from harness.candidate.layout import Shapes
+from harness.candidate.layout import Signature
 from harness.errors import CandidateFault, MachineError, SandboxError
 from harness.records import Reason, Side
 from harness.sandbox.rungs import Confinement, Rung
@@ -181,9 +181,10 @@ class CandidateProcess:
         self._talk.answer(self._limits.prepare_seconds, "compiling in its first call")
         self._freeze()
 
-    def begin_compile_ahead(self, problems: Mapping[str, Shapes]) -> None:
-        """Have it compile for arrays of these shapes once it is loaded, launching nothing; returns at once."""
-        self._talk.ask_ahead({"op": "compile", "problems": dict(problems)})
+    def begin_compile_ahead(self, problems: Mapping[str, Signature]) -> None:
+        """Have it compile calls of these signatures once it is loaded, launching nothing; returns at once."""
+        told = {name: asdict(signature) for name, signature in problems.items()}
+        self._talk.ask_ahead({"op": "compile", "problems": told})
         self._due = ("importing", "compiling")
 
     def has_compiled_ahead(self) -> bool:

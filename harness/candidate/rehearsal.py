@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import time
+from functools import partial
 
 import torch
 
@@ -34,11 +35,11 @@ def rehearse(kernel: Kernel, reader: Reader) -> None:
     for scene in sheet.scenes:
         if CALLS * per_weight * scene.weight > deadline - time.monotonic():
             return
-        tensors = reader.tensors(scene)
-        _call(kernel, tensors, on_gpu=on_gpu)
+        tensors, call = reader.tensors(scene), partial(kernel, **scene.attributes)
+        _call(call, tensors, on_gpu=on_gpu)
         if on_gpu:
             torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
-        seconds = _call(kernel, tensors, on_gpu=on_gpu)
+        seconds = _call(call, tensors, on_gpu=on_gpu)
         if on_gpu:
             torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
         per_weight = seconds / max(scene.weight, 1.0)

@@ -4,7 +4,7 @@ Nothing said from here decides anything: the judge reads the clock, holds the re
 buffers itself. Whatever the workspace breaks in this process, it breaks only for itself.
 
     judge says   load     workspace, entry, how to dress it (process.Dress)      {"ok": true} or a fault
-                 compile  problems: name -> shapes                               {"ok": true, "kernels": [...], ...}
+                 compile  problems: name -> arrays and attributes                {"ok": true, "kernels": [...], ...}
                  map      arena, layout + descriptor                             {"ok": true}
                  call     arena, first, count                                    {"ok": true, "ns": own clock}
                  capture  arena, first, count                                    {"ok": true}
@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.candidate import wire
-from harness.candidate.layout import Layout, Shapes
+from harness.candidate.layout import Layout, Signature
 from harness.candidate.profiler import Profiler, Row
 from harness.candidate.slots import Kernel, Slots, numpy_slots, torch_slots
 from harness.sandbox.seccomp import forbid_processes
@@ -83,11 +83,12 @@ class Runner:
             take_up_device()
         return {}
 
-    def compile(self, problems: dict[str, Shapes]) -> Message:
+    def compile(self, problems: dict[str, Message]) -> Message:
         from harness.candidate import compiling
 
         assert self._kernel is not None
-        return compiling.compile_only(self._kernel, problems, self._architecture)
+        signatures = {name: Signature(**told) for name, told in problems.items()}
+        return compiling.compile_only(self._kernel, signatures, self._architecture)
 
     def map(self, arena: int, layout: Message, descriptor: int) -> Message:
         self._arenas[arena] = self._slots(descriptor, Layout.from_json(layout))

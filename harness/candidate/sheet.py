@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from harness.case.contract import Spec
+from harness.case.contract import Attributes, Spec
 
 ALIGNMENT = 512
 LENGTH_BYTES = 8
@@ -49,6 +49,7 @@ class Scene:
     weight: float
     inputs: tuple[Part, ...]
     outputs: tuple[Part, ...]
+    attributes: Attributes
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class Sheet:
                 weight=scene["weight"],
                 inputs=tuple(_part(part) for part in scene["inputs"]),
                 outputs=tuple(_part(part) for part in scene["outputs"]),
+                attributes=scene["attributes"],
             )
             for scene in told["scenes"]
         )
@@ -82,6 +84,7 @@ class Draft:
     weight: float
     inputs: Mapping[str, torch.Tensor]
     outputs: Mapping[str, Spec]
+    attributes: Attributes
 
 
 @contextmanager
@@ -94,7 +97,7 @@ def written(drafts: Sequence[Draft], device: str, seconds: float) -> Iterator[in
             inputs.append(Part(tuple(tensor.shape), _name(tensor.dtype), offset))
             offset += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
         outputs = tuple(Part(spec.shape, _name(spec.dtype)) for spec in draft.outputs.values())
-        scenes.append(Scene(draft.problem, draft.weight, tuple(inputs), outputs))
+        scenes.append(Scene(draft.problem, draft.weight, tuple(inputs), outputs, dict(draft.attributes)))
     descriptor = os.memfd_create("hillclimb-sheet", os.MFD_CLOEXEC)
     try:
         header = json.dumps(asdict(Sheet(device, seconds, tuple(scenes)))).encode()

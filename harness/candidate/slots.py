@@ -42,12 +42,13 @@ class HostSlots:
             tuple(view(memory, a, slot * layout.stride + a.offset) for a in (*layout.inputs, *layout.outputs))
             for slot in range(layout.slots)
         ]
+        self._attributes = layout.attributes
 
     def call(self, kernel: Kernel, first: int, count: int) -> int:
         slots = self.arguments[first : first + count]
         start = time.perf_counter_ns()
         for arguments in slots:
-            kernel(*arguments)
+            kernel(*arguments, **self._attributes)
         return time.perf_counter_ns() - start
 
     def capture(self, kernel: Kernel, first: int, count: int) -> None:

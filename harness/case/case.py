@@ -248,7 +248,7 @@ class Settings(_Section):
     surface: Literal["kernel"] = "kernel"
     """What is timed: kernel is a function called with tensors."""
     entry: Entry = "kernel.py:run"
-    """File in the workspace and function in it, called as run(*inputs, *outputs)."""
+    """File in the workspace and function in it, called as run(*inputs, *outputs, **attributes)."""
     mutable: Annotated[tuple[Glob, ...], Field(strict=False)] = ("*.py", "knobs.yaml", "docs/**")
     """Globs, relative to workspace/, of the files a proposal may add or change."""
     objective: Objective = Objective()

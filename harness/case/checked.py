@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import keyword
+import math
 import traceback
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,11 +13,13 @@ from typing import Any, NoReturn, TypeVar
 
 import torch
 
-from harness.case.contract import Contract, Problem, Spec, Tensors, Work
+from harness.case.contract import Attributes, Contract, Problem, Spec, Tensors, Work
 from harness.errors import CaseError
 
 Answer = TypeVar("Answer")
 Shapes = dict[str, Spec]
+
+_ENDLESS = (math.inf, -math.inf)
 
 MEND = "mend that method; docs/case-format.md says what it gives"
 
@@ -84,6 +88,22 @@ class CheckedContract(Contract):
                 )
             _expect_sizes(call, key, spec.shape)
         return specs
+
+    def attributes(self, problem: Problem) -> Attributes:
+        call = Call(self._file, f"Contract.attributes({self._name(problem)})")
+        given: Any = _ask(call, lambda: self._inner.attributes(problem))
+        if not isinstance(given, Mapping):
+            call.refuse(
+                f"gives {type(given).__name__}", "give a dict of names to numbers, booleans and words"
+            )
+        for key, value in given.items():
+            if not isinstance(key, str) or not key.isidentifier() or keyword.iskeyword(key):
+                call.refuse(
+                    f"names {key!r}, which no function can have as a parameter", "choose another name"
+                )
+            if not isinstance(value, bool | int | float | str) or value != value or value in _ENDLESS:
+                call.refuse(f"gives {key!r} the value {value!r}", "give a finite number, a boolean or a word")
+        return dict(given)
 
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
         call = Call(self._file, f"Contract.reference({self._name(problem)})")
@@ -162,6 +182,7 @@ def check_contract(
     """
     for problem in contract.problems.values():
         contract.work(problem)
+        contract.attributes(problem)
     for name in contract.problems if names is None else names:
         problem = contract.problems[name]
         for distribution in contract.distributions:

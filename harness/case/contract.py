@@ -22,6 +22,9 @@ Problem = Mapping[str, Any]
 
 Tensors = dict[str, torch.Tensor]
 
+Attributes = Mapping[str, bool | int | float | str]
+"""What of an operator is no tensor: {"stride": 2, "causal": True, "reduction": "mean"}."""
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -59,6 +62,10 @@ class Contract(ABC):
     @abstractmethod
     def outputs(self, problem: Problem) -> dict[str, Spec]:
         """Shapes and dtypes of the outputs, in call order after the inputs."""
+
+    def attributes(self, problem: Problem) -> Attributes:
+        """Keyword arguments of every call of this problem: run(*inputs, *outputs, **attributes). Default: none."""
+        return {}
 
     @abstractmethod
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.candidate.layout import Shapes
+from harness.candidate.layout import Signature
 from harness.candidate.process import CandidateProcess
 from harness.errors import CandidateFault
 from harness.judge import kernels
@@ -50,7 +50,7 @@ class Compilation:
 class Ahead:
     """Compilations by side. At most `most` are under way; the oldest one gives way to a new one."""
 
-    def __init__(self, start: Start, problems: dict[str, Shapes], most: int) -> None:
+    def __init__(self, start: Start, problems: dict[str, Signature], most: int) -> None:
         self._start, self._problems, self._most = start, problems, most
         self._folder: Path | None = None
         self._known: dict[str, Compilation] = {}

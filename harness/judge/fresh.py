@@ -10,16 +10,17 @@ from dataclasses import dataclass
 import torch
 
 from harness.candidate.arena import Arena, shapes_of
-from harness.candidate.layout import Layout, Shapes, lay_out
+from harness.candidate.layout import Layout, Signature, lay_out
 from harness.candidate.memory import CudaMemory, HostMemory
 from harness.case.contract import Contract, Tensors
 
 
-def shapes_of_problem(contract: Contract, name: str, place: str) -> Shapes:
-    """The arrays of one problem, inputs then outputs."""
+def signature_of_problem(contract: Contract, name: str, place: str) -> Signature:
+    """What every call of one problem is handed."""
     problem, generator = contract.problems[name], torch.Generator(place).manual_seed(0)
     inputs = contract.inputs(problem, contract.distributions[0], generator)
-    return [*shapes_of(inputs), *shapes_of(contract.outputs(problem))]
+    arrays = [*shapes_of(inputs), *shapes_of(contract.outputs(problem))]
+    return Signature(arrays, contract.attributes(problem))
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,9 @@ class Source:
     def layout(self, slots: int) -> Layout:
         """Where the arrays of so many calls lie."""
         sample = self.draw(torch.Generator(self.place).manual_seed(0))
-        outputs = self.contract.outputs(self.contract.problems[self.problem])
-        return lay_out(shapes_of(sample), shapes_of(outputs), slots)
+        problem = self.contract.problems[self.problem]
+        outputs, attributes = self.contract.outputs(problem), self.contract.attributes(problem)
+        return lay_out(shapes_of(sample), shapes_of(outputs), slots, attributes)
 
     @contextmanager
     def arena(self, slots: int) -> Iterator[Arena]:

@@ -15,7 +15,7 @@ from harness.device.device import Device
 from harness.errors import CandidateFault, MachineError, UnreapedError, UsageError
 from harness.judge import evidence, tools
 from harness.judge.bench import Bench, Processes, seconds_per_call, values_of
-from harness.judge.fresh import shapes_of_problem
+from harness.judge.fresh import signature_of_problem
 from harness.judge.gate import Gate
 from harness.judge.health import Health
 from harness.judge.profile import Look
@@ -43,8 +43,10 @@ class CaseJudge:
         self._seed = secrets.token_bytes(32)
         secret = SecretRandom(self._seed)
         contract = load_contract(case.contract_file, device.torch_device, device.dtypes)
-        shapes = {name: shapes_of_problem(contract, name, device.torch_device) for name in contract.problems}
-        stable = Stable(case, rung, device, shapes)
+        signatures = {
+            name: signature_of_problem(contract, name, device.torch_device) for name in contract.problems
+        }
+        stable = Stable(case, rung, device, signatures)
         self._bench = Bench(case, contract, stable, device, secret)
         self._bench.check_contract()
         self._health = Health(stable, device)

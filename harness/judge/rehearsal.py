@@ -100,12 +100,14 @@ class Stage:
 
 def draft(source: Source) -> Draft:
     """One problem with fresh inputs, for a rehearsal."""
-    work = source.contract.work(source.contract.problems[source.problem])
+    problem = source.contract.problems[source.problem]
+    work = source.contract.work(problem)
     return Draft(
         problem=source.problem,
         weight=float(work.bytes + work.flops),
         inputs=source.draw(source.generator()),
-        outputs=source.contract.outputs(source.contract.problems[source.problem]),
+        outputs=source.contract.outputs(problem),
+        attributes=source.contract.attributes(problem),
     )
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness.candidate.layout import Shapes
+from harness.candidate.layout import Signature
 from harness.candidate.process import CandidateProcess, Dress, Limits
 from harness.case.case import Case
 from harness.device.device import Device
@@ -22,10 +22,10 @@ TRUSTED_IMPORTS = frozenset({"numpy", "numba", "yaml", "torch", "triton"})
 class Stable:
     """Starts processes of one case's sides. Raises CandidateFault for what a workspace's source says."""
 
-    def __init__(self, case: Case, rung: Rung, device: Device, shapes: Mapping[str, Shapes]) -> None:
-        """`shapes` are each problem's arrays, inputs then outputs: what is compiled ahead."""
+    def __init__(self, case: Case, rung: Rung, device: Device, signatures: Mapping[str, Signature]) -> None:
+        """`signatures` say of each problem what is compiled ahead."""
         self.rung, self._case, self._device = rung, case, device
-        self._ahead = Ahead(self._compiler, dict(shapes), max(1, (os.cpu_count() or 1) // 2))
+        self._ahead = Ahead(self._compiler, dict(signatures), max(1, (os.cpu_count() or 1) // 2))
 
     def close(self) -> None:
         self._ahead.close()

@@ -101,7 +101,8 @@ AHEAD = (
     SETUP
     + """
 from harness.candidate.compiling import aim, compile_only
-problems = {name: shapes(name) for name in contract.problems}
+from harness.candidate.layout import Signature
+problems = {name: Signature(shapes(name)) for name in contract.problems}
 aim(torch.cuda.get_device_capability()[0] * 10 + torch.cuda.get_device_capability()[1])
 from kernel import run
 answer = compile_only(run, problems, case.settings.cuda.architecture)

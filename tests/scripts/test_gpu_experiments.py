@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from harness.candidate.layout import Signature
 from harness.candidate.process import CandidateProcess, Dress, Limits, thread_variables
 from harness.case.case import Case
 from harness.case.checked import check_contract
@@ -38,11 +39,11 @@ FIRST = {"softmax": "softmax", "small": "softmax", "gemm": "gemm"}
 """The kernel that does the work."""
 
 
-def arrays(kind: str) -> list[tuple[str, tuple[int, ...], str]]:
-    """The arrays of the case's own problem."""
+def signature(kind: str) -> Signature:
+    """Of a call of the case's own problem."""
     if kind == "gemm":
-        return [(name, (4096, 4096), "bfloat16") for name in "abc"]
-    return [(name, gpu_cases.SIZES[kind], "bfloat16") for name in "xy"]
+        return Signature([(name, (4096, 4096), "bfloat16") for name in "abc"])
+    return Signature([(name, gpu_cases.SIZES[kind], "bfloat16") for name in "xy"])
 
 
 @pytest.mark.parametrize("kind", gpu_cases.KINDS)
@@ -60,7 +61,7 @@ def test_a_case_is_one(kind: str, tmp_path: Path) -> None:
     contract = load_contract(file, dtypes=TORCH_DTYPES)
     check_contract(contract, file)
     assert set(case.suites["main"].problems) == set(contract.problems)
-    assert list(contract.outputs(contract.problems["main"])) == [arrays(kind)[-1][0]]
+    assert list(contract.outputs(contract.problems["main"])) == [signature(kind).arrays[-1][0]]
 
 
 def test_segments_last_as_long_as_the_kind_needs(tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_every_kernel_compiles_for_hopper(rung: Prefork, kind: str, extra: int, 
     side = Side(tree=str(gpu_cases.write_workspace(tmp_path / "tree", kind, extra, "a comment")))
     dress = Dress(tensors="meta", architecture=90, preload=("torch", "triton"))
     with CandidateProcess(rung, side, "kernel.py:run", dress, Limits(60, 1, 4 << 30)) as process:
-        process.begin_compile_ahead({"main": arrays(kind)})
+        process.begin_compile_ahead({"main": signature(kind)})
         told = process.finish_compile_ahead()
     assert told["skipped"] == {}
     assert told["launches"] == (1 if extra == gpu_cases.NO_TAIL else 2)

@@ -85,7 +85,7 @@ def test_everything_that_happened_is_told(tmp_path: Path) -> None:
 def test_the_rules_are_those_of_the_case(tmp_path: Path) -> None:
     rules = texts(brief(eventful(tmp_path), ALL))[0]
     for said in (
-        "`run(*inputs, *outputs)`",
+        "`run(*inputs, *outputs, **attributes)`",
         "more than 2.00% faster",
         "imports nothing but",
         "`numba`",

@@ -20,10 +20,12 @@ RUN = """
 import importlib, json, sys
 import torch
 from harness.candidate.compiling import aim, compile_only
+from harness.candidate.layout import Signature
 aim(90)
 sys.path.insert(0, sys.argv[1])
 run = importlib.import_module("kernel").run
-print("ANSWER" + json.dumps(compile_only(run, json.loads(sys.argv[2]), 90)))
+problems = {name: Signature(arrays) for name, arrays in json.loads(sys.argv[2]).items()}
+print("ANSWER" + json.dumps(compile_only(run, problems, 90)))
 """
 
 ADDRESSED = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from harness.candidate.arena import Arena
-from harness.candidate.layout import lay_out
+from harness.candidate.layout import Signature, lay_out
 from harness.candidate.process import CandidateProcess, Dress, Limits, Timing, thread_variables
 from harness.errors import CandidateFault
 from harness.records import Reason, Side
@@ -358,11 +358,11 @@ class Sealed(CandidateProcess):
 
     def compile_again(self) -> None:
         """What a kernel would do that compiles something after its preparation."""
-        self._thaw_and_send({"op": "compile", "problems": PROBLEMS})
+        self._thaw_and_send({"op": "compile", "problems": {"main": asdict(PROBLEMS["main"])}})
         self._talk.answer(20, "compiling again")
 
 
-PROBLEMS = {"main": [("x", (64,), "float32"), ("y", (64,), "float32")]}
+PROBLEMS = {"main": Signature([("x", (64,), "float32"), ("y", (64,), "float32")])}
 META = Dress(tensors="meta", architecture=90)
 
 COPY = """

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.candidate.layout import Signature
 from harness.candidate.process import CandidateProcess, Dress, Limits, thread_variables
 from harness.errors import CandidateFault
 from harness.judge.ahead import Ahead
@@ -22,7 +23,7 @@ sys.path.insert(0, str(ROOT / "scripts" / "experiments"))
 
 import gpu_cases  # noqa: E402
 
-PROBLEMS = {"main": [("x", (64, 256), "bfloat16"), ("y", (64, 256), "bfloat16")]}
+PROBLEMS = {"main": Signature([("x", (64, 256), "bfloat16"), ("y", (64, 256), "bfloat16")])}
 SOFTMAX = gpu_cases.TAIL.format(extra=gpu_cases.NO_TAIL) + gpu_cases.SOFTMAX
 WITH_TAIL = SOFTMAX.replace('"EXTRA", "-1"', '"EXTRA", "5"')
 SLOW = "import time\n" + SOFTMAX.replace("def run(x, y):\n", "def run(x, y):\n    time.sleep(60)\n")

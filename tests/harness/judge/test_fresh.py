@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from harness.candidate.arena import POISON, Arena
+from harness.candidate.layout import Signature
 from harness.case.contract import Contract, Problem, Spec, Tensors, Work, load_contract
-from harness.judge.fresh import Source, shapes_of_problem
+from harness.judge.fresh import Source, signature_of_problem
 from harness.judge.secret import SecretRandom
 from tests.fakes.cases import write_case
 
@@ -175,7 +176,7 @@ def test_distributions_are_told_apart(arena: Arena) -> None:
 def test_an_arena_has_the_problems_arrays_in_call_order_and_is_closed(arena: Arena) -> None:
     shapes = [("x", (33, 2), "bfloat16"), ("at", (33,), "int64"), ("mask", (33,), "bool")]
     shapes += [("y", (33,), "float16"), ("count", (3,), "int32")]
-    assert shapes_of_problem(Mixed(), "one", "cpu") == shapes
+    assert signature_of_problem(Mixed(), "one", "cpu") == Signature(shapes)
     laid = (*arena.layout.inputs, *arena.layout.outputs)
     assert [(array.name, array.shape, array.dtype) for array in laid] == shapes
     with source().arena(2) as passing:

@@ -338,7 +338,7 @@ DTYPES = [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.float8_e
 def test_a_sheet_brings_every_value_across(shapes: list[tuple[torch.dtype, list[int]]]) -> None:
     tensors = {str(i): torch.randint(2, s).to(d) for i, (d, s) in enumerate(shapes)}
     outputs = {str(i): Spec(tuple(s), d) for i, (d, s) in enumerate(shapes)}
-    with written([Draft("p", 2.0, tensors, outputs)], "cpu", 3.0) as descriptor:
+    with written([Draft("p", 2.0, tensors, outputs, {})], "cpu", 3.0) as descriptor:
         reader = Reader(descriptor)
         (scene,) = reader.sheet.scenes
         assert (scene.problem, scene.weight, reader.sheet.seconds) == ("p", 2.0, 3.0)

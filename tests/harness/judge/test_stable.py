@@ -21,7 +21,7 @@ from harness.device.cpu import Cpu, Interpreter
 from harness.device.device import Device
 from harness.dtypes import TORCH_DTYPES
 from harness.errors import CandidateFault, UsageError
-from harness.judge.fresh import shapes_of_problem
+from harness.judge.fresh import signature_of_problem
 from harness.judge.judge import CaseJudge
 from harness.judge.protocol import Progress
 from harness.judge.stable import Stable
@@ -83,8 +83,8 @@ class Bench:
 
     def stable(self, device: Device) -> Stable:
         contract = load_contract(self.case.contract_file, dtypes=TORCH_DTYPES)
-        shapes = {name: shapes_of_problem(contract, name, "cpu") for name in contract.problems}
-        stable = Stable(self.case, self.rung, device, shapes)
+        signatures = {name: signature_of_problem(contract, name, "cpu") for name in contract.problems}
+        stable = Stable(self.case, self.rung, device, signatures)
         self.opened.append(stable)
         return stable
 
