@@ -16,6 +16,7 @@ from agent.commands.climb import climb
 from agent.commands.judge import check, evaluate, profile, review
 from agent.commands.options import MACHINE, USAGE
 from agent.commands.read import history, rebuild, report, runs, show, watch
+from agent.commands.study import study
 from harness.errors import HillclimbError, MachineError
 
 app = typer.Typer(
@@ -84,3 +85,4 @@ def hillclimb(
 for command in (climb, check, evaluate, profile, history, show, review, watch, report, rebuild, runs):
     app.command()(command)
 app.command("new-case")(new_case)
+app.add_typer(study, name="study")

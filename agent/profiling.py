@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.briefing.headroom import Headroom, duration, headroom
+from agent.briefing.lanes import lane_lines
 from agent.evaluation import read_version, scratch
-from agent.place import expect_clock
+from agent.place import is_interpreted
 from agent.proposers.hand import read_knobs
 from agent.version import read_folder, write_version
 from harness.case.case import Case
@@ -18,7 +19,7 @@ from harness.errors import UsageError
 from harness.judge.counted import summary
 from harness.judge.pool import LocalJudge
 from harness.judge.protocol import Watch
-from harness.records import Profile, Side
+from harness.records import LaneReport, Profile, Side
 
 PROBLEM_COLUMNS = ("problem", "time", "GFLOP/s", "GB/s", "floor", "above it")
 BUCKET_COLUMNS = ("share", "a call", "entered", "where")
@@ -38,7 +39,6 @@ class Subject:
 def profile(subject: Subject, watch: Watch) -> Profile:
     """Time and profile it by the case's working contract and benchmarks. Nothing is decided or recorded."""
     case = Case(subject.case)
-    expect_clock(case)
     version = read_version(case, subject.candidate or str(case.workspace))
     if subject.trust_workspace and version != read_folder(case.workspace):
         raise UsageError(
@@ -52,12 +52,22 @@ def profile(subject: Subject, watch: Watch) -> Profile:
         ) as judge,
     ):
         side = Side(tree=str(write_version(version, place / "workspace")), knobs=knobs)
-        return judge.profile(side, watch)
+        return (
+            judge.profile(side, watch)
+            if not is_interpreted(case)
+            else _untimed(case, judge.lanes(side, watch))
+        )
 
 
 def show(found: Profile) -> str:
     """Problems against the ceilings, then where the time goes, for people."""
     return "\n".join(_lines(found))
+
+
+def _untimed(case: Case, counted: LaneReport) -> Profile:
+    """What there is where the case's kernels are interpreted."""
+    detail = f"nothing was timed: {case.name} is for an NVIDIA GPU, and none is here"
+    return Profile(problems=(), lanes=counted.problems, detail=detail, seconds=counted.seconds)
 
 
 def _lines(found: Profile) -> Iterator[str]:
@@ -77,6 +87,11 @@ def _lines(found: Profile) -> Iterator[str]:
         yield ""
         yield from (f"{kernel.kernel}: {summary(kernel)}" for kernel in found.counters)
         yield "as the hardware counted, one launch of each kernel at a time"
+    for lanes in found.lanes:
+        head, *lines = lane_lines(lanes, str)
+        yield from ("", head, *(f"  {line}" for line in lines))
+    if found.lanes:
+        yield "as counted over one call, interpreted"
     if found.detail:
         yield found.detail
     yield f"took {found.seconds:.1f} s"

@@ -13,7 +13,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 ROOMS = {
-    "agent": {"agent", "harness.case", "harness.judge", "harness.report", "harness.sandbox"},
+    "agent": {
+        "agent",
+        "harness.case",
+        "harness.judge",
+        "harness.report",
+        "harness.sandbox",
+        "harness.studies",
+    },
     "harness.judge": {
         "harness.judge",
         "harness.candidate",
@@ -26,6 +33,7 @@ ROOMS = {
     "harness.device": {"harness.device"},
     "harness.case": {"harness.case"},
     "harness.report": {"harness.report", "harness.case"},
+    "harness.studies": {"harness.studies", "harness.judge", "harness.report", "harness.case"},
     "harness": set(),
 }
 """Room -> the rooms it may import besides the ground floor (harness.records, harness.errors, harness.dtypes)."""

@@ -17,7 +17,7 @@ from string import ascii_letters, digits, punctuation
 from agent.briefing.extent import Extent, Part, shrink
 from agent.briefing.facts import Facts, Texts, read_texts
 from agent.briefing.observations import observe
-from agent.briefing.passages import files, other_files, progress
+from agent.briefing.passages import files, lanes_of, other_files, progress
 from agent.briefing.premises import case, system
 from agent.briefing.prompts import render
 from agent.briefing.quotation import clean, clip, fenced
@@ -110,6 +110,7 @@ def _whole(facts: Facts, past: Recollection) -> Extent:
         observations=1,
         contract=2,
         buckets=len(facts.profile.profile.buckets) if facts.profile else 0,
+        lanes=len(lanes_of(facts.profile.profile)) if facts.profile else 0,
         wins=min(MOST_LISTED, len(past.wins)),
         ablations=min(MOST_LISTED, len(past.ablations)),
         whole=others,

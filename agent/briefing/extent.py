@@ -26,6 +26,8 @@ class Extent:
     """2: contract.py whole; 1: its beginning; 0: none of it."""
     buckets: int
     """Of the profile, largest first."""
+    lanes: int
+    """Lines on masked lanes and loop trips."""
     wins: int
     ablations: int
     """Wins taken back for a check."""
@@ -47,6 +49,7 @@ STEPS: tuple[tuple[str, int], ...] = (
     ("troubled", 1),
     ("observations", 0),
     ("contract", 1),
+    ("lanes", 8),
     ("buckets", 3),
     ("wins", 8),
     ("ablations", 3),
@@ -61,6 +64,7 @@ STEPS: tuple[tuple[str, int], ...] = (
     ("ideas", 0),
     ("ablations", 0),
     ("wins", 0),
+    ("lanes", 0),
     ("buckets", 0),
 )
 """What gives way, in this order, each to as little as the figure before the next one is touched.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from agent.briefing.extent import Extent, Part, cut_above, largest, newest, notice
 from agent.briefing.facts import Facts
 from agent.briefing.headroom import bucket_line, counter_line, table
+from agent.briefing.lanes import lane_lines
 from agent.briefing.observations import Seen, shares
 from agent.briefing.prompts import render
 from agent.briefing.quotation import clip, fenced, language, outline, quoted
@@ -16,9 +17,14 @@ from agent.edits import why_outside
 from agent.proposers.landscape import KNOBS_FILE
 from agent.rhythm.families import slug
 from agent.trees import is_judged
+from harness.records import Profile
 
 LONGEST_DETAIL = 2_000
 LONGEST_REASON = 1_000
+MASKED = (
+    "Lanes masked off and trips of loops, counted over one interpreted call on each of these small problems (on larger "
+    "ones tails weigh less and loops run longer):"
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ def files(facts: Facts, extent: Extent) -> Part:
 def progress(facts: Facts, past: Recollection, seen: Seen, extent: Extent) -> Part:
     """Where the climb stands, and what is asked for."""
     made = {
-        "profile": _profile(facts, extent.buckets),
+        "profile": _profile(facts, extent),
         "knobs": _knobs(facts, seen, extent.observations),
         "wins": newest(past.wins, extent.wins, "wins"),
         "ablations": newest(past.ablations, extent.ablations, "wins taken back"),
@@ -106,11 +112,19 @@ def _fixed(path: str, facts: Facts) -> str:
     return " (not yours to change)" if why_outside(path, facts.case.settings.mutable) else ""
 
 
-def _profile(facts: Facts, buckets: int) -> Part:
+def lanes_of(profile: Profile) -> list[str]:
+    """Everything there is to say of masked lanes and loop trips."""
+    return [line for lanes in profile.lanes for line in lane_lines(lanes, quoted)]
+
+
+def _profile(facts: Facts, extent: Extent) -> Part:
     if facts.profile is None:
         return Part("")
     profile = facts.profile.profile
-    tail = largest([bucket_line(bucket) for bucket in profile.buckets], buckets, "entries of the profile")
+    tail = largest(
+        [bucket_line(bucket) for bucket in profile.buckets], extent.buckets, "entries of the profile"
+    )
+    lanes = largest(lanes_of(profile), extent.lanes, "lines on masked lanes and loops")
     ceilings = profile.ceilings
     how = (
         f"Ceilings measured here: {ceilings.flops / 1e9:.4g} GFLOP/s, {ceilings.bytes / 1e9:.4g} GB/s ({ceilings.how})."
@@ -128,7 +142,9 @@ def _profile(facts: Facts, buckets: int) -> Part:
     own = "Own time of each function, as the kernel's process tells it:\n" if tail.text else ""
     counted = "\n".join(f"- {counter_line(kernel)}" for kernel in profile.counters)
     hardware = f"\n\nHardware counters of one call, caches cold:\n{counted}" if counted else ""
-    return Part(f"Profile of {of}.\n\n{table(profile)}\n\n{how}\n\n{own}{where}{hardware}", tail.cuts)
+    masked = f"\n\n{MASKED}\n{lanes.text}" if lanes.text else ""
+    text = f"Profile of {of}.\n\n{table(profile)}\n\n{how}\n\n{own}{where}{hardware}{masked}"
+    return Part(text, (*tail.cuts, *lanes.cuts))
 
 
 def _knobs(facts: Facts, seen: Seen, extent: int) -> Part:

@@ -115,6 +115,8 @@ def profile(
 ) -> None:
     """Show where a workspace's time goes, and how far it is from what the device can do. Decides nothing.
 
+    Without a GPU, a case that is for one is not timed: masked lanes and loop trips are all that is shown.
+
     Example: `hillclimb profile demo/cpu_matmul --knob MM_THREADS=2`
     """
     from agent.profiling import Subject, show

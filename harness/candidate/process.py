@@ -309,6 +309,15 @@ class CandidateProcess:
         self._freeze()
         return told
 
+    def lanes(self, arena: Arena, slot: int) -> object:
+        """One call where kernels are interpreted, its lanes and trips counted: what the candidate answers for them."""
+        self._map(arena)
+        self._expect_frozen()
+        self._start("lanes", arena, first=slot, count=1)
+        told = self._talk.answer(self._limits.prepare_seconds, "having its lanes counted").get("lanes")
+        self._freeze()
+        return told
+
     def forget(self, arena: Arena) -> None:
         """Have it unmap an arena, so that the memory is free once the judge gives it back too."""
         number = self._number(arena)
@@ -326,7 +335,9 @@ class CandidateProcess:
     def cpu_seconds(self) -> float:
         return self._confined.cpu_seconds()
 
-    def _start(self, op: Literal["call", "lead", "profile"], arena: Arena, *, first: int, count: int) -> None:
+    def _start(
+        self, op: Literal["call", "lead", "profile", "lanes"], arena: Arena, *, first: int, count: int
+    ) -> None:
         self._map(arena)
         self._thaw_and_send({"op": op, "arena": self._number(arena), "first": first, "count": count})
 

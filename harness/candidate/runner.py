@@ -11,6 +11,7 @@ buffers itself. Whatever the workspace breaks in this process, it breaks only fo
                  lead     arena, first, count                                    {"ok": true, "ns"}, then waits spinning
                  go       first, count, on the arena of the lead-in              {"ok": true, "ns": device's clock}
                  profile  arena, first, count                                    {"ok": true, "rows": profiler's}
+                 lanes    arena, first, count                                    {"ok": true, "lanes": lanes.Tally's}
                  seal                                                            {"ok": true}
                  unmap    arena                                                  {"ok": true}
     a fault is   {"fault": a key of process.FAULTS, "text": traceback's end}
@@ -47,6 +48,7 @@ class Runner:
         self._profiler: Profiler | None = None
         self._tensors, self._launch = "numpy", "eager"
         self._led, self._architecture = 0, 0
+        self._workspace = ""
 
     def load(
         self,
@@ -60,6 +62,7 @@ class Runner:
         watched: bool,
     ) -> Message:
         self._tensors, self._launch, self._architecture = tensors, launch, architecture
+        self._workspace = workspace
         take_kernels(kernels)
         if watched and tensors != "cuda":
             self._profiler = Profiler(workspace)
@@ -118,6 +121,14 @@ class Runner:
 
     def profile(self, arena: int, first: int, count: int) -> Message:
         return {"rows": self._profile(self._arenas[arena], first, count)}
+
+    def lanes(self, arena: int, first: int, count: int) -> Message:
+        from harness.candidate.lanes import counting
+
+        assert self._kernel is not None
+        with counting(self._workspace) as tally:
+            self._arenas[arena].call(self._kernel, first, count)
+        return {"lanes": tally.told()}
 
     def seal(self) -> Message:
         forbid_processes()

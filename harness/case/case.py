@@ -286,8 +286,10 @@ class Case:
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
         self.settings = _load_settings(self.folder / "case.yaml")
-        wanted = {self.settings.objective.suite, *(g.suite for g in self.settings.guardrails)}
-        self.suites = {name: _load_suite(self.folder, name) for name in sorted(wanted)}
+        others = {path.stem for path in self.folder.glob("benchmarks/*.yaml")}
+        self.suites = {
+            name: _load_suite(self.folder, name) for name in sorted({*self.judged_suites, *others})
+        }
         self.knobs: Knobs = load_knobs(self.workspace / "knobs.yaml")
         entry = self.workspace / self.settings.entry.split(":")[0]
         if not _is_file(entry):
@@ -302,6 +304,11 @@ class Case:
     def name(self) -> str:
         """`<family>/<case>`."""
         return f"{self.folder.parent.name}/{self.folder.name}"
+
+    @property
+    def judged_suites(self) -> tuple[str, ...]:
+        """Names of the suites that a verdict hangs on: the objective's, then the guardrails'."""
+        return (self.settings.objective.suite, *(g.suite for g in self.settings.guardrails))
 
     @property
     def workspace(self) -> Path:
@@ -334,8 +341,7 @@ def find_case(given: str) -> Path:
     """
     if _is_file(Path(given) / "case.yaml"):
         return Path(given)
-    here = Path.cwd()
-    folders = [folder / "cases" for folder in (here, *here.parents)]
+    folders = _cases_folders()
     for folder in folders:
         if is_inside(PurePosixPath(given)) and _is_file(folder / given / "case.yaml"):
             return folder / given
@@ -344,6 +350,22 @@ def find_case(given: str) -> Path:
         sorted(f"{p.parent.parent.name}/{p.parent.name}" for p in near.glob("[!_]*/*/case.yaml"))
     )
     raise UsageError(f"no case at {given!r}: there is no case.yaml; cases in {near}: {known or 'none'}")
+
+
+def find_cases() -> Path:
+    """The folder of all cases: `cases` here or in the nearest folder above. Raises UsageError where there is none."""
+    folders = _cases_folders()
+    found = next((folder for folder in folders if folder.is_dir()), None)
+    if found is None:
+        raise UsageError(
+            f"no folder {folders[0]}, and none in the folders above; go to a checkout that has cases"
+        )
+    return found
+
+
+def _cases_folders() -> list[Path]:
+    here = Path.cwd()
+    return [folder / "cases" for folder in (here, *here.parents)]
 
 
 def _is_file(path: Path) -> bool:

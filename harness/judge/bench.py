@@ -13,11 +13,11 @@ from typing import Literal
 
 from harness.candidate.arena import Arena
 from harness.candidate.process import CandidateProcess
-from harness.case.case import Case
+from harness.case.case import Case, Suite
 from harness.case.checked import check_contract
 from harness.case.contract import Contract
 from harness.device.device import Device
-from harness.errors import CaseError
+from harness.errors import CaseError, UsageError
 from harness.judge.clocks import Clocks
 from harness.judge.duel import CleanBlock, Duel, Terms, blame, clean_blocks, log_ratio, seconds_of
 from harness.judge.fresh import Source
@@ -61,9 +61,15 @@ class Bench:
             yield self._born(stack, candidate, opponent, 1)[0]
 
     def each_pair(
-        self, candidate: Side, opponent: Side, most: int, *, from_source: bool = False
+        self,
+        candidate: Side,
+        opponent: Side,
+        most: int,
+        *,
+        from_source: bool = False,
+        problems: Sequence[str] = (),
     ) -> Generator[Processes, None, None]:
-        """Up to `most` fresh pairs, one at a time, with everything that will be timed compiled on both.
+        """Up to `most` fresh pairs, one at a time, with `problems` compiled on both; every timed one unless told.
 
         On a GPU some are got ready together, since nothing that touches it may start beside a measurement; until it is
         their turn they are frozen. Close the iterator to end those that are left.
@@ -76,7 +82,7 @@ class Bench:
                 sides = [(side, process) for pair in born for side, process in enumerate(pair)]
                 for process, _ in born:
                     process.await_loaded()
-                self.compile(sides, self.timed_problems())
+                self.compile(sides, problems or self.timed_problems())
                 self.seal(sides)
                 yield from born
 
@@ -134,8 +140,16 @@ class Bench:
                 process.seal()
 
     def timed_problems(self) -> list[str]:
-        """Every problem of the objective's suite and the guardrails', once."""
-        return list(dict.fromkeys(name for suite in self.case.suites.values() for name in suite.problems))
+        """Every problem of the suites that a verdict hangs on, once."""
+        suites = (self.case.suites[name] for name in self.case.judged_suites)
+        return list(dict.fromkeys(name for suite in suites for name in suite.problems))
+
+    def suite(self, name: str = "") -> Suite:
+        """The suite of this name, or the objective's. Raises UsageError where there is none such."""
+        known = self.case.suites
+        if name and name not in known:
+            raise UsageError(f"{self.case.name} has no suite {name!r}; it has {', '.join(known)}")
+        return known[name or self.case.settings.objective.suite]
 
     def gated_problems(self) -> tuple[str, ...]:
         """Every problem of the contract; where kernels are interpreted, those that are small enough for it."""
@@ -195,13 +209,19 @@ class Bench:
         decided = pair_of("decide", suite, taken).model_copy(update={"opponent_alone": control})
         return [decided, pair_of("alone", suite, alone), *guarded]
 
-    def fresh_pairs(self, candidate: Side, opponent: Side, stage: Stage, watch: Watch) -> list[Pair]:
-        """The pairs from which a speedup is reported; they decide nothing."""
+    def fresh_pairs(
+        self, candidate: Side, opponent: Side, stage: Stage, watch: Watch, suite: str = ""
+    ) -> list[Pair]:
+        """The pairs from which a speedup on one suite (the objective's) is reported; they decide nothing."""
         pairs: list[Pair] = []
-        wanted, blocks = self.case.settings.duel.report_pairs, self.case.settings.duel.pair_blocks
-        with closing(self.each_pair(candidate, opponent, wanted, from_source=stage == "report")) as ready:
+        settings, problems = self.case.settings, self.suite(suite).problems if suite else ()
+        wanted, blocks = settings.duel.report_pairs, settings.duel.pair_blocks
+        from_source = stage == "report"
+        with closing(
+            self.each_pair(candidate, opponent, wanted, from_source=from_source, problems=problems)
+        ) as ready:
             for sides in ready:
-                pairs.append(self.measure(sides, stage, self.case.settings.objective.suite, blocks))
+                pairs.append(self.measure(sides, stage, suite or settings.objective.suite, blocks))
                 watch(Progress(stage=stage, done=len(pairs), of=wanted, speedup=speedup_of(values_of(pairs))))
         return pairs
 

@@ -6,6 +6,7 @@ import hashlib
 import secrets
 import statistics
 import time
+from collections.abc import Sequence
 from typing import Literal
 
 from harness.case.case import Case
@@ -15,9 +16,11 @@ from harness.device.device import Device
 from harness.errors import CandidateFault, MachineError, UnreapedError, UsageError
 from harness.judge import evidence, tools
 from harness.judge.bench import Bench, Processes, seconds_per_call, values_of
+from harness.judge.counters import Counted
 from harness.judge.fresh import signature_of_problem
 from harness.judge.gate import Gate
 from harness.judge.health import Health
+from harness.judge.lanes import count_lanes, has_lanes
 from harness.judge.profile import Look
 from harness.judge.protocol import Nothing, Progress, Watch
 from harness.judge.secret import SecretRandom
@@ -27,6 +30,7 @@ from harness.records import (
     Comparison,
     Confirmation,
     GateReport,
+    LaneReport,
     Profile,
     Provenance,
     Reason,
@@ -145,13 +149,13 @@ class CaseJudge:
         )
 
     def compare(
-        self, first: Side, last: Side, stage: Literal["noise", "cumulative"], watch: Watch
+        self, first: Side, last: Side, stage: Literal["noise", "cumulative"], watch: Watch, suite: str = ""
     ) -> Comparison:
         self._expect_clock()
         self._health.settle()
         started = time.perf_counter()
         try:
-            pairs = self._bench.fresh_pairs(last, first, stage, watch)
+            pairs = self._bench.fresh_pairs(last, first, stage, watch, suite)
         except CandidateFault as fault:
             raise MachineError(f"a tree that was kept before failed while compared: {fault}") from fault
         if stage == "noise":
@@ -165,20 +169,25 @@ class CaseJudge:
             seconds=time.perf_counter() - started,
         )
 
-    def profile(self, side: Side, watch: Watch) -> Profile:
+    def profile(self, side: Side, watch: Watch, suite: str = "") -> Profile:
         self._expect_clock()
         started = time.perf_counter()
         look = Look(self._bench, watch)
-        look.take(side)
-        counted = tools.count(self._bench, side)
+        look.take(side, suite)
+        counted = Counted("") if suite else tools.count(self._bench, side)
+        lanes = () if suite or not has_lanes(self._bench.case) else self.lanes(side, watch).problems
         return Profile(
             problems=tuple(look.problems),
             buckets=look.buckets,
             counters=counted.kernels,
+            lanes=lanes,
             ceilings=self._bench.device.ceilings(),
             detail="; ".join(filter(None, (look.detail, counted.trouble))),
             seconds=time.perf_counter() - started,
         )
+
+    def lanes(self, side: Side, watch: Watch, problems: Sequence[str] = ()) -> LaneReport:
+        return count_lanes(self._bench, side, problems, watch)
 
     def quarantine(self, error: UnreapedError) -> None:
         """A process that cannot be ended may hold the device: no judge uses it before a person has looked."""

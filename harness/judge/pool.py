@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -20,6 +21,7 @@ from harness.records import (
     Comparison,
     Confirmation,
     GateReport,
+    LaneReport,
     Profile,
     Provenance,
     Record,
@@ -76,12 +78,15 @@ class LocalJudge:
         return self._ask(Confirmation, "confirm", watch, **sides, alpha=alpha)
 
     def compare(
-        self, first: Side, last: Side, stage: Literal["noise", "cumulative"], watch: Watch
+        self, first: Side, last: Side, stage: Literal["noise", "cumulative"], watch: Watch, suite: str = ""
     ) -> Comparison:
-        return self._ask(Comparison, "compare", watch, first=first, last=last, stage=stage)
+        return self._ask(Comparison, "compare", watch, first=first, last=last, stage=stage, suite=suite)
 
-    def profile(self, side: Side, watch: Watch) -> Profile:
-        return self._ask(Profile, "profile", watch, side=side)
+    def profile(self, side: Side, watch: Watch, suite: str = "") -> Profile:
+        return self._ask(Profile, "profile", watch, side=side, suite=suite)
+
+    def lanes(self, side: Side, watch: Watch, problems: Sequence[str] = ()) -> LaneReport:
+        return self._ask(LaneReport, "lanes", watch, side=side, problems=list(problems))
 
     def close(self) -> None:
         """Hang up and wait for the end; a judge that will not go is killed, its candidates with it."""
@@ -95,7 +100,9 @@ class LocalJudge:
             self._process.kill()
             self._process.wait(CLOSE_SECONDS)
 
-    def _ask(self, kind: type[Answer], op: str, watch: Watch, **arguments: Side | float | str) -> Answer:
+    def _ask(
+        self, kind: type[Answer], op: str, watch: Watch, **arguments: Side | float | str | list[str]
+    ) -> Answer:
         body = {name: a.model_dump() if isinstance(a, Record) else a for name, a in arguments.items()}
         try:
             self._lines.write(json.dumps({"op": op, "arguments": body}).encode() + b"\n")

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from harness.candidate.arena import Arena
 from harness.candidate.process import CandidateProcess
+from harness.case.case import Suite
 from harness.errors import CandidateFault
 from harness.judge import sizing
 from harness.judge.bench import Bench
@@ -45,8 +46,8 @@ class Look:
     detail: str = ""
     _crowded: str = ""
 
-    def take(self, side: Side) -> None:
-        """Time and profile every problem of the objective's suite, in turn."""
+    def take(self, side: Side, suite: str = "") -> None:
+        """Time and profile every problem of a suite (the objective's), in turn."""
         try:
             with (
                 self.bench.stable.process(side) as timed,
@@ -54,12 +55,11 @@ class Look:
             ):
                 profiled.attempt(CandidateProcess.await_loaded)
                 timed.await_loaded()
-                self._take_all(timed, profiled)
+                self._take_all(timed, profiled, self.bench.suite(suite))
         except CandidateFault as fault:
             self.detail = printable(f"stopped while it was timed, {fault}")
 
-    def _take_all(self, timed: CandidateProcess, profiled: Profiled) -> None:
-        suite = self.bench.case.suites[self.bench.case.settings.objective.suite]
+    def _take_all(self, timed: CandidateProcess, profiled: Profiled, suite: Suite) -> None:
         for done, name in enumerate(suite.problems):
             self.watch(Progress(stage="profile", done=done, of=len(suite.problems)))
             problem = TimedProblem(self.bench, self.bench.source(name, suite.distribution))

@@ -1,4 +1,4 @@
-"""The judge as the controller sees it: six questions and a hint, answered with records.
+"""The judge as the controller sees it: seven questions and a hint, answered with records.
 
 The same interface is served by a local process (`harness.judge.pool.LocalJudge`) and, in tests, by a
 simulated landscape. Everything that crosses is a Record; progress arrives through a callback.
@@ -6,13 +6,14 @@ simulated landscape. Everything that crosses is a Record; progress arrives throu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 from harness.records import (
     Comparison,
     Confirmation,
     GateReport,
+    LaneReport,
     Profile,
     Provenance,
     Record,
@@ -25,7 +26,7 @@ class Progress(Record):
     """Where a judgement stands; for eyes only, never recorded."""
 
     stage: str
-    """prepare, gate, noise, profile, screen, decide, sanitize, report, cumulative, guardrail."""
+    """prepare, gate, noise, profile, lanes, screen, decide, sanitize, report, cumulative, guardrail."""
     done: int = 0
     of: int = 0
     speedup: float | None = None
@@ -63,14 +64,25 @@ class Judge(Protocol):
         """
 
     def compare(
-        self, first: Side, last: Side, stage: Literal["noise", "cumulative"], watch: Watch
+        self, first: Side, last: Side, stage: Literal["noise", "cumulative"], watch: Watch, suite: str = ""
     ) -> Comparison:
-        """Measure `last` against `first` without deciding anything. Equal sides measure the noise floor."""
+        """Measure `last` against `first` on one suite (the objective's) without deciding anything.
 
-    def profile(self, side: Side, watch: Watch) -> Profile:
-        """Time of each problem of the objective's suite, where it goes, and the device's ceilings.
+        Equal sides measure the noise floor.
+        """
+
+    def profile(self, side: Side, watch: Watch, suite: str = "") -> Profile:
+        """Time of each problem of one suite (the objective's), where it goes, and the device's ceilings.
+
+        Hardware counters are read and masked lanes counted for the objective's suite alone, for that takes seconds.
 
         A side that runs but cannot be profiled has no buckets; `detail` says why.
+        """
+
+    def lanes(self, side: Side, watch: Watch, problems: Sequence[str] = ()) -> LaneReport:
+        """Masked lanes and loop trips of Triton kernels, interpreted: of one call on each of these problems.
+
+        Without any named, on a few that are small enough. Raises UsageError for a case without Triton kernels.
         """
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from harness.candidate.layout import Signature
 from harness.candidate.process import CandidateProcess, Dress, Limits
 from harness.case.case import Case
+from harness.device.cpu import Interpreter
 from harness.device.device import Device
 from harness.judge.ahead import Ahead
 from harness.judge.policy import check_policy
@@ -45,6 +46,11 @@ class Stable:
             environment=device.variables(),
         )
         return self._start(side, dress, watched=watched)
+
+    def interpreting(self, side: Side) -> CandidateProcess:
+        """A fresh process in which Triton interprets a side's kernels on the CPU, whatever the device."""
+        dress = Dress(tensors="torch", preload=self._preload(), environment=Interpreter().variables())
+        return self._start(side, dress)
 
     def canary(self, workspace: Path) -> CandidateProcess:
         """A process of the lab's own kernel, `kernel.py:run` in `workspace`, dressed like a candidate's."""

@@ -6,7 +6,7 @@ import math
 import statistics
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 from harness.errors import CandidateFault
 from harness.judge import evidence, tools
@@ -27,6 +27,9 @@ is demanded: threads that sleep between calls cost an honest kernel more when it
 
 DISTURBED = 0.0025
 """Log ratio by which an opponent may be faster once the candidate has ended; a quarter of the gain if that is more."""
+
+CALM = 0.1
+"""Share of a pair's single calls, the fastest, whose slowest stands for it: what disturbs a call makes it longer."""
 
 UNLUCKY = 0.05
 """Chance that single calls which show just the quarter scatter below it; honest ones show four times as much."""
@@ -188,9 +191,10 @@ class ConfirmationTrial:
         """
         segments, alone = self._of("decide"), self._of("alone")
         ours, theirs = seconds_per_call(segments, "A"), seconds_per_call(segments, "B")
-        overhead = max(0.0, seconds_per_call(alone, "B") - theirs)
+        calm = [(calm_seconds(pair, "A"), calm_seconds(pair, "B")) for pair in alone]
+        overhead = max(0.0, statistics.geometric_mean(b for _, b in calm) - theirs)
         expected = math.log((theirs + overhead) / (ours + overhead))
-        seen = values_of(alone)
+        seen = [math.log(b / a) for a, b in calm]
         if expected >= SHOWS_ALONE and evidence.upper_bound(seen, UNLUCKY) < expected / 4:
             detail = (
                 f"{speedup_of(values_of(segments)):.3f}x in segments of many calls, but {speedup_of(seen):.3f}x "
@@ -208,6 +212,17 @@ class ConfirmationTrial:
 
     def _of(self, stage: str) -> list[Pair]:
         return [pair for pair in self.pairs if pair.stage == stage]
+
+
+def calm_seconds(pair: Pair, letter: Literal["A", "B"]) -> float:
+    """One side's single call while nothing disturbed it, as far as the pair has such."""
+    calls = sorted(
+        seconds
+        for block in pair.blocks
+        for seconds, turn in zip(block.events or block.seconds, block.order, strict=True)
+        if turn == letter
+    )
+    return calls[int(CALM * (len(calls) - 1))]
 
 
 def reject(values: list[float], minimum: float) -> NoReturn:

@@ -49,14 +49,14 @@ class Sources:
 
 def render(sources: Sources) -> bytes:
     """The whole page."""
-    style, script = (_read(f"page.{kind}") for kind in ("css", "js"))
+    script = _read("page.js")
     data, packs = _data(sources)
     html = (
-        _environment()
+        environment(_PARTS)
         .get_template("page.html.j2")
         .render(
             **_summary(sources),
-            style=style,
+            style=style(),
             script=script,
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
             data=embed(data),
@@ -70,12 +70,17 @@ def _read(name: str) -> str:
     return (_PARTS / name).read_text(encoding="utf-8")
 
 
-def _environment() -> Environment:
-    """Templates that escape whatever they are given; what an old ledger does not say is left empty."""
+def style() -> str:
+    """What every page of ours looks like, as CSS."""
+    return _read("page.css")
+
+
+def environment(folder: Path) -> Environment:
+    """A folder's templates, which escape whatever they are given; what an old ledger does not say is left empty."""
     from jinja2 import ChainableUndefined, Environment, FileSystemLoader
 
     environment = Environment(
-        loader=FileSystemLoader(_PARTS),
+        loader=FileSystemLoader(folder),
         autoescape=True,
         undefined=ChainableUndefined,
         trim_blocks=True,

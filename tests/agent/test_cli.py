@@ -78,10 +78,16 @@ def affine(tmp_path: Path) -> Path:
         "watch",
         "report",
         "profile",
+        "study test",
+        "study profile",
+        "study list",
+        "study lanes",
+        "study plot",
+        "study report",
     ],
 )
 def test_every_command_teaches_itself(tmp_path: Path, command: str) -> None:
-    done = hillclimb(command, "--help", cwd=tmp_path)
+    done = hillclimb(*command.split(), "--help", cwd=tmp_path)
     assert done.returncode == 0
     assert f"hillclimb {command}" in done.stdout
     assert "Example" in done.stdout

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from agent.place import DRIVER
 from agent.profiling import Subject, profile, show
 from harness.errors import UsageError
-from harness.records import Bucket, Ceilings, KernelCounters, ProblemTime, Profile
+from harness.records import Bucket, Ceilings, KernelCounters, KernelRuns, Lanes, ProblemTime, Profile
 from tests.agent.climbed import git
 from tests.agent.test_cli import hillclimb
 from tests.fakes.cases import HONEST, repeated, write_case
+
+ROOT = Path(__file__).parents[2]
 
 SEEN = Profile(
     problems=(
@@ -61,6 +64,27 @@ def test_what_the_hardware_counted_is_shown_kernel_by_kernel() -> None:
     kernel = KernelCounters(kernel="softmax", launches=1, occupancy=0.75, registers=40, local_memory=0)
     lines = show(SEEN.model_copy(update={"counters": (kernel,)})).splitlines()
     assert "softmax: 75% occupancy, 40 registers a thread, no spills" in lines
+
+
+def test_masked_lanes_are_shown_problem_by_problem() -> None:
+    kernel = KernelRuns(kernel="copy", place="kernel.py:3", launches=1, programs=8)
+    lanes = Lanes(problem="odd", detail="not counted: raised"), Lanes(problem="even", kernels=(kernel,))
+    lines = show(SEEN.model_copy(update={"lanes": lanes})).splitlines()
+    assert "odd: not counted: raised" in lines
+    assert lines[-2] == "as counted over one call, interpreted"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(DRIVER.exists(), reason="a GPU is here, and cases for it are timed")
+def test_without_a_gpu_masked_lanes_are_all_there_is() -> None:
+    pytest.importorskip("triton")
+    done = hillclimb("profile", "demo/triton_softmax", "--json", cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    found = Profile.model_validate_json(done.stdout)
+    assert (found.problems, found.buckets) == ((), ())
+    assert found.detail.startswith("nothing was timed: demo/triton_softmax is for an NVIDIA GPU")
+    assert [lanes.problem for lanes in found.lanes] == ["long_2x33333", "odd_67x129"]
+    assert all(lanes.accesses for lanes in found.lanes)
 
 
 def test_nothing_is_made_up_where_nothing_was_seen() -> None:

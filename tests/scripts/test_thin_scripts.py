@@ -33,6 +33,14 @@ def test_evaluate_without_a_case_is_a_usage_error(repo: ScriptsRepo) -> None:
     assert repo.run("scripts/evaluate_case.py", "--json").returncode == 2
 
 
+@pytest.mark.parametrize(
+    ("script", "verb"), [("test_correctness.py", "test"), ("collect_proton_times.py", "profile")]
+)
+def test_studies(repo: ScriptsRepo, script: str, verb: str) -> None:
+    done = repo.run(f"scripts/{script}", "-s", "small", "-c", "affine")
+    assert done.stdout.startswith(f"study|{verb}|-s|small|-c|affine|"), done.stderr
+
+
 def test_climb_hands_on_the_tag_of_the_environment(repo: ScriptsRepo) -> None:
     done = repo.run("scripts/run-kernel-hillclimb.sh", "demo/x", "--seed", "3", HILLCLIMB_RUN_TAG="night")
     assert done.stdout == "climb|demo/x|--seed|3|tag=night\n"
@@ -67,6 +75,8 @@ def test_the_programs_status_is_the_scripts(repo: ScriptsRepo) -> None:
         ("run-kernel-hillclimb.sh", "x"),
         ("new_kernel_case.sh",),
         ("new_kernel_case.py",),
+        ("test_correctness.py",),
+        ("collect_proton_times.py",),
     ):
         assert repo.run(f"scripts/{script}", *arguments).returncode == 5, script
 
@@ -78,6 +88,8 @@ def test_without_an_environment_each_says_what_to_do(tmp_path: Path) -> None:
         ("run-kernel-hillclimb.sh", "x"),
         ("new_kernel_case.sh",),
         ("new_kernel_case.py",),
+        ("test_correctness.py",),
+        ("collect_proton_times.py",),
     ):
         done = repo.run(f"scripts/{script}", *arguments)
         assert done.returncode == 3, script

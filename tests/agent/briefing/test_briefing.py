@@ -22,7 +22,7 @@ from harness.case.case import Case, Policy
 from harness.errors import UsageError
 from harness.judge.finished import ALLOWED
 from harness.judge.policy import check_policy
-from harness.records import Profile, Reason
+from harness.records import KernelRuns, LaneCount, Lanes, Profile, Reason
 from tests.agent.told import PROFILE, Story, eventful, facts, idea, story, sweep, toy_files
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -353,6 +353,34 @@ def test_a_file_that_the_case_keeps_is_marked(tmp_path: Path) -> None:
     assert "## kernel.py (the entry: `kernel.py:run`)\n" in told
     assert "## knobs.yaml (not yours to change)\n" in told
     assert "docs/notes.md" not in told
+
+
+def test_masked_lanes_and_loops_are_told_until_the_budget_cuts_them(tmp_path: Path) -> None:
+    run = story(tmp_path)
+    kernel = KernelRuns(kernel="copy", place="kernel.py:3", launches=1, programs=8)
+    accesses = tuple(
+        LaneCount(
+            kernel="copy",
+            place=f"kernel.py:{n}",
+            source="tl.load(x)",
+            kind="load",
+            runs=1,
+            lanes=64,
+            masked=n,
+            bytes=1,
+        )
+        for n in range(40)
+    )
+    lanes = Lanes(problem="only", kernels=(kernel,), accesses=accesses)
+    profile = run.profile(PROFILE.model_copy(update={"lanes": (lanes,)}))
+    told = facts(tmp_path, run.ledger, profile=profile)
+    full = brief(told, ALL)
+    assert '- only: 30.5% of 2,560 lanes masked off; "copy" launched once with 8 programs\n' in texts(full)[3]
+    line = '- "kernel.py:39": load run once, 60.9% of 64 lanes masked off, 1 useful bytes: "tl.load(x)"\n'
+    assert line in texts(full)[3]
+    shorter = brief(told, full.tokens - 400)
+    assert any("lines on masked lanes and loops" in cut for cut in shorter.cuts)
+    assert line in texts(shorter)[3]
 
 
 def test_an_older_profile_is_called_so(tmp_path: Path) -> None:

@@ -1,0 +1,280 @@
+"""Commands over whole families of cases that bring several kernels each: study list, test, profile, plot, report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent.commands.options import REJECTED, JsonOption, TrustOption, show_progress
+
+if TYPE_CHECKING:
+    from harness.studies.counting import Counted
+    from harness.studies.gating import Gated
+    from harness.studies.profiling import Profiled
+    from harness.studies.study import StudyCase
+
+study = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="""Test and time families of cases that bring a plain kernel and fast ones side by side.
+
+    A study is a folder below `cases`, and a case belongs to one if its workspace has a `baseline.py`. Every other
+    module of the workspace that defines the entry's function is one more variant.
+
+    Examples:
+
+    - `hillclimb study list`
+
+    - `hillclimb study test --case softmax_optimize`
+
+    - `hillclimb study profile --study unroll_for_loop --resume`""",
+)
+
+StudyOption = Annotated[
+    str | None, typer.Option("--study", "-s", metavar="NAME", help="One study. Default: all of them.")
+]
+CaseOption = Annotated[
+    str | None,
+    typer.Option(
+        "--case", "-c", metavar="NAME", help="One case; its study is found where it is in one alone."
+    ),
+]
+ListOption = Annotated[
+    bool, typer.Option("--list", "-l", help="List studies and cases, and do nothing else.")
+]
+
+
+@study.command("list")
+def list_studies(json: JsonOption = False) -> None:
+    """List studies and their cases.
+
+    Example: `hillclimb study list --json`
+    """
+    _print_cases(_chosen(None, None), json)
+
+
+@study.command()
+def test(
+    study: StudyOption = None,
+    case: CaseOption = None,
+    list_only: ListOption = False,
+    json: JsonOption = False,
+    trust_workspace: TrustOption = False,
+) -> None:
+    """Bring every kernel of the chosen cases before its gate: every problem, distribution and seed.
+
+    Without a GPU the kernels are compiled for their target, and the small problems interpreted. All cases are run,
+    whatever fails; the exit status is 1 if anything did.
+
+    Example: `hillclimb study test -s unroll_for_loop -c fast_rope_embedding`
+    """
+    from harness.studies.gating import gate_each
+
+    cases = _chosen(study, case)
+    if list_only:
+        _print_cases(cases, json)
+        return
+    found = gate_each(
+        cases, show_progress(json), (lambda _: None) if json else _tell_gated, trust_workspace=trust_workspace
+    )
+    if json:
+        print(found.model_dump_json())
+    else:
+        failed = [gated for gated in found.results if not gated.passed]
+        print(
+            f"{len(found.results) - len(failed)} of {len(found.results)} kernels passed, in {len(cases)} cases"
+        )
+        for gated in failed:
+            print(f"failed: {_name(gated)}: {_why(gated)}")
+    if not found.passed:
+        raise typer.Exit(REJECTED)
+
+
+@study.command()
+def profile(
+    study: StudyOption = None,
+    case: CaseOption = None,
+    suite: Annotated[
+        list[str] | None,
+        typer.Option(help="Only the problems of this suite; may be repeated. Default: all suites."),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Leave out what the table already has of these very files and device."),
+    ] = False,
+    lanes: Annotated[
+        bool, typer.Option("--lanes", help="Count masked lanes too, interpreted: some seconds a kernel.")
+    ] = False,
+    list_only: ListOption = False,
+    json: JsonOption = False,
+    trust_workspace: TrustOption = False,
+) -> None:
+    """Time every kernel of the chosen cases, and duel it with the baseline; writes STUDY/proton_times.csv.
+
+    Each problem's rows are in the table as soon as they are measured. Where a case has a yardstick.py, that runs in
+    the same duels, compiled by torch.compile.
+
+    Example: `hillclimb study profile --case rmsnorm_fused --suite main`
+    """
+    from harness.studies.profiling import Wish, profile_each
+
+    cases = _chosen(study, case)
+    if list_only:
+        _print_cases(cases, json)
+        return
+    wish = Wish(tuple(suite or ()), resume, lanes, trust_workspace)
+    _expect_clock(cases)
+    found = profile_each(cases, wish, show_progress(json), (lambda _: None) if json else _tell_profiled)
+    if json:
+        print(f"[{','.join(profiled.model_dump_json() for profiled in found)}]")
+    if not all(profiled.passed for profiled in found):
+        raise typer.Exit(REJECTED)
+
+
+@study.command()
+def lanes(
+    study: StudyOption = None,
+    case: CaseOption = None,
+    problem: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A problem of the case; may be repeated. Default: the two largest of 1 MiB at most."
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Count the masked lanes of every load and store, and the trips of every loop, with Triton's interpreter.
+
+    Needs no GPU. Every kernel of the chosen cases is called once on each problem.
+
+    Example: `hillclimb study lanes --case quantize_kv_transform`
+    """
+    from harness.studies.counting import count_each
+
+    found = count_each(
+        _chosen(study, case), problem or (), show_progress(json), (lambda _: None) if json else _tell_counted
+    )
+    if json:
+        print(f"[{','.join(counted.model_dump_json() for counted in found)}]")
+    if not all(counted.passed for counted in found):
+        raise typer.Exit(REJECTED)
+
+
+@study.command()
+def plot(study: StudyOption = None) -> None:
+    """Draw each study's table: speedups with their intervals, and a roofline; writes STUDY/*.png.
+
+    Example: `hillclimb study plot --study unroll_for_loop`
+    """
+    from harness.studies.plots import draw
+
+    for folder in _folders(study):
+        for picture in draw(folder):
+            print(picture)
+
+
+@study.command()
+def report(study: StudyOption = None) -> None:
+    """Write each study's table and pictures as one self-contained page: STUDY/report.html.
+
+    Example: `hillclimb study report --study mask_percentage`
+    """
+    from harness.studies.page import write_page
+
+    for folder in _folders(study):
+        print(write_page(folder))
+
+
+def _print_cases(cases: list[StudyCase], json: bool) -> None:
+    import json as to_text
+
+    studies: dict[str, list[str]] = {}
+    for case in cases:
+        studies.setdefault(case.study, []).append(case.name)
+    if json:
+        print(to_text.dumps(studies))
+        return
+    for name, of_it in studies.items():
+        print("\n  ".join([f"{name} ({len(of_it)} {'case' if len(of_it) == 1 else 'cases'})", *of_it]))
+
+
+def _chosen(study: str | None, case: str | None) -> list[StudyCase]:
+    from harness.case.case import find_cases
+    from harness.studies.study import choose
+
+    return choose(find_cases(), study, case)
+
+
+def _folders(study: str | None) -> list[Path]:
+    """Of the chosen studies, those that have a table. Raises UsageError where none has."""
+    from harness.errors import UsageError
+    from harness.studies.times import FILE
+
+    folders = dict.fromkeys(case.folder.parent for case in _chosen(study, None))
+    measured = [folder for folder in folders if (folder / FILE).is_file()]
+    if not measured:
+        raise UsageError(
+            f"no {FILE} in {', '.join(map(str, folders))}; measure first: hillclimb study profile"
+        )
+    return measured
+
+
+def _expect_clock(cases: list[StudyCase]) -> None:
+    """Raises UsageError before anything is begun where nothing can be timed. A broken case is told of in its turn."""
+    from agent.place import expect_clock
+    from harness.case.case import Case
+    from harness.errors import CaseError
+
+    for case in cases:
+        try:
+            expect_clock(Case(case.folder))
+        except CaseError:
+            continue
+
+
+def _tell_gated(gated: Gated) -> None:
+    if gated.report is not None and gated.report.passed:
+        report = gated.report
+        worst = f"largest error {report.worst:.3f} of the budget, at {report.worst_at}"
+        print(f"passed: {_name(gated)}: {report.runs} checks, {worst}", flush=True)
+    else:
+        print(f"failed: {_name(gated)}: {_why(gated)}", flush=True)
+
+
+def _name(gated: Gated) -> str:
+    return "/".join(filter(None, (gated.study, gated.case, gated.variant)))
+
+
+def _why(gated: Gated) -> str:
+    return f"{gated.report.reason}: {gated.report.detail}" if gated.report else gated.error
+
+
+def _tell_counted(counted: Counted) -> None:
+    from agent.briefing.lanes import lane_lines
+
+    name = "/".join(filter(None, (counted.study, counted.case, counted.variant)))
+    if counted.lanes is None:
+        print(f"failed: {name}: {counted.error}", flush=True)
+        return
+    head, *lines = lane_lines(counted.lanes, str)
+    print(f"{name}: {head}", *(f"  {line}" for line in lines), sep="\n", flush=True)
+
+
+def _tell_profiled(profiled: Profiled) -> None:
+    name = "/".join(filter(None, (profiled.study, profiled.case, profiled.problem)))
+    if profiled.error:
+        print(f"failed: {name}: {profiled.error}", flush=True)
+    elif not profiled.rows:
+        print(f"kept: {name}: the table has it", flush=True)
+    for row in {row.variant: row for row in profiled.rows}.values():
+        told = "not timed" if row.call_us is None else f"{row.call_us:.4g} µs a call"
+        share = "" if row.copy_share is None else f", {row.copy_share:.1%} of a copy"
+        over = (
+            ""
+            if row.speedup is None
+            else f", {row.speedup:.3f}x [{row.speedup_low:.3f}, {row.speedup_high:.3f}] the baseline"
+        )
+        note = f" ({row.note})" if row.note else ""
+        print(f"{name}/{row.variant}: {told}{share}{over}{note}", flush=True)

@@ -1,0 +1,48 @@
+"""Masked lanes and loop trips of every kernel of every case, counted by Triton's interpreter: no GPU is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from harness.errors import HillclimbError
+from harness.judge.protocol import Watch
+from harness.records import Lanes, Record
+from harness.studies.judging import judged
+from harness.studies.study import StudyCase
+
+
+class Counted(Record):
+    """One kernel on one problem, or a case of which nothing could be counted."""
+
+    study: str
+    case: str
+    variant: str = ""
+    lanes: Lanes | None = None
+    error: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return self.lanes is not None and bool(self.lanes.kernels)
+
+
+def count_each(
+    cases: Iterable[StudyCase], problems: Sequence[str], watch: Watch, tell: Callable[[Counted], None]
+) -> tuple[Counted, ...]:
+    """Count on these problems, or on the largest of each case that can be interpreted; told as soon as known."""
+    results = []
+    for case in cases:
+        for counted in _count_case(case, problems, watch):
+            results.append(counted)
+            tell(counted)
+    return tuple(results)
+
+
+def _count_case(case: StudyCase, problems: Sequence[str], watch: Watch) -> Iterator[Counted]:
+    told = Counted(study=case.study, case=case.name)
+    try:
+        with judged(case) as (_, copy, judge):
+            for variant, side in copy.sides.items():
+                for lanes in judge.lanes(side, watch, problems).problems:
+                    yield told.model_copy(update={"variant": variant, "lanes": lanes})
+    except HillclimbError as error:
+        yield told.model_copy(update={"error": str(error)})

@@ -1,0 +1,30 @@
+"""One case of a study with a judge for all of its kernels."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from harness.case.case import Case
+from harness.judge.pool import LocalJudge
+from harness.studies.study import StudyCase
+from harness.studies.variants import Staged, staged
+
+
+@contextmanager
+def judged(
+    case: StudyCase, *, timed: bool = False, trust_workspace: bool = False
+) -> Iterator[tuple[Case, Staged, LocalJudge]]:
+    """The case as it was read, its copy with a workspace for each variant, and a judge of that copy.
+
+    Raises CaseError for a file that is wrong, and what LocalJudge raises.
+    """
+    read = Case(case.folder)
+    with (
+        tempfile.TemporaryDirectory(prefix="hillclimb-study-") as place,
+        staged(read, timed=timed) as copy,
+        closing(LocalJudge(copy.folder, Path(place, "judge.log"), trust_workspace=trust_workspace)) as judge,
+    ):
+        yield read, copy, judge

@@ -1,0 +1,170 @@
+"""A study's two pictures, drawn from its table: speedups with their intervals, and a roofline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import matplotlib
+
+from harness.report.plots import CLIMB, FAINT, INK, MUTED, REFUSED, STYLE
+from harness.studies import times
+from harness.studies.study import BASELINE
+from harness.studies.times import Known, Row
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SPEEDUPS, ROOFLINE = "speedups.png", "roofline.png"
+
+ROW_INCHES = 0.21
+MOST_ROWS = 400
+"""Lines of the speedup picture; the table has the rest."""
+
+Painter = Callable[[Known, Sequence[Row]], "Figure"]
+
+
+def draw(folder: Path) -> list[Path]:
+    """Draw what the table of a study holds; each picture appears whole or not at all.
+
+    Raises UsageError where the table is none.
+    """
+    known, rows = times.read(folder / times.FILE)
+    calls = by_call(rows)
+    painters: dict[str, Painter] = {SPEEDUPS: paint_speedups, ROOFLINE: paint_roofline}
+    return [_save(folder / name, paint, known, calls) for name, paint in painters.items()]
+
+
+def by_call(rows: Iterable[Row]) -> list[Row]:
+    """One row for each variant's call of a problem: the first of its kernels', which stands for all."""
+    found: dict[tuple[str, str, str], Row] = {}
+    for row in rows:
+        found.setdefault((*row.key, row.variant), row)
+    return list(found.values())
+
+
+def paint_speedups(known: Known, calls: Sequence[Row]) -> Figure:
+    """A line for each problem: the variant's speedup over the baseline, and over torch.compile, 95 % intervals."""
+    from matplotlib import pyplot
+
+    shown = [call for call in calls if call.speedup or call.over_torch][:MOST_ROWS]
+    height = 1.3 + ROW_INCHES * max(len(shown), 3)
+    figure, axes = pyplot.subplots(figsize=(9.5, height))
+    axes.set_xscale("log")
+    for series, color, label, shift in (
+        ([(c.speedup, c.speedup_low, c.speedup_high) for c in shown], CLIMB, "over the baseline", -0.13),
+        (
+            [(c.over_torch, c.over_torch_low, c.over_torch_high) for c in shown],
+            REFUSED,
+            "over torch.compile",
+            0.13,
+        ),
+    ):
+        _paint_intervals(axes, series, color, label, shift)
+    axes.axvline(1, color=MUTED, linewidth=1)
+    axes.set_yticks(
+        range(len(shown)), [f"{call.case}  {call.problem}  {call.variant}" for call in shown], fontsize=7
+    )
+    axes.set_ylim(max(len(shown), 1) - 0.4, -0.6)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}x")
+    axes.set_xlabel("speedup, geometric mean over fresh pairs of processes")
+    axes.set_title(_place(known), loc="left", color=MUTED, fontsize=9)
+    if shown:
+        axes.legend(loc="lower right", frameon=False, fontsize=8)
+    figure.tight_layout()
+    return figure
+
+
+def paint_roofline(known: Known, calls: Sequence[Row]) -> Figure:
+    """Work a second against work a byte; a line joins the baseline's point with each other variant's."""
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 5.4))
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    points = [call for call in calls if call.flops and call.bytes and call.call_us]
+    _paint_roof(axes, known, [_intensity(call) for call in points])
+    starts = {call.key: call for call in points if call.variant == BASELINE}
+    for variant in dict.fromkeys(call.variant for call in points):
+        of_it = [call for call in points if call.variant == variant]
+        hollow = variant == BASELINE
+        axes.scatter(
+            [_intensity(call) for call in of_it],
+            [_rate(call) for call in of_it],
+            s=22,
+            label=variant,
+            zorder=3,
+            facecolors="none" if hollow else None,
+            edgecolors=MUTED if hollow else None,
+        )
+        for call in of_it:
+            if call.key in starts and variant != BASELINE:
+                pair = starts[call.key], call
+                axes.plot(
+                    [_intensity(c) for c in pair],
+                    [_rate(c) for c in pair],
+                    color=FAINT,
+                    linewidth=0.7,
+                    zorder=2,
+                )
+    axes.set_xlabel("FLOPs a byte, by the contract")
+    axes.set_ylabel("TFLOP/s")
+    axes.set_title(_place(known), loc="left", color=MUTED, fontsize=9)
+    if points:
+        axes.legend(loc="lower right", frameon=False, fontsize=8)
+    figure.tight_layout()
+    return figure
+
+
+def _paint_intervals(
+    axes: Axes,
+    series: Sequence[tuple[float | None, float | None, float | None]],
+    color: str,
+    label: str,
+    shift: float,
+) -> None:
+    for place, (estimate, low, high) in enumerate(series):
+        if estimate is None or low is None or high is None:
+            continue
+        axes.plot([low, high], [place + shift] * 2, color=color, linewidth=1.4, solid_capstyle="butt")
+        axes.plot([estimate], [place + shift], "o", color=color, markersize=3.5, label=label)
+        label = "_"  # named once
+
+
+def _paint_roof(axes: Axes, known: Known, intensities: Sequence[float]) -> None:
+    """The measured copy bandwidth and the fastest matrix product, where the table tells them."""
+    try:
+        copy, peak = float(known["copy_gb_per_s"]) / 1e3, float(known["tflops"])
+    except (KeyError, ValueError):
+        return
+    low, high = min([0.1, *intensities]) / 2, max([peak / copy, *intensities]) * 2
+    axes.plot([low, peak / copy, high], [low * copy, peak, peak], color=INK, linewidth=1.2, zorder=1)
+
+
+def _intensity(call: Row) -> float:
+    return (call.flops or 0.0) / (call.bytes or 1.0)
+
+
+def _rate(call: Row) -> float:
+    return (call.flops or 0.0) / (call.call_us or 1.0) / 1e6
+
+
+def _place(known: Known) -> str:
+    versions = [f"{name} {known[name]}" for name in ("torch", "triton", "driver") if name in known]
+    return ", ".join([known.get("device", ""), *versions]).strip(", ")
+
+
+def _save(target: Path, paint: Painter, known: Known, calls: Sequence[Row]) -> Path:
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    fresh = target.with_name(f".{target.name}.new")
+    with matplotlib.rc_context(STYLE):
+        figure = paint(known, calls)
+        try:
+            figure.savefig(fresh, format="png", dpi=130)
+        finally:
+            pyplot.close(figure)
+    return fresh.replace(target)

@@ -1,0 +1,229 @@
+"""Times every kernel of every case on each of its timed problems, alone and in duels against the others.
+
+A variant's kernels are what a profiler inside its sandbox tells; the time of a call and the speedups are the judge's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.case.case import Case
+from harness.case.digest import digest_files
+from harness.errors import HillclimbError, UsageError
+from harness.judge.protocol import Judge, Watch
+from harness.records import Bucket, Ceilings, Interval, Profile, Provenance, Record, Side
+from harness.studies import times
+from harness.studies.judging import judged
+from harness.studies.study import BASELINE, StudyCase
+from harness.studies.times import Row
+from harness.studies.variants import YARDSTICK, Staged, timed_problems
+
+DIGITS = 12
+"""Of a digest, in the table."""
+
+
+class Profiled(Record):
+    """One problem of one case, or a case that could not be timed at all."""
+
+    study: str
+    case: str
+    problem: str = ""
+    rows: tuple[Row, ...] = ()
+    """Empty where the table already had them."""
+    error: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return not self.error and not any(row.note and row.call_us is None for row in self.rows)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What of each case is to be timed."""
+
+    suites: Collection[str] = ()
+    """Only the problems of these suites; empty: of all."""
+    resume: bool = False
+    """Leave out what the table has of the same state."""
+    lanes: bool = False
+    """Count masked lanes too, on the largest problem that can be interpreted: some seconds a kernel."""
+    trust_workspace: bool = False
+
+
+def profile_each(
+    cases: Iterable[StudyCase], wish: Wish, watch: Watch, tell: Callable[[Profiled], None]
+) -> tuple[Profiled, ...]:
+    """Time the cases and bring each study's table up to date after every problem.
+
+    A case that is broken is told of and hides no other. Raises UsageError where a table is none, and where nothing
+    can be timed on this machine.
+    """
+    results = []
+    for case in cases:
+        for profiled in _profile_case(case, wish, watch):
+            results.append(profiled)
+            tell(profiled)
+    return tuple(results)
+
+
+def _profile_case(case: StudyCase, wish: Wish, watch: Watch) -> Iterator[Profiled]:
+    told = Profiled(study=case.study, case=case.name)
+    try:
+        with judged(case, timed=True, trust_workspace=wish.trust_workspace) as (read, copy, judge):
+            provenance = judge.describe()
+            session = _Session(case, copy, judge, provenance, _state(read, provenance), watch)
+            if wish.lanes:
+                session.count_lanes()
+            for problem in _wanted(read, wish):
+                rows = () if wish.resume and session.has(problem) else session.measure(problem)
+                yield told.model_copy(update={"problem": problem, "rows": tuple(rows)})
+    except HillclimbError as error:
+        yield told.model_copy(update={"error": str(error)})
+
+
+def _wanted(case: Case, wish: Wish) -> tuple[str, ...]:
+    """The problems to be timed, the objective's first."""
+    for suite in wish.suites:
+        if suite not in case.suites:
+            raise UsageError(f"{case.name} has no suite {suite!r}; it has {', '.join(case.suites)}")
+    chosen = {name for suite in wish.suites or case.suites for name in case.suites[suite].problems}
+    return tuple(problem for problem in timed_problems(case) if problem in chosen)
+
+
+def _state(case: Case, provenance: Provenance) -> str:
+    """Digest of whatever a time depends on."""
+    files = [path for path in case.folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    parts = [digest_files(case.folder, files), provenance.harness, provenance.device_id, provenance.sandbox]
+    parts += [f"{name} {version}" for name, version in sorted(provenance.software.items())]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:DIGITS]
+
+
+@dataclass
+class _Session:
+    """One case under one judge."""
+
+    case: StudyCase
+    copy: Staged
+    judge: Judge
+    provenance: Provenance
+    state: str
+    watch: Watch
+    masked: dict[str, tuple[float, str]] = field(default_factory=dict)
+    """Of each variant the share of lanes masked off, and the problem on which it was counted."""
+
+    @property
+    def file(self) -> Path:
+        return self.case.folder.parent / times.FILE
+
+    def has(self, problem: str) -> bool:
+        """Whether the table has all variants of the problem as they are now."""
+        _, rows = times.read(self.file)
+        found = {
+            row.variant for row in rows if row.key == (self.case.name, problem) and row.state == self.state
+        }
+        return found >= set(self.copy.sides)
+
+    def count_lanes(self) -> None:
+        """Of every variant of the workspace; one that cannot be interpreted has none."""
+        for variant, side in self.copy.sides.items():
+            lanes = () if variant == YARDSTICK else self.judge.lanes(side, self.watch).problems[:1]
+            for counted in lanes:
+                if (share := counted.masked_share()) is not None:
+                    self.masked[variant] = share, counted.problem
+
+    def measure(self, problem: str) -> list[Row]:
+        """All variants; they are in the table when this returns."""
+        suite = self.copy.suites[problem]
+        looks = {name: self._look(side, suite) for name, side in self.copy.sides.items()}
+        rows = [row for name, look in looks.items() for row in self._rows(problem, name, look)]
+        ceilings = next((look.ceilings for look in looks.values() if look.ceilings), None)
+        _, known_rows = times.read(self.file)
+        times.write(self.file, _known(self.provenance, ceilings), times.replaced(known_rows, rows))
+        return rows
+
+    def _look(self, side: Side, suite: str) -> Profile:
+        try:
+            return self.judge.profile(side, self.watch, suite)
+        except UsageError:
+            raise
+        except HillclimbError as error:
+            return Profile(problems=(), detail=str(error))
+
+    def _rows(self, problem: str, variant: str, look: Profile) -> Iterator[Row]:
+        row = Row(
+            study=self.case.study, case=self.case.name, problem=problem, variant=variant, kernel="", state=""
+        )
+        timed = next(iter(look.problems), None)
+        if timed is None:
+            yield row.model_copy(update={"note": look.detail or "was not timed"})
+            return
+        over, notes = self._speedups(problem, variant)
+        rate = timed.bytes / timed.seconds_per_call
+        share, counted_on = self.masked.get(variant, (None, ""))
+        told = {
+            "call_us": timed.seconds_per_call * 1e6,
+            "flops": timed.flops,
+            "bytes": timed.bytes,
+            "gb_per_s": rate / 1e9,
+            "copy_share": rate / look.ceilings.bytes if look.ceilings else None,
+            "masked_share": share,
+            "masked_on": counted_on,
+            "note": "; ".join(filter(None, [look.detail, *notes])),
+            "device": f"{self.provenance.device} {self.provenance.device_id}",
+            "state": "" if notes else self.state,
+            **over,
+        }
+        for bucket in look.buckets or (None,):
+            yield row.model_copy(update={**told, **_launches(bucket)})
+
+    def _speedups(self, problem: str, variant: str) -> tuple[dict[str, float], list[str]]:
+        """Over the baseline and over the yardstick, and what kept one from being measured."""
+        told: dict[str, float] = {}
+        notes = []
+        for other, name in ((BASELINE, "speedup"), (YARDSTICK, "over_torch")):
+            if variant in (BASELINE, YARDSTICK) or other not in self.copy.sides:
+                continue
+            sides = self.copy.sides[other], self.copy.sides[variant]
+            try:
+                found = self.judge.compare(*sides, "cumulative", self.watch, self.copy.suites[problem])
+            except HillclimbError as error:
+                notes.append(f"no duel with {other}: {error}")
+            else:
+                told |= _interval(name, found.speedup)
+        return told, notes
+
+
+def _launches(bucket: Bucket | None) -> dict[str, str | float]:
+    if bucket is None:
+        return {}
+    if not bucket.calls:  # gaps between kernels
+        return {"kernel": bucket.name, "launches": 0.0}
+    return {
+        "kernel": bucket.name,
+        "launches": bucket.calls,
+        "launch_us": bucket.seconds_per_call / bucket.calls * 1e6,
+    }
+
+
+def _interval(name: str, found: Interval) -> dict[str, float]:
+    return {name: found.estimate, f"{name}_low": found.low, f"{name}_high": found.high}
+
+
+def _known(provenance: Provenance, ceilings: Ceilings | None) -> dict[str, str]:
+    """What stands above the table: what measured its newest rows."""
+    known = {
+        "device": provenance.device,
+        "device_id": provenance.device_id,
+        "sandbox": provenance.sandbox,
+        "harness": provenance.harness[:DIGITS],
+        **provenance.software,
+        "measured": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+    }
+    if ceilings:
+        known |= {"copy_gb_per_s": f"{ceilings.bytes / 1e9:.1f}", "tflops": f"{ceilings.flops / 1e12:.1f}"}
+        known |= {"ceilings": ceilings.how}
+    return known

@@ -1,0 +1,141 @@
+"""The kernels of one case, and copies of its files in which each of them is what the judge is handed.
+
+A variant is a module of the workspace that defines the entry's function: `baseline`, `optimized`, and `kernel` itself
+once a climb has written one. `torch` is the case's yardstick.py, a fixed file with the operator in plain torch: it may
+call what a candidate may not, and is compiled by torch.compile before it is timed.
+"""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from harness.case.case import Case
+from harness.case.complaints import read_yaml
+from harness.errors import CaseError
+from harness.records import Side
+from harness.studies.study import BASELINE
+
+YARDSTICK = "torch"
+"""The variant made of yardstick.py."""
+
+YARDSTICK_FILE = "yardstick.py"
+
+ENTRY = '"""Hands the judge one of this workspace\'s kernels."""\n\nfrom {module} import {function} as {function}\n'
+
+COMPILED = '''"""The plain operator through torch.compile, which may try out kernels while it is prepared."""
+
+import os
+
+os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(os.environ["TMPDIR"], "inductor")
+
+import torch
+from yardstick import {function} as plain
+
+torch.set_float32_matmul_precision("highest")
+{function} = torch.compile(plain, mode="max-autotune-no-cudagraphs", dynamic=False)
+'''
+
+LEFT_BEHIND = shutil.ignore_patterns("__pycache__", ".*")
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A case copied aside: `folder` is the case's, `sides` has a workspace for each variant by its name."""
+
+    folder: Path
+    sides: dict[str, Side]
+    suites: dict[str, str]
+    """Of each timed problem, the suite in which it is alone."""
+
+
+def list_variants(case: Case) -> tuple[str, ...]:
+    """Names of the workspace's own variants, the baseline first. Raises CaseError where there is no baseline."""
+    _, function = case.settings.entry.split(":")
+    found = [path.stem for path in sorted(case.workspace.glob("*.py")) if _defines(path, function)]
+    if BASELINE not in found:
+        remedy = f"define {function} there"
+        raise CaseError(case.workspace / f"{BASELINE}.py", function, "is not defined", remedy)
+    return (BASELINE, *(name for name in found if name != BASELINE))
+
+
+@contextmanager
+def staged(case: Case, *, timed: bool) -> Iterator[Staged]:
+    """A copy of the case with a workspace for each variant, for as long as the block lasts.
+
+    With `timed` every problem of a suite has one of its own, under the objective's distribution, and the yardstick is
+    among the variants where the case has one; the copy's policy lets it call what it likes.
+    """
+    with tempfile.TemporaryDirectory(prefix="hillclimb-study-") as name:
+        root = Path(name)
+        root.chmod(0o755)  # a judge may run candidates under another user
+        folder = root / "cases" / case.name
+        shutil.copytree(case.folder, folder, ignore=LEFT_BEHIND)
+        sides = {variant: _side(case, root, variant) for variant in list_variants(case)}
+        suites: dict[str, str] = {}
+        if timed:
+            suites = _add_suites(case, folder)
+            if (folder / YARDSTICK_FILE).is_file():
+                _free(folder / "case.yaml", case)
+                sides[YARDSTICK] = _yardstick(case, root, folder)
+        yield Staged(folder, sides, suites)
+
+
+def _defines(path: Path, function: str) -> bool:
+    """Whether a module defines the function itself; importing it from another does not count."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError) as error:
+        raise CaseError(path, "", f"is no Python ({error})", "mend it") from None
+    return any(isinstance(node, ast.FunctionDef) and node.name == function for node in tree.body)
+
+
+def _side(case: Case, root: Path, variant: str) -> Side:
+    """The workspace with the variant behind its entry."""
+    file, function = case.settings.entry.split(":")
+    tree = root / variant / "workspace"
+    shutil.copytree(case.workspace, tree, ignore=LEFT_BEHIND)
+    if variant != Path(file).stem:
+        (tree / file).write_text(ENTRY.format(module=variant, function=function), encoding="utf-8")
+    return Side(tree=str(tree))
+
+
+def _yardstick(case: Case, root: Path, folder: Path) -> Side:
+    file, function = case.settings.entry.split(":")
+    tree = root / YARDSTICK / "workspace"
+    tree.mkdir(parents=True)
+    shutil.copy(folder / YARDSTICK_FILE, tree)
+    (tree / file).write_text(COMPILED.format(function=function), encoding="utf-8")
+    return Side(tree=str(tree))
+
+
+def _add_suites(case: Case, folder: Path) -> dict[str, str]:
+    """A suite for every problem that one of the case's suites times; its name by the problem's."""
+    distribution = case.suites[case.settings.objective.suite].distribution
+    suites = {problem: f"alone-{number}" for number, problem in enumerate(timed_problems(case))}
+    for problem, name in suites.items():
+        suite = {"problems": [problem], "distribution": distribution}
+        (folder / "benchmarks" / f"{name}.yaml").write_text(yaml.safe_dump(suite), encoding="utf-8")
+    return suites
+
+
+def timed_problems(case: Case) -> tuple[str, ...]:
+    """Every problem of every suite, once: the objective's first, then the guardrails', then the others'."""
+    order = [*case.judged_suites, *case.suites]
+    return tuple(dict.fromkeys(name for suite in order for name in case.suites[suite].problems))
+
+
+def _free(file: Path, case: Case) -> None:
+    """Rewrite case.yaml so that a workspace may call finished operators."""
+    settings = read_yaml(file)
+    imports = dict.fromkeys([*case.settings.policy.imports, "os", "torch"])
+    settings["policy"] = {**settings.get("policy", {}), "library_calls": True, "imports": list(imports)}
+    file.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")

@@ -1,0 +1,56 @@
+"""The rule that a gain of segments must show in single calls, on simulated clocks: quiet, and on a busy machine."""
+
+from __future__ import annotations
+
+import random
+from typing import cast
+
+import pytest
+
+from harness.errors import CandidateFault
+from harness.judge.bench import SOLO_BLOCKS, Bench
+from harness.judge.trial import ConfirmationTrial
+from harness.records import Block, Environment, Pair, Reason
+
+PAIRS = 8
+WAKING = 40e-6
+"""Seconds that waking and stopping a process costs a single call."""
+SLOW, FAST = 400e-6, 200e-6
+
+
+def block(rng: random.Random, ours: float, theirs: float, busy: float) -> Block:
+    """One ABBA block; with the chance `busy` a segment waits some milliseconds for a CPU."""
+    waits = [rng.expovariate(1 / 2e-3) if rng.random() < busy else 0.0 for _ in range(4)]
+    taken = [
+        s * rng.lognormvariate(0, 0.02) + w for s, w in zip((ours, theirs, theirs, ours), waits, strict=True)
+    ]
+    a, b, c, d = taken
+    return Block(order="ABBA", seconds=(a, b, c, d), environment=Environment())
+
+
+def judged(seed: int, alone: tuple[float, float], busy: float) -> Reason | None:
+    """What is said of a candidate twice as fast in segments, whose calls and whose opponent's take so long alone."""
+    rng = random.Random(seed)
+    trial = ConfirmationTrial(cast(Bench, None), 0.01, lambda progress: None)
+    for _ in range(PAIRS):
+        blocks = tuple(block(rng, FAST, SLOW, 0.0) for _ in range(5))
+        trial.pairs.append(Pair(stage="decide", suite="main", blocks=blocks))
+        blocks = tuple(block(rng, *(s + WAKING for s in alone), busy) for _ in range(SOLO_BLOCKS))
+        trial.pairs.append(Pair(stage="alone", suite="main", blocks=blocks))
+    try:
+        trial._expect_gain_call_by_call()
+    except CandidateFault as fault:
+        return fault.reason
+    return None
+
+
+@pytest.mark.parametrize("busy", [0.0, 0.3, 0.6])
+def test_what_works_ahead_is_found_on_a_busy_machine_too(busy: float) -> None:
+    verdicts = [judged(seed, (SLOW, SLOW), busy) for seed in range(50)]
+    assert verdicts.count(Reason.NOT_PER_CALL) == 50
+
+
+@pytest.mark.parametrize("busy", [0.0, 0.3, 0.6])
+def test_an_honest_gain_is_left_alone(busy: float) -> None:
+    verdicts = [judged(seed, (FAST, SLOW), busy) for seed in range(50)]
+    assert verdicts.count(None) == 50

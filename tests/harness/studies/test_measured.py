@@ -1,0 +1,96 @@
+"""A study on the CPU from end to end: gated, timed, drawn and written up; broken cases hide no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.records import Reason
+from harness.studies.gating import gate_each
+from harness.studies.page import write_page
+from harness.studies.plots import ROOFLINE, SPEEDUPS
+from harness.studies.profiling import Profiled, Wish, profile_each
+from harness.studies.study import choose
+from harness.studies.times import FILE, read
+from tests.harness.studies.small_study import WRONG, write_study
+
+
+def ignore(_: object) -> None:
+    """Nobody listens."""
+
+
+def test_one_broken_case_hides_no_other(tmp_path: Path) -> None:
+    cases = write_study(tmp_path, ("broken", "late", "sound", "wrong"))
+    study = cases / "small"
+    (study / "broken" / "case.yaml").write_text("schema: 2\n")
+    (study / "late" / "contract.py").write_text("raise ValueError('not today')\n")
+    (study / "wrong" / "workspace" / "optimized.py").write_text(WRONG)
+    told: list[str] = []
+    found = gate_each(choose(cases), ignore, lambda gated: told.append(f"{gated.case}/{gated.variant}"))
+    assert told == [
+        "broken/",
+        "late/",
+        "sound/baseline",
+        "sound/optimized",
+        "wrong/baseline",
+        "wrong/optimized",
+    ]
+    assert [gated.passed for gated in found.results] == [False, False, True, True, True, False]
+    assert not found.passed
+    assert "schema" in found.results[0].error
+    assert "not today" in found.results[1].error
+    report = found.results[-1].report
+    assert report is not None
+    assert report.reason is Reason.WRONG_RESULT
+    assert found.provenance is not None
+
+
+def test_times_and_speedups_are_measured_and_kept(tmp_path: Path) -> None:
+    cases = write_study(tmp_path, ("affine", "broken"))
+    (cases / "small" / "broken" / "case.yaml").write_text("schema: 2\n")
+    chosen, told = choose(cases), list[Profiled]()
+    found = profile_each(chosen, Wish(suites=("main",)), ignore, told.append)
+    assert [(profiled.case, profiled.problem, profiled.passed) for profiled in found] == [
+        ("affine", "timed", True),
+        ("broken", "", False),
+    ]
+    assert tuple(told) == found
+    known, rows = read(cases / "small" / FILE)
+    assert float(known["copy_gb_per_s"]) > 0
+    fast = next(row for row in rows if row.variant == "optimized")
+    assert fast.speedup is not None
+    assert fast.speedup_low is not None
+    assert fast.speedup > 1, "it does a thirtieth of the work"
+    assert fast.speedup_low < fast.speedup
+    assert fast.bytes == 8 * 20_000
+    assert fast.call_us is not None
+    assert fast.gb_per_s == pytest.approx(fast.bytes / fast.call_us / 1e3)
+    assert {row.variant for row in rows} == {"baseline", "optimized"}
+
+    again = profile_each(chosen[:1], Wish(suites=("main",), resume=True), ignore, ignore)
+    assert [profiled.rows for profiled in again] == [()], "nothing changed, so nothing is measured"
+    page = write_page(cases / "small").read_text()
+    for said in ("affine", "timed", "optimized", "data:image/png;base64,"):
+        assert said in page
+    assert "http" not in page.replace("http-equiv", "")
+    for picture in (SPEEDUPS, ROOFLINE):
+        assert (cases / "small" / picture).read_bytes().startswith(b"\x89PNG")
+
+    kernel = cases / "small" / "affine" / "workspace" / "optimized.py"
+    kernel.write_text(kernel.read_text() + "# changed\n")
+    (anew,) = profile_each(chosen[:1], Wish(suites=("main",), resume=True), ignore, ignore)
+    assert anew.rows, "what changed is measured again"
+
+
+def test_a_kernel_that_fails_while_timed_is_told_in_its_row(tmp_path: Path) -> None:
+    cases = write_study(tmp_path)
+    (cases / "small" / "affine" / "workspace" / "optimized.py").write_text(
+        "def run(x, y):\n    raise ValueError('no')\n"
+    )
+    (profiled,) = profile_each(choose(cases), Wish(suites=("main",)), ignore, ignore)
+    rows = {row.variant: row for row in profiled.rows}
+    assert rows["baseline"].call_us is not None
+    assert rows["optimized"].call_us is None
+    assert "ValueError: no" in rows["optimized"].note
+    assert not profiled.passed
