@@ -1,0 +1,49 @@
+"""Merge of split attention, one program a sequence and head, its width padded to a power of two and masked."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from knobs import knob
+
+WARPS, STAGES = knob("FDP_WARPS") or 4, knob("FDP_STAGES") or 1
+
+LOWEST = tl.constexpr(-2e38)
+"""A maximum to start from: below every element in use, and finite."""
+
+
+@triton.jit
+def merge_blocks(
+    partial, lse, lengths, out, heads, blocks, block_seq, WIDTH: tl.constexpr, LANES: tl.constexpr,
+    STAGES: tl.constexpr,
+):  # fmt: skip
+    """out[sequence, head, :], block after block with a running maximum; LANES is a power of two."""
+    sequence, head = tl.program_id(0), tl.program_id(1)
+    row = (sequence * heads + head).to(tl.int64)
+    column = tl.arange(0, LANES)
+    real = column < WIDTH
+    top = tl.full([1], LOWEST, tl.float32)
+    total = tl.zeros([1], tl.float32)
+    merged = tl.zeros([LANES], tl.float32)
+    for block in tl.range(0, tl.cdiv(tl.load(lengths + sequence), block_seq), num_stages=STAGES):
+        at = row * blocks + block
+        value = tl.load(lse + at)
+        part = tl.load(partial + at * WIDTH + column, mask=real, other=0)
+        higher = tl.maximum(top, value)
+        keep, weight = tl.exp(top - higher), tl.exp(value - higher)
+        merged = merged * keep + part * weight
+        total = total * keep + weight
+        top = higher
+    tl.store(out + row * WIDTH + column, (merged / total).to(tl.float16), mask=real)
+
+
+def run(
+    partial: torch.Tensor, lse: torch.Tensor, lengths: torch.Tensor, out: torch.Tensor, *, block_seq: int
+) -> None:
+    """partial float32 batch x heads x blocks x width, lse float32 without width, lengths int32; out float16."""
+    batch, heads, blocks, width = partial.shape
+    lanes = triton.next_power_of_2(width)
+    merge_blocks[(batch, heads)](
+        partial, lse, lengths, out, heads, blocks, block_seq, width, lanes, STAGES, num_warps=WARPS
+    )

@@ -1,0 +1,114 @@
+"""LoRA expansion with an adapter's weights read once for up to sixteen requests, wherever those stand.
+
+Requests of one adapter are ranked as they come. Those ranked 0, 16, 32, ... lead: their programs serve the sixteen that
+begin there, in products of matrices whose weights come through a pipeline; programs of all others end at once. Requests
+without an adapter are a kind of their own, whose weights are zero and never loaded.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from knobs import knob
+
+TILE, SPAN, WARPS, STAGES = (knob(f"LORA_{name}") for name in ("TILE", "SPAN", "WARPS", "STAGES"))
+
+GROUP = tl.constexpr(16)
+"""Requests in a product; the fewest that tensor cores take."""
+
+LEAST_RANK = 16
+"""Ranks below it are padded with zeros, for the same reason."""
+
+CHUNK = tl.constexpr(128)
+"""Requests looked through at once for those of a group."""
+
+NOBODY = tl.constexpr(-2)
+"""The adapter of requests that do not exist; -1 is that of requests without one."""
+
+WEIGHTS, WIDEST = 8192, 256
+"""Weights of a tile, and its outputs at the most: their sums, for sixteen requests, are in registers."""
+
+
+@triton.jit
+def rows_ranked(adapter_of, adapter, rank, requests):
+    """The requests of this adapter ranked rank, rank + 1, ... rank + GROUP - 1; 0 where there are no more."""
+    wanted = rank + tl.arange(0, GROUP)
+    row = tl.zeros([GROUP], tl.int32)
+    seen = 0
+    for start in range(0, requests, CHUNK):
+        lane = start + tl.arange(0, CHUNK)
+        same = tl.load(adapter_of + lane, mask=lane < requests, other=NOBODY) == adapter
+        ranks = tl.where(same, seen + tl.cumsum(same.to(tl.int32), 0) - 1, -1)
+        row += tl.sum(tl.where(ranks[None, :] == wanted[:, None], lane[None, :], 0), 1)
+        seen += tl.sum(same.to(tl.int32), 0)
+    return row
+
+
+@triton.jit
+def serve(
+    x, weights, base, out, row, served, width, loaded, first, last, RANK: tl.constexpr, K: tl.constexpr,
+    TILE: tl.constexpr, ACCUMULATE: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Outputs of these rows in the tiles from first to last; weights are zero where nothing is loaded."""
+    k = tl.arange(0, K)[None, :]
+    inputs = tl.load(x + row[:, None] * RANK + k, mask=served[:, None] & (k < RANK), other=0)
+    for tile in tl.range(first, last, num_stages=STAGES):
+        column = tile * TILE + tl.arange(0, TILE)
+        used = (column < loaded)[:, None] & (k < RANK)
+        weight = tl.load(weights + column[:, None] * RANK + k, mask=used, other=0)
+        result = tl.dot(inputs, tl.trans(weight))
+        at = row.to(tl.int64)[:, None] * width + column[None, :]
+        real = served[:, None] & (column < width)[None, :]
+        if ACCUMULATE:
+            result += tl.load(base + at, mask=real, other=0).to(tl.float32)
+        tl.store(out + at, result.to(tl.bfloat16), mask=real)
+
+
+@triton.jit
+def expand_span(
+    x, weights, adapter_of, base, out, requests, width, spans, RANK: tl.constexpr, K: tl.constexpr,
+    TILE: tl.constexpr, SPAN: tl.constexpr, LANES: tl.constexpr, ACCUMULATE: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """SPAN tiles of TILE outputs, for the group that one request leads, if it leads one."""
+    request = tl.program_id(0) // spans
+    adapter = tl.load(adapter_of + request)
+    lane = tl.arange(0, LANES)
+    same = tl.load(adapter_of + lane, mask=lane < requests, other=NOBODY) == adapter
+    rank = tl.sum((same & (lane < request)).to(tl.int32), 0)
+    if rank % GROUP == 0:
+        count = tl.sum((same & (lane >= request)).to(tl.int32), 0)
+        row = request + tl.zeros([GROUP], tl.int32)
+        if count > 1:
+            row = rows_ranked(adapter_of, adapter, rank, requests)
+        first = tl.program_id(0) % spans * SPAN
+        last = tl.minimum(first + SPAN, tl.cdiv(width, TILE))
+        mine = weights + tl.maximum(adapter, 0).to(tl.int64) * width * RANK
+        serve(
+            x, mine, base, out, row, tl.arange(0, GROUP) < count, width, tl.where(adapter >= 0, width, 0), first,
+            last, RANK, K, TILE, ACCUMULATE, STAGES,
+        )  # fmt: skip
+
+
+def run(
+    x: torch.Tensor,
+    weights: torch.Tensor,
+    adapter_of: torch.Tensor,
+    base: torch.Tensor,
+    out: torch.Tensor,
+    *,
+    accumulate: bool,
+) -> None:
+    """x bfloat16 requests x rank, weights adapters x width x rank, adapter_of int32; base, out requests x width.
+
+    Where adapters are shared, most programs have nobody to serve: longer spans make fewer of those.
+    """
+    (requests, rank), adapters, width = x.shape, weights.shape[0], out.shape[1]
+    k = max(LEAST_RANK, triton.next_power_of_2(rank))
+    tile = TILE or max(16, min(WIDEST, WEIGHTS // k, triton.next_power_of_2(width)))
+    span = SPAN or (4 if adapters >= requests else 8)
+    spans = triton.cdiv(width, tile * span)
+    expand_span[(spans * requests,)](
+        x, weights, adapter_of, base, out, requests, width, spans, rank, k, tile, span,
+        triton.next_power_of_2(requests), accumulate, STAGES or 3, num_warps=WARPS or 4,
+    )  # fmt: skip

@@ -1,0 +1,5 @@
+"""Mean over some dimensions. What is climbed; it starts as the baseline."""
+
+from baseline import run as run
+
+__all__ = ["run"]

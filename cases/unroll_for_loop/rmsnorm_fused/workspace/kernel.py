@@ -1,0 +1,5 @@
+"""y = x / sqrt(mean(x^2) + eps) * weight along rows. What is climbed; it starts as the baseline."""
+
+from baseline import run as run
+
+__all__ = ["run"]

@@ -1,0 +1,5 @@
+"""RMSNorm over the last of three dimensions. What is climbed; it starts as the baseline."""
+
+from baseline import run as run
+
+__all__ = ["run"]
