@@ -74,6 +74,8 @@ sys.exit(subprocess.run(command).returncode)
 """
 """gpu_calibration on a workspace of gpu_cases; its rows are in the log."""
 
+HILLCLIMB = ("{python}", "-c", "from agent.cli import main; main()")
+
 _NOTHING = ("--aa", "0", "--planted", "0", "--losers", "0")
 
 ENTRIES = (
@@ -102,6 +104,14 @@ ENTRIES = (
         *("--parts", "contest", "--contest-minutes", "{contest}", "--output", "{out}"),
         seconds=2280,
         least=240,
+    ),
+    Entry("study_test", (*HILLCLIMB, "study", "test"), 900, needs="cases/unroll_for_loop"),
+    Entry(
+        "study_profile",
+        (*HILLCLIMB, "study", "profile", "--suite", "main", "--resume"),
+        1200,
+        needs="cases/unroll_for_loop",
+        least=120,
     ),
     script("noise", "gpu_noise", "--kinds", "softmax", "gemm", "--output", "{out}", seconds=300),
     *(rates(f"aa_{kind}", kind, "--aa", "1000", *_NOTHING[2:]) for kind in ("softmax", "small", "gemm")),

@@ -1,0 +1,108 @@
+"""C = A B in float16: shapes, inputs, reference and compulsory work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+
+from harness.case import contract
+from harness.case.contract import Problem, Spec, Tensors, Work
+
+DTYPE = torch.float16
+EPS, TINY = torch.finfo(DTYPE).eps, torch.finfo(DTYPE).tiny
+
+HALF_ULP = 2.0**-24
+"""Of a float32 sum: what each of its additions may lose."""
+
+
+def problem(m: int, n: int, k: int) -> dict[str, int]:
+    return {"m": m, "n": n, "k": k}
+
+
+class Contract(contract.Contract):
+    """A is m x k, B is k x n, C is m x n; all float16, row-major and contiguous."""
+
+    problems: Mapping[str, Problem] = {
+        "square_4096": problem(4096, 4096, 4096),
+        "wide_2048x16384x8192": problem(2048, 16384, 8192),
+        "tall_32768x384x4096": problem(32768, 384, 4096),
+        "long_512x768x32768": problem(512, 768, 32768),
+        "skinny_16x12288x16384": problem(16, 12288, 16384),
+        "ragged_3001x4999x2999": problem(3001, 4999, 2999),
+        "small_256": problem(256, 256, 256),
+        "short_96x80x32": problem(96, 80, 32),
+        "two_steps_64x72x64": problem(64, 72, 64),
+        "deep_24x16x1544": problem(24, 16, 1544),
+        "odd_67x129x95": problem(67, 129, 95),
+        "ragged_130x72x100": problem(130, 72, 100),
+        "row_1x200x301": problem(1, 200, 301),
+        "column_201x1x64": problem(201, 1, 64),
+        "outer_65x40x1": problem(65, 40, 1),
+        "single_1x1x1": problem(1, 1, 1),
+    }
+    distributions = ("normal", "offset", "wide", "spike")
+
+    def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
+        """A and B: drawn in one pass each and shaped in at most one more."""
+        m, n, k = problem["m"], problem["n"], problem["k"]
+        a, b = (
+            torch.randn(shape, generator=generator, dtype=DTYPE, device=generator.device)
+            for shape in ((m, k), (k, n))
+        )
+        _SHAPED[distribution](a, b, generator)
+        return {"a": a, "b": b}
+
+    def outputs(self, problem: Problem) -> dict[str, Spec]:
+        return {"c": Spec((problem["m"], problem["n"]), DTYPE)}
+
+    def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
+        return {"c": inputs["a"].double() @ inputs["b"].double()}
+
+    def attainable(self, problem: Problem, inputs: Tensors) -> Tensors:
+        return {"c": torch.matmul(inputs["a"], inputs["b"])}
+
+    def scale(self, problem: Problem, inputs: Tensors, reference: Tensors) -> Tensors:
+        """One rounding of the result, and of k float32 additions in any order: |C| + k (u32 / eps) |A| |B|."""
+        terms = inputs["a"].double().abs_() @ inputs["b"].double().abs_()
+        return {"c": terms.mul_(problem["k"] * HALF_ULP / EPS).add_(reference["c"].abs()).clamp_min_(TINY)}
+
+    def work(self, problem: Problem) -> Work:
+        m, n, k = problem["m"], problem["n"], problem["k"]
+        return Work(flops=2 * m * n * k, bytes=DTYPE.itemsize * (m * k + k * n + m * n))
+
+
+def _as_drawn(a: torch.Tensor, b: torch.Tensor, generator: torch.Generator) -> None:
+    pass
+
+
+def _offset(a: torch.Tensor, b: torch.Tensor, generator: torch.Generator) -> None:
+    """Means of 1, so that sums grow with k: an accumulator of fewer bits than float32 stops growing."""
+    a.mul_(0.5).add_(1)
+    b.mul_(0.5).add_(1)
+
+
+def _wide(a: torch.Tensor, b: torch.Tensor, generator: torch.Generator) -> None:
+    """Each row of A and column of B has a power of two of its own: an element of the wrong place is far off."""
+    a.mul_(_powers(a.shape[0], generator)[:, None])
+    b.mul_(_powers(b.shape[1], generator))
+
+
+def _spike(a: torch.Tensor, b: torch.Tensor, generator: torch.Generator) -> None:
+    """One k, anywhere, outweighs the others: a step that is skipped or taken twice shows in every element."""
+    factors = torch.ones(a.shape[1], dtype=DTYPE, device=a.device)
+    factors.index_fill_(0, torch.randint(a.shape[1], (1,), generator=generator, device=a.device), 32)
+    a.mul_(factors)
+
+
+def _powers(length: int, generator: torch.Generator) -> torch.Tensor:
+    exponents = torch.randint(-10, 3, (length,), generator=generator, device=generator.device)
+    return torch.exp2(exponents.to(torch.float32)).to(DTYPE)
+
+
+_SHAPED: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Generator], None]] = {
+    "normal": _as_drawn,
+    "offset": _offset,
+    "wide": _wide,
+    "spike": _spike,
+}
