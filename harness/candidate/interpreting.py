@@ -1,8 +1,9 @@
-"""bfloat16 under Triton's interpreter, which stores it as the bits of its numbers and computes with those bits.
+"""Mends Triton's interpreter: bfloat16, which it stores as the bits of its numbers and computes with, and loops' bounds.
 
 Measured with Triton 3.9: sums, products, comparisons, reductions, dot products and conversions to integers of bfloat16
 tensors come out as nonsense, and conversions to bfloat16 are cut off instead of rounded. A GPU computes them in float32
-and rounds to nearest, ties to even; so does the interpreter once it is mended.
+and rounds to nearest, ties to even; so does the interpreter once it is mended. Triton 3.6 takes a tensor for a loop's
+bound by int(), which NumPy from 2.4 on refuses an array of one dimension.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ def mend() -> None:
     import triton.language as tl
     from triton.runtime import interpreter
 
+    if not hasattr(interpreter._patch_lang_tensor, "__wrapped__"):
+        interpreter._patch_lang_tensor = _counting(interpreter._patch_lang_tensor)
     builder = interpreter.InterpreterBuilder
     if interpreter._get_np_dtype(tl.bfloat16) != np.uint16 or hasattr(builder.cast_impl, "__wrapped__"):
         return
@@ -32,6 +35,17 @@ def mend() -> None:
     for name in REDUCING:
         operation = getattr(interpreter, name)
         operation.apply_impl = _reducing(operation.apply_impl)
+
+
+def _counting(patch: Callable[..., None]) -> Callable[..., None]:
+    """What gives tensors their Python operators, and then a bound of a loop whatever their shape."""
+
+    @wraps(patch)
+    def patched(tensor: Any, scope: Any) -> None:
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
+
+    return patched
 
 
 def _casting(cast: Callable[..., Any]) -> Callable[..., Any]:
