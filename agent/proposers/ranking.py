@@ -23,11 +23,9 @@ if TYPE_CHECKING:
 
 BEGINNING = 10
 """Rows seen before anything is expected of others; up to then they are drawn."""
-BAD_SHARE = 0.3
-"""Of what ran, the part that counts as bad and alike."""
-FAILED = 1.0
-"""Standard deviations, of what ran, by which a failure is worse than bad. Far more, and where many fail the surrogates
-learn to tell failures apart and nothing else. From 0 to 2 the best of a space of which 60 % fail is found as soon."""
+BAD_SHARE, SLOW_SHARE = 0.3, 0.1
+"""Of what was seen, failures included, the part that counts as bad and alike; and of what ran, the least such part.
+Without the second, where many fail, the surrogates learn to tell failures apart and nothing else."""
 BESTS = 3
 """Rows whose neighbours are always weighed."""
 REMEMBERED_BEST, REMEMBERED_LATEST = 100, 200
@@ -283,10 +281,9 @@ def _flatten(values: np.ndarray) -> np.ndarray:
     """Values of mean 0 and variance 1, everything that is bad alike."""
     import numpy as np
 
-    ran = np.isfinite(values)
-    bad = np.quantile(values[ran], BAD_SHARE)
-    good = np.maximum(np.where(ran, values, bad), bad)
-    good = np.where(ran, good, bad - FAILED * good[ran].std())
+    ran = values[np.isfinite(values)]
+    filled = np.where(np.isfinite(values), values, ran.min())
+    good = np.maximum(filled, max(np.quantile(filled, BAD_SHARE), np.quantile(ran, SLOW_SHARE)))
     spread = float(good.std())
     flat: np.ndarray = (good - good.mean()) / (spread if spread > 0 else 1.0)
     return flat

@@ -1,4 +1,4 @@
-"""Mends Triton's interpreter: bfloat16, which it stores as the bits of its numbers and computes with, and loops' bounds.
+"""Mends Triton's interpreter: bfloat16, which it stores as bits and computes with as such, and bounds of loops.
 
 Measured with Triton 3.9: sums, products, comparisons, reductions, dot products and conversions to integers of bfloat16
 tensors come out as nonsense, and conversions to bfloat16 are cut off instead of rounded. A GPU computes them in float32

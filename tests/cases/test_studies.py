@@ -1,0 +1,121 @@
+"""The case studies: complete, admitted by their own policies, every kernel right where it is interpreted."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+import torch
+
+from harness.case.case import Case
+from harness.case.contract import Contract, load_contract
+from harness.device.cpu import INTERPRETED_BYTES
+from harness.dtypes import TORCH_DTYPES
+from harness.judge.gate import FEWEST_CALLS
+from harness.judge.parity import expect, worst_error
+from harness.judge.policy import check_policy
+from harness.studies.gating import gate_each
+from harness.studies.study import StudyCase, choose
+from harness.studies.variants import YARDSTICK_FILE, list_variants, timed_problems
+from tests.cases.workspace import CASES
+
+NAMES = {
+    "unroll_for_loop": {
+        "diag_ssm_triton", "fast_rope_embedding", "flash_decode2_llama", "flash_decode2_phi", "fused_recurrent_delta",
+        "fused_recurrent_retention", "fused_rwkv6_kernel", "iv_dependent_matmul", "kldiv_ops", "layernorm_fwd_triton",
+        "lora_expand_gemv", "matmul_leakyrelu", "matmul_triton1", "mean_reduction", "rmsnorm_fused",
+        "rmsnorm_fused_llama", "rmsnorm_implementation", "softmax_optimize", "triton_conv2d_fwd", "triton_matmul",
+        "var_len_copy",
+    },
+    "mask_percentage": {"quantize_kv_transform"},
+}  # fmt: skip
+
+RECURRENCES = {"diag_ssm_triton", "fused_recurrent_delta", "fused_recurrent_retention", "fused_rwkv6_kernel"}
+"""They have no yardstick: a loop over thousands of steps is nothing that torch.compile takes."""
+
+FILLING_BYTES, FILLING_FLOPS = 64 << 20, 50e9
+"""What fills an H200 for some ten microseconds at the least."""
+
+KNOBS = hashlib.sha256((CASES / "demo" / "triton_softmax" / "workspace" / "knobs.py").read_bytes()).digest()
+
+
+def chosen() -> list[StudyCase]:
+    return choose(CASES)
+
+
+def contract_of(study: StudyCase) -> tuple[Case, Contract]:
+    case = Case(study.folder)
+    return case, load_contract(case.contract_file, dtypes=TORCH_DTYPES)
+
+
+each = pytest.mark.parametrize("study", chosen(), ids=str)
+
+
+def test_all_are_there() -> None:
+    found: dict[str, set[str]] = {}
+    for study in chosen():
+        found.setdefault(study.study, set()).add(study.name)
+    assert found == NAMES
+
+
+@each
+def test_a_case_is_complete(study: StudyCase) -> None:
+    case, contract = contract_of(study)
+    assert list_variants(case)[:2] == ("baseline", "optimized")
+    assert case.settings.device == "cuda"
+    assert (case.folder / "program.md").read_text().startswith("# ")
+    assert (case.workspace / "docs" / "notes.md").is_file()
+    assert len(contract.distributions) >= 3
+    for name, suite in case.suites.items():
+        assert set(suite.problems) <= set(contract.problems), name
+        assert suite.distribution in contract.distributions, name
+    assert any(name.startswith("small") for name in contract.problems), "the ones of the table"
+    work = [contract.work(contract.problems[name]) for name in timed_problems(case)]
+    assert sum(w.bytes >= FILLING_BYTES or w.flops >= FILLING_FLOPS for w in work) >= 2
+    interpreted = [
+        name for name, p in contract.problems.items() if contract.work(p).bytes <= INTERPRETED_BYTES
+    ]
+    assert len(interpreted) >= 4
+    check_policy(case.workspace, case.settings.policy)
+    knobs = case.workspace / "knobs.py"
+    assert not knobs.exists() or hashlib.sha256(knobs.read_bytes()).digest() == KNOBS
+    assert (study.name in RECURRENCES) != (study.folder / YARDSTICK_FILE).is_file()
+
+
+@each
+def test_every_kernel_is_right_where_it_is_interpreted(study: StudyCase) -> None:
+    """Compiled for the case's target, and through the whole gate, in the sandbox."""
+    found = gate_each([study], lambda progress: None, lambda gated: None)
+    assert [gated.variant for gated in found.results] == ["baseline", "optimized"]
+    for gated in found.results:
+        assert gated.report is not None, gated.error
+        assert gated.report.passed, f"{gated.variant}: {gated.report.reason}: {gated.report.detail}"
+        assert gated.report.runs >= 4 * FEWEST_CALLS
+
+
+def import_yardstick(study: StudyCase) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"{study.name}_yardstick", study.folder / YARDSTICK_FILE)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("study", [s for s in chosen() if (s.folder / YARDSTICK_FILE).is_file()], ids=str)
+def test_a_yardstick_computes_the_same(study: StudyCase) -> None:
+    case, contract = contract_of(study)
+    run: Callable[..., None] = import_yardstick(study).run
+    for name, problem in contract.problems.items():
+        if contract.work(problem).bytes > INTERPRETED_BYTES:
+            continue
+        for distribution in contract.distributions:
+            inputs = contract.inputs(problem, distribution, torch.Generator().manual_seed(3))
+            outputs = {
+                key: torch.zeros(s.shape, dtype=s.dtype) for key, s in contract.outputs(problem).items()
+            }
+            run(*inputs.values(), *outputs.values(), **contract.attributes(problem))
+            expected = expect(contract, problem, inputs, 2 * case.settings.gate.error_budget)
+            assert worst_error(outputs, expected) <= 1, (name, distribution)
