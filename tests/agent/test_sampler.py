@@ -18,7 +18,7 @@ import pytest
 import agent.proposers.listing as listing_module
 from agent.proposers.landscape import survey
 from agent.proposers.listing import enumerate_valid, list_valid
-from agent.proposers.ranking import Ranking, Seen
+from agent.proposers.ranking import Ranking, Seen, _flatten
 from agent.proposers.sampler import BATCH, Exhausted, ListSampler
 from agent.proposers.surrogate import Posterior, distances, fit, plain
 from agent.proposers.sweep import Sweep
@@ -187,6 +187,14 @@ class TestListSampler:
             trial = told.ask(space(TILES))
             assert trial.params == expected
             told.tell(trial, speed(trial.params))
+
+    @pytest.mark.parametrize("failed", [0, 10, 90, 900])
+    def test_however_many_fail_those_that_ran_are_told_apart(self, failed: int) -> None:
+        ran = np.linspace(-1, 0, 100)
+        worth = _flatten(np.concatenate([np.full(failed, -np.inf), ran]))
+        assert (worth[:failed] == worth.min()).all(), "as bad as the slow ones, and no worse"
+        assert len(np.unique(worth)) >= 70
+        assert worth.argmax() == len(worth) - 1
 
     def test_failures_are_kept_away_from(self) -> None:
         def falls(values: Values) -> float | None:
