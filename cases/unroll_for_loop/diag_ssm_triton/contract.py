@@ -1,0 +1,184 @@
+"""s = a*s + x_t over time, real or complex, and its gradients: shapes, inputs, reference and compulsory work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import isqrt, pi
+
+import torch
+
+from harness.case import contract
+from harness.case.contract import Problem, Spec, Tensors, Work
+
+
+def _sizes(length: int, batch: int, dim: int, parts: int = 1) -> Problem:
+    return {"length": length, "batch": batch, "dim": dim, "parts": parts}
+
+
+class Contract(contract.Contract):
+    """y_t = a * y_{t-1} + x_t from y_{-1} = s, every channel by itself; s is the state before the first step.
+
+    Inputs are s (batch, dim), x (length, batch, dim), a (dim) and dy as y; outputs y as x, and the gradients of
+    sum(y * dy): ds, dx, da. All float32; with parts = 2 each has a last dimension (real, imaginary) as
+    torch.view_as_real gives it, and gradients follow torch's convention (conjugates).
+    """
+
+    problems: Mapping[str, Problem] = {
+        "train_4096x8x2048": _sizes(4096, 8, 2048),
+        "complex_2048x8x2048": _sizes(2048, 8, 2048, 2),
+        "long_65536x1x512": _sizes(65536, 1, 512),
+        "long_complex_32768x1x320": _sizes(32768, 1, 320, 2),
+        "short_96x64x2048": _sizes(96, 64, 2048),
+        "ragged_1000x3x333": _sizes(1000, 3, 333),
+        "odd_517x2x67": _sizes(517, 2, 67),
+        "odd_complex_259x3x67": _sizes(259, 3, 67, 2),
+        "ragged_complex_19x3x5": _sizes(19, 3, 5, 2),
+        "small_5x2x3": _sizes(5, 2, 3),
+        "small_complex_5x2x3": _sizes(5, 2, 3, 2),
+        "step_1x2x23": _sizes(1, 2, 23),
+        "channel_9x1x1": _sizes(9, 1, 1),
+        "single_complex_1x1x1": _sizes(1, 1, 1, 2),
+    }
+    distributions = ("mixed", "slow", "offset", "edges")
+
+    def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
+        state, steps = _shapes(problem)
+        s, x, dy = (
+            torch.randn(shape, generator=generator, device=generator.device)
+            for shape in (state, steps, steps)
+        )
+        if distribution == "offset":
+            x.add_(2), dy.add_(1)
+        size = _DECAYS[distribution](torch.rand(problem["dim"], generator=generator, device=generator.device))
+        turn = torch.rand(problem["dim"], generator=generator, device=generator.device)
+        return {"s": s, "x": x, "a": _turned(size, turn, problem["parts"], distribution), "dy": dy}
+
+    def outputs(self, problem: Problem) -> dict[str, Spec]:
+        state, steps = _shapes(problem)
+        shapes = {"y": steps, "ds": state, "dx": steps, "da": state[1:]}
+        return {name: Spec(shape, torch.float32) for name, shape in shapes.items()}
+
+    def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
+        s, x, a, dy = _numbers(problem, inputs, torch.float64)
+        return _parts(problem, _gradients(s, x, a, dy, _scan))
+
+    def attainable(self, problem: Problem, inputs: Tensors) -> Tensors:
+        """float32 (complex64) in torch, step by step and in blocks: of each element the worse.
+
+        Of one order alone, a small problem's largest error may be small by luck.
+        """
+        s, x, a, dy = _numbers(problem, inputs, torch.float32)
+        one, other = (_parts(problem, _gradients(s, x, a, dy, scan)) for scan in (_steps, _scan))
+        exact = self.reference(problem, inputs)
+        return {name: torch.where((one[name] - right).abs() > (other[name] - right).abs(), one[name], other[name])
+                for name, right in exact.items()}  # fmt: skip
+
+    def scale(self, problem: Problem, inputs: Tensors, reference: Tensors) -> Tensors:
+        """Sums of the absolute terms of y and of its gradients; for da their first-order share in each product."""
+        s, x, a, dy = (value.abs() for value in _numbers(problem, inputs, torch.float64))
+        y, dx = (_complex(problem, reference[name]).abs() for name in ("y", "dx"))
+        y_sum, dx_sum = _scan(s, x, a), _scan(torch.zeros_like(s), dy.flip(0), a).flip(0)
+        da = dx[0] * s + dx_sum[0] * s
+        da += (dx[1:] * y_sum[:-1]).sum(0) + (dx_sum[1:] * y[:-1]).sum(0)
+        sums = {"y": y_sum, "ds": a * dx_sum[0], "dx": dx_sum, "da": da.sum(0)}
+        return {name: value.expand_as(reference[name]) if problem["parts"] == 1 else
+                value[..., None].expand_as(reference[name]) for name, value in sums.items()}  # fmt: skip
+
+    def work(self, problem: Problem) -> Work:
+        """A multiply-add a step for y, dx and da each; x and dy read once, y and dx written once."""
+        parts = problem["parts"]
+        steps = problem["length"] * problem["batch"] * problem["dim"]
+        small = 2 * problem["batch"] * problem["dim"] + 2 * problem["dim"]
+        return Work(flops=(6 if parts == 1 else 24) * steps, bytes=4 * parts * (4 * steps + small))
+
+
+def _shapes(problem: Problem) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of a state and of all steps."""
+    state = (problem["batch"], problem["dim"]) + ((2,) if problem["parts"] == 2 else ())
+    return state, (problem["length"], *state)
+
+
+def _complex(problem: Problem, value: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_complex(value) if problem["parts"] == 2 else value
+
+
+def _numbers(problem: Problem, inputs: Tensors, dtype: torch.dtype) -> list[torch.Tensor]:
+    return [_complex(problem, inputs[name].to(dtype)) for name in ("s", "x", "a", "dy")]
+
+
+def _parts(problem: Problem, outputs: Tensors) -> Tensors:
+    if problem["parts"] == 1:
+        return outputs
+    return {name: torch.view_as_real(value.resolve_conj()) for name, value in outputs.items()}
+
+
+Scan = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def _gradients(s: torch.Tensor, x: torch.Tensor, a: torch.Tensor, dy: torch.Tensor, scan: Scan) -> Tensors:
+    """dx_t = dy_t + conj(a) dx_{t+1}, the same recurrence backwards; da sums dx_t * conj(y_{t-1})."""
+    y = scan(s, x, a)
+    dx = scan(torch.zeros_like(s), dy.flip(0), a.conj().resolve_conj()).flip(0)
+    da = (dx[0] * s.conj()).sum(0) + (dx[1:] * y[:-1].conj()).sum((0, 1))
+    return {"y": y, "ds": a.conj() * dx[0], "dx": dx, "da": da}
+
+
+def _steps(s: torch.Tensor, x: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
+    """Step by step, every product and every sum rounded; complex numbers by their real and imaginary parts."""
+    if x.is_complex():
+        s, x, a = (torch.view_as_real(value) for value in (s, x, a))
+        cross = torch.stack((-a[..., 1], a[..., 1]), dim=-1)
+        a = a[..., :1]
+    y = torch.empty_like(x)
+    for before, now, after in zip([s, *y[:-1]], x, y, strict=True):
+        torch.mul(a, before, out=after)
+        if x.dim() == 4:
+            after.add_(cross * before.flip(-1))
+        after.add_(now)
+    return torch.view_as_complex(y) if x.dim() == 4 else y
+
+
+def _scan(s: torch.Tensor, x: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
+    """The same in blocks of about sqrt(length): all blocks step by step together, then what each is handed."""
+    length, width = len(x), isqrt(len(x) - 1) + 1
+    count = -(-length // width)
+    y = x.new_zeros((count * width, *x.shape[1:]))
+    y[:length] = x
+    blocks = y.view(count, width, *x.shape[1:])
+    powers = torch.empty((width, *a.shape), dtype=a.dtype, device=a.device)
+    powers[0] = a
+    for step in range(1, width):
+        blocks[:, step] += a * blocks[:, step - 1]
+        powers[step] = powers[step - 1] * a
+    for block in blocks:
+        block.add_(powers[:, None] * s)
+        s = block[-1]
+    return y[:length]
+
+
+def _turned(size: torch.Tensor, turn: torch.Tensor, parts: int, distribution: str) -> torch.Tensor:
+    """Decays of this size with a random sign or phase; positive where the point is that sums grow."""
+    if distribution == "offset":
+        turn = turn * 1e-3
+    if parts == 2:
+        return torch.view_as_real(torch.polar(size, 2 * pi * turn))
+    return size if distribution == "offset" else torch.where(turn < 0.5, size, -size)
+
+
+def _slow(uniform: torch.Tensor) -> torch.Tensor:
+    """1 - 2^-4 to 1 - 2^-12: what a step loses in the last bit stays for thousands of steps."""
+    return 1 - torch.exp2(-4 - 8 * uniform)
+
+
+def _edges(uniform: torch.Tensor) -> torch.Tensor:
+    """0, a denormal's neighbour, a half and 1: logarithms, quotients and powers of the decay go wrong here."""
+    corners = torch.tensor([0.0, 1e-30, 0.5, 1.0], device=uniform.device)
+    return corners[(uniform * 4).long().clamp_max(3)]
+
+
+_DECAYS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "mixed": lambda uniform: uniform,
+    "slow": _slow,
+    "offset": _slow,
+    "edges": _edges,
+}
