@@ -59,10 +59,12 @@ def profile_each(
 ) -> tuple[Profiled, ...]:
     """Time the cases and bring each study's table up to date after every problem.
 
-    A case that is broken is told of and hides no other. Raises UsageError where a table is none, and where nothing
-    can be timed on this machine.
+    A case that is broken is told of and hides no other. Raises UsageError, before anything is timed, where what lies
+    in a table's place is none.
     """
-    results = []
+    cases, results = list(cases), []
+    for folder in {case.folder.parent for case in cases}:
+        times.read(folder / times.FILE)
     for case in cases:
         for profiled in _profile_case(case, wish, watch):
             results.append(profiled)

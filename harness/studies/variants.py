@@ -44,6 +44,9 @@ torch.set_float32_matmul_precision("highest")
 {function} = torch.compile(plain, mode="max-autotune-no-cudagraphs", dynamic=False)
 '''
 
+LIBERTIES = {"prepare_seconds": 900, "memory_mib": 32768}
+"""Budgets of a copy with a yardstick: torch.compile tries kernels out, for minutes in a matrix product."""
+
 LEFT_BEHIND = shutil.ignore_patterns("__pycache__", ".*")
 
 
@@ -134,8 +137,9 @@ def timed_problems(case: Case) -> tuple[str, ...]:
 
 
 def _free(file: Path, case: Case) -> None:
-    """Rewrite case.yaml so that a workspace may call finished operators."""
+    """Rewrite case.yaml so that a workspace may call finished operators, and take its time to get them ready."""
     settings = read_yaml(file)
+    settings["budgets"] = {**settings.get("budgets", {}), **LIBERTIES}
     imports = dict.fromkeys([*case.settings.policy.imports, "os", "torch"])
     settings["policy"] = {**settings.get("policy", {}), "library_calls": True, "imports": list(imports)}
     file.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.errors import UsageError
 from harness.records import Reason
 from harness.studies.gating import gate_each
 from harness.studies.page import write_page
@@ -81,6 +82,15 @@ def test_times_and_speedups_are_measured_and_kept(tmp_path: Path) -> None:
     kernel.write_text(kernel.read_text() + "# changed\n")
     (anew,) = profile_each(chosen[:1], Wish(suites=("main",), resume=True), ignore, ignore)
     assert anew.rows, "what changed is measured again"
+
+
+def test_what_is_no_table_is_found_before_anything_is_timed(tmp_path: Path) -> None:
+    cases = write_study(tmp_path)
+    (cases / "small" / FILE).write_text("a,b\n1,2\n")
+    told: list[Profiled] = []
+    with pytest.raises(UsageError, match="move the file away"):
+        profile_each(choose(cases), Wish(), ignore, told.append)
+    assert told == []
 
 
 def test_a_kernel_that_fails_while_timed_is_told_in_its_row(tmp_path: Path) -> None:
