@@ -56,7 +56,6 @@ def test_a_case_for_a_cpu_can_be_timed_anywhere(tmp_path: Path) -> None:
         ["climb", "test/affine", "--tag", "t", "--proposer", "sweep"],
         ["evaluate", "test/affine"],
         ["evaluate", "test/affine", "--commit", "--tag", "t"],
-        ["profile", "test/affine"],
         ["review", "HEAD", "--case", "test/affine", "--against", "HEAD"],
     ],
     ids=" ".join,

@@ -306,9 +306,9 @@ KINDS: Mapping[str, tuple[Dose, ...]] = {
     ),
     "pulls the floor away": (
         dose(
-            "unmaps its buffers",
+            "closes its buffers to itself",  # unmapped, the place might have been taken by somebody at once
             ADDRESS,
-            "libc.munmap(ctypes.c_void_p(address(y) & ~4095), ctypes.c_size_t(1 << 16))\ny.flat[0] = 0",
+            "libc.mprotect(ctypes.c_void_p(address(y) & ~4095), ctypes.c_size_t(1 << 16), 0)\ny.flat[0] = 0",
             ("later", "timed"),
             Reason.CRASHED,
             surfaces=NUMPY_ONLY,

@@ -263,11 +263,10 @@ def test_what_is_timed_is_checked_on_other_inputs_too(ring: Ring) -> None:
 
 
 AHEAD = """
-slots = []
 real = runner.lead
 
 def lead(self, arena, first, count):
-    slots[:] = self._arenas[arena].arguments[count:]
+    slots = self._arenas[arena].arguments[count:]
     answer = real(self, arena, first, count)
     for x, y in slots:
         run(x, y)
