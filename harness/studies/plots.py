@@ -15,6 +15,7 @@ from harness.studies.times import Known, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 SPEEDUPS, ROOFLINE = "speedups.png", "roofline.png"
@@ -53,6 +54,7 @@ def paint_speedups(known: Known, calls: Sequence[Row]) -> Figure:
     height = 1.3 + ROW_INCHES * max(len(shown), 3)
     figure, axes = pyplot.subplots(figsize=(9.5, height))
     axes.set_xscale("log")
+    _mark(axes.xaxis, "x", (1, 1.5, 2, 3, 5, 7))
     for series, color, label, shift in (
         ([(c.speedup, c.speedup_low, c.speedup_high) for c in shown], CLIMB, "over the baseline", -0.13),
         (
@@ -68,11 +70,10 @@ def paint_speedups(known: Known, calls: Sequence[Row]) -> Figure:
         range(len(shown)), [f"{call.case}  {call.problem}  {call.variant}" for call in shown], fontsize=7
     )
     axes.set_ylim(max(len(shown), 1) - 0.4, -0.6)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}x")
     axes.set_xlabel("speedup, geometric mean over fresh pairs of processes")
     axes.set_title(_place(known), loc="left", color=MUTED, fontsize=9)
     if shown:
-        axes.legend(loc="lower right", frameon=False, fontsize=8)
+        axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, frameon=False, fontsize=8)
     figure.tight_layout()
     return figure
 
@@ -84,6 +85,8 @@ def paint_roofline(known: Known, calls: Sequence[Row]) -> Figure:
     figure, axes = pyplot.subplots(figsize=(8, 5.4))
     axes.set_xscale("log")
     axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        _mark(axis, "", (1,))
     points = [call for call in calls if call.flops and call.bytes and call.call_us]
     _paint_roof(axes, known, [_intensity(call) for call in points])
     starts = {call.key: call for call in points if call.variant == BASELINE}
@@ -113,9 +116,18 @@ def paint_roofline(known: Known, calls: Sequence[Row]) -> Figure:
     axes.set_ylabel("TFLOP/s")
     axes.set_title(_place(known), loc="left", color=MUTED, fontsize=9)
     if points:
-        axes.legend(loc="lower right", frameon=False, fontsize=8)
+        axes.legend(loc="upper left", frameon=False, fontsize=8)
     figure.tight_layout()
     return figure
+
+
+def _mark(axis: Axis, unit: str, steps: Sequence[float]) -> None:
+    """These steps of every decade of a logarithmic axis, written out plainly."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(base=10, subs=steps))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}{unit}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _paint_intervals(
