@@ -87,7 +87,7 @@ def test(
             f"{len(found.results) - len(failed)} of {len(found.results)} kernels passed, in {len(cases)} cases"
         )
         for gated in failed:
-            print(f"failed: {_name(gated)}: {_why(gated)}")
+            _tell_gated(gated)
     if not found.passed:
         raise typer.Exit(REJECTED)
 
@@ -235,26 +235,29 @@ def _expect_clock(cases: list[StudyCase]) -> None:
 
 
 def _tell_gated(gated: Gated) -> None:
-    if gated.report is not None and gated.report.passed:
-        report = gated.report
-        worst = f"largest error {report.worst:.3f} of the budget, at {report.worst_at}"
-        print(f"passed: {_name(gated)}: {report.runs} checks, {worst}", flush=True)
-    else:
-        print(f"failed: {_name(gated)}: {_why(gated)}", flush=True)
+    outcome = "passed" if gated.passed else "failed"
+    print(f"{outcome}: {_name(gated.study, gated.case, gated.variant)}: {_gating(gated)}", flush=True)
 
 
-def _name(gated: Gated) -> str:
-    return "/".join(filter(None, (gated.study, gated.case, gated.variant)))
+def _gating(gated: Gated) -> str:
+    """What the gate found, or why it was not reached."""
+    report = gated.report
+    if report is None:
+        return gated.error
+    if not report.passed:
+        return f"{report.reason}: {report.detail}"
+    return f"{report.runs} checks, largest error {report.worst:.3f} of the budget, at {report.worst_at}"
 
 
-def _why(gated: Gated) -> str:
-    return f"{gated.report.reason}: {gated.report.detail}" if gated.report else gated.error
+def _name(*parts: str) -> str:
+    """Study, case and what of it, as far as they are known."""
+    return "/".join(filter(None, parts))
 
 
 def _tell_counted(counted: Counted) -> None:
     from agent.briefing.lanes import lane_lines
 
-    name = "/".join(filter(None, (counted.study, counted.case, counted.variant)))
+    name = _name(counted.study, counted.case, counted.variant)
     if counted.lanes is None:
         print(f"failed: {name}: {counted.error}", flush=True)
         return
@@ -263,7 +266,7 @@ def _tell_counted(counted: Counted) -> None:
 
 
 def _tell_profiled(profiled: Profiled) -> None:
-    name = "/".join(filter(None, (profiled.study, profiled.case, profiled.problem)))
+    name = _name(profiled.study, profiled.case, profiled.problem)
     if profiled.error:
         print(f"failed: {name}: {profiled.error}", flush=True)
     elif not profiled.rows:

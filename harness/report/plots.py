@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,16 +49,20 @@ STYLE: dict[Any, Any] = {
 
 def draw(folder: Path) -> Path:
     """Draw the run in `folder`; the picture appears whole or not at all. Raises UsageError without a ledger."""
+    story = read_story(folder)
+    return save(folder / PICTURE, lambda: paint(story), dpi=150)
+
+
+def save(target: Path, paint: Callable[[], Figure], dpi: int) -> Path:
+    """What `paint` makes, in the style of all our pictures; the file appears whole or not at all."""
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    story = read_story(folder)
-    target = folder / PICTURE
-    fresh = folder / f".{PICTURE}.new"
+    fresh = target.with_name(f".{target.name}.new")
     with matplotlib.rc_context(STYLE):
-        figure = paint(story)
+        figure = paint()
         try:
-            figure.savefig(fresh, format="png", dpi=150)
+            figure.savefig(fresh, format="png", dpi=dpi)
         finally:
             pyplot.close(figure)
     return fresh.replace(target)

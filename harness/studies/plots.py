@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import matplotlib
-
-from harness.report.plots import CLIMB, FAINT, INK, MUTED, REFUSED, STYLE
+from harness.report.plots import CLIMB, FAINT, INK, MUTED, REFUSED, save
 from harness.studies import times
 from harness.studies.study import BASELINE
 from harness.studies.times import Known, Row
@@ -24,7 +23,7 @@ ROW_INCHES = 0.21
 MOST_ROWS = 400
 """Lines of the speedup picture; the table has the rest."""
 
-Painter = Callable[[Known, Sequence[Row]], "Figure"]
+DPI = 130
 
 
 def draw(folder: Path) -> list[Path]:
@@ -34,8 +33,8 @@ def draw(folder: Path) -> list[Path]:
     """
     known, rows = times.read(folder / times.FILE)
     calls = by_call(rows)
-    painters: dict[str, Painter] = {SPEEDUPS: paint_speedups, ROOFLINE: paint_roofline}
-    return [_save(folder / name, paint, known, calls) for name, paint in painters.items()]
+    painters = {SPEEDUPS: paint_speedups, ROOFLINE: paint_roofline}
+    return [save(folder / name, partial(paint, known, calls), DPI) for name, paint in painters.items()]
 
 
 def by_call(rows: Iterable[Row]) -> list[Row]:
@@ -166,17 +165,3 @@ def _rate(call: Row) -> float:
 def _place(known: Known) -> str:
     versions = [f"{name} {known[name]}" for name in ("torch", "triton", "driver") if name in known]
     return ", ".join([known.get("device", ""), *versions]).strip(", ")
-
-
-def _save(target: Path, paint: Painter, known: Known, calls: Sequence[Row]) -> Path:
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    fresh = target.with_name(f".{target.name}.new")
-    with matplotlib.rc_context(STYLE):
-        figure = paint(known, calls)
-        try:
-            figure.savefig(fresh, format="png", dpi=130)
-        finally:
-            pyplot.close(figure)
-    return fresh.replace(target)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.agent.test_cli import hillclimb
 from tests.harness.studies.small_study import WRONG, write_study
 
 
@@ -21,11 +20,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def study(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from agent.cli import main; main()", "study", *arguments]
-    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    return subprocess.run(
-        command, cwd=root, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=300
-    )
+    return hillclimb("study", *arguments, cwd=root)
 
 
 def test_all_are_tested_and_the_failures_listed_at_the_end(root: Path) -> None:

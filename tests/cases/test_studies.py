@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
 
-from harness.case.case import Case
-from harness.case.contract import Contract, load_contract
 from harness.device.cpu import INTERPRETED_BYTES
 from harness.dtypes import TORCH_DTYPES
 from harness.judge.gate import FEWEST_CALLS
@@ -23,7 +19,7 @@ from harness.judge.policy import check_policy
 from harness.studies.gating import gate_each
 from harness.studies.study import StudyCase, choose
 from harness.studies.variants import YARDSTICK_FILE, list_variants, timed_problems
-from tests.cases.workspace import CASES
+from tests.cases.workspace import CASES, import_file, load_case
 
 NAMES = {
     "unroll_for_loop": {
@@ -49,11 +45,6 @@ def chosen() -> list[StudyCase]:
     return choose(CASES)
 
 
-def contract_of(study: StudyCase) -> tuple[Case, Contract]:
-    case = Case(study.folder)
-    return case, load_contract(case.contract_file, dtypes=TORCH_DTYPES)
-
-
 each = pytest.mark.parametrize("study", chosen(), ids=str)
 
 
@@ -66,7 +57,7 @@ def test_all_are_there() -> None:
 
 @each
 def test_a_case_is_complete(study: StudyCase) -> None:
-    case, contract = contract_of(study)
+    case, contract = load_case(study.folder, TORCH_DTYPES)
     assert list_variants(case)[:2] == ("baseline", "optimized")
     assert case.settings.device == "cuda"
     assert (case.folder / "program.md").read_text().startswith("# ")
@@ -104,18 +95,10 @@ def test_every_kernel_is_right_where_it_is_interpreted(study: StudyCase, tmp_pat
         assert gated.report.runs >= 4 * FEWEST_CALLS
 
 
-def import_yardstick(study: StudyCase) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"{study.name}_yardstick", study.folder / YARDSTICK_FILE)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("study", [s for s in chosen() if (s.folder / YARDSTICK_FILE).is_file()], ids=str)
 def test_a_yardstick_computes_the_same(study: StudyCase) -> None:
-    case, contract = contract_of(study)
-    run: Callable[..., None] = import_yardstick(study).run
+    case, contract = load_case(study.folder, TORCH_DTYPES)
+    run: Callable[..., None] = import_file(study.folder / YARDSTICK_FILE).run
     for name, problem in contract.problems.items():
         if contract.work(problem).bytes > INTERPRETED_BYTES:
             continue

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from harness.case.case import Case
-from harness.case.contract import Contract, Tensors, load_contract
+from harness.case.contract import Tensors
 from harness.device.cpu import INTERPRETED_BYTES
 from harness.dtypes import TORCH_DTYPES
 from harness.judge.parity import expect, worst_error
 from harness.studies.study import StudyCase, choose
-from tests.cases.workspace import CASES
+from tests.cases.workspace import CASES, load_case
 
 Place = tuple[str, int]
 """An input and one of its dimensions."""
@@ -26,11 +25,6 @@ DATA = {torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn}
 
 CANCELLED = {("kldiv_ops", "equal", "loss")}
 """Differences of equal numbers: zero is as right as what is left of their rounding."""
-
-
-def contract_of(study: StudyCase) -> tuple[Case, Contract]:
-    case = Case(study.folder)
-    return case, load_contract(case.contract_file, dtypes=TORCH_DTYPES)
 
 
 def without_end(inputs: Tensors, place: Place) -> Tensors:
@@ -49,7 +43,7 @@ def places(inputs: Tensors) -> Iterator[Place]:
 
 def noticed(study: StudyCase) -> tuple[set[Place], set[Place]]:
     """Where an end that is left out was rejected on some problem and distribution, and where it never was."""
-    case, contract = contract_of(study)
+    case, contract = load_case(study.folder, TORCH_DTYPES)
     found: set[Place] = set()
     tried: set[Place] = set()
     for problem in contract.problems.values():
@@ -76,7 +70,7 @@ def test_an_end_that_is_left_out_is_noticed(study: StudyCase) -> None:
 @pytest.mark.parametrize("study", choose(CASES), ids=str)
 def test_one_element_that_is_not_computed_is_noticed(study: StudyCase) -> None:
     """The largest of each output, left at zero, in every problem and distribution where it is not zero itself."""
-    case, contract = contract_of(study)
+    case, contract = load_case(study.folder, TORCH_DTYPES)
     for name, problem in contract.problems.items():
         if contract.work(problem).bytes > INTERPRETED_BYTES:
             continue

@@ -14,10 +14,10 @@ import torch
 
 from harness.case.case import Case
 from harness.case.checked import check_contract
-from harness.case.contract import Contract, Problem, load_contract
+from harness.case.contract import Contract, Problem
 from harness.dtypes import TORCH_DTYPES
 from harness.judge.parity import expect, worst_error
-from tests.cases.workspace import CASES
+from tests.cases.workspace import CASES, load_case
 
 ROOT = CASES.parent
 NAMES = ("triton_softmax", "triton_rmsnorm")
@@ -70,8 +70,7 @@ SETTINGS = [
 
 
 def load(name: str) -> tuple[Case, Contract]:
-    case = Case(CASES / "demo" / name)
-    return case, load_contract(case.contract_file, dtypes=TORCH_DTYPES)
+    return load_case(CASES / "demo" / name, TORCH_DTYPES)
 
 
 def prefixed(name: str, values: dict[str, object]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ import torch
 from harness.case.case import Case
 from harness.case.contract import Contract, Tensors, load_contract
 from harness.case.knobs import Value, to_environment
+from harness.dtypes import NUMPY_DTYPES
 
 CASES = Path(__file__).parents[2] / "cases"
 
@@ -37,9 +38,10 @@ class Check:
         return _error(self, outputs) / max(self.unit, torch.finfo(torch.float32).eps)
 
 
-def load_case(folder: Path) -> tuple[Case, Contract]:
+def load_case(folder: Path, dtypes: Container[str] = NUMPY_DTYPES) -> tuple[Case, Contract]:
+    """A case, and its contract held to these dtypes: those of NumPy, or for a GPU torch's."""
     case = Case(folder)
-    return case, load_contract(case.contract_file)
+    return case, load_contract(case.contract_file, dtypes=dtypes)
 
 
 def checks(contract: Contract, seed: int) -> list[Check]:
