@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable
 
@@ -11,11 +12,9 @@ from harness.candidate.layout import Array, Layout
 from harness.candidate.memory import HostMemory, Memory
 from harness.case.contract import Spec, Tensors
 
-POISON = 0xFF
-"""Every byte of an output before a call; NaN in every float format."""
-
 WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""Whole numbers as wide as each float; the poison is -1 in all of them."""
+"""Whole numbers as wide as each float. The poison of an output before a call is -1 in all of them: every byte 0xFF,
+which is NaN in every float format."""
 
 
 class Arena:
@@ -25,6 +24,7 @@ class Arena:
         self.layout = layout
         self._memory = allocate(layout.nbytes)
         self._slots = self._memory.bytes.view(layout.slots, layout.stride)
+        self._inputs: dict[int, Tensors] = {}
         longest = max(end - start for start, end in layout.guards())
         pattern = bytearray(secrets.token_bytes(longest))
         self._guard = torch.frombuffer(pattern, dtype=torch.uint8).to(self._slots.device)
@@ -37,11 +37,15 @@ class Arena:
 
     def close(self) -> None:
         """Give the memory back; whoever else has mapped it keeps it for as long as they live."""
+        self._inputs.clear()
         del self._slots
         self._memory.close()
 
     def inputs(self, slot: int) -> Tensors:
-        return {a.name: self._view(a, slot) for a in self.layout.inputs}
+        """Kept: thousands of slots are filled again and again."""
+        if slot not in self._inputs:
+            self._inputs[slot] = {a.name: self._view(a, slot) for a in self.layout.inputs}
+        return self._inputs[slot]
 
     def outputs(self, slot: int) -> Tensors:
         return {a.name: self._view(a, slot) for a in self.layout.outputs}
@@ -54,17 +58,18 @@ class Arena:
     def poison(self, slots: range) -> None:
         """Overwrite outputs, so that what is found there later was written meanwhile."""
         for array in self.layout.outputs:
-            self._columns(array)[slots.start : slots.stop].fill_(POISON)
+            width = math.gcd(array.nbytes, max(WORDS))  # a GPU fills bytes at a fifth of its bandwidth
+            self._columns(array)[slots.start : slots.stop].view(WORDS[width]).fill_(-1)
 
     def unwritten(self, slots: range) -> int | None:
         """The first slot in which a float element of an output still carries the poison, bit for bit."""
         for array in self.layout.outputs:
             dtype: torch.dtype = getattr(torch, array.dtype)
             if dtype.is_floating_point:
-                words = self._columns(array)[slots.start : slots.stop].view(WORDS[dtype.itemsize])
-                poisoned = (words == -1).any(dim=1)
-                if bool(poisoned.any()):
-                    return slots.start + int(poisoned.to(torch.uint8).argmax())
+                rows = self._columns(array)[slots.start : slots.stop]
+                for row in _rows_with_nan(rows.view(dtype)):
+                    if bool((rows[row].view(WORDS[dtype.itemsize]) == -1).any()):
+                        return slots.start + row
         return None
 
     def first_missing(self, slots: range, at: float) -> int | None:
@@ -93,6 +98,14 @@ class Arena:
 
     def _view(self, array: Array, slot: int) -> torch.Tensor:
         return self._columns(array)[slot].view(getattr(torch, array.dtype)).view(array.shape)
+
+
+def _rows_with_nan(values: torch.Tensor) -> list[int]:
+    """In order, all that hold a NaN, such as the poison, and perhaps some whose sum is none."""
+    if values.element_size() == 1:  # torch adds up no such floats
+        return (values.view(torch.int8) == -1).any(dim=1).nonzero().flatten().tolist()
+    sums = values.sum(dim=1, dtype=torch.promote_types(values.dtype, torch.float32))
+    return sums.isnan().nonzero().flatten().tolist()
 
 
 def shapes_of(tensors: Tensors | dict[str, Spec]) -> list[tuple[str, tuple[int, ...], str]]:

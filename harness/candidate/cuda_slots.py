@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Literal
 
 import torch
@@ -33,7 +33,7 @@ class CudaSlots:
         self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
 
     def call(self, kernel: Kernel, first: int, count: int) -> int:
-        return self._time(lambda: self._launch_each(kernel, first, count))
+        return self._time(lambda: self._launch_each(kernel, first, count), _nothing)
 
     def capture(self, kernel: Kernel, first: int, count: int) -> None:
         """Capture the launches of these calls, and replay them once: the first replay uploads the graph."""
@@ -45,10 +45,9 @@ class CudaSlots:
             torch.cuda.synchronize()
             self._graphs[first, count] = graph
 
-    def launch(self, kernel: Kernel, first: int, count: int) -> int:
-        if self._replayed:
-            return self._time(self._graphs[first, count].replay)
-        return self.call(kernel, first, count)
+    def launch(self, kernel: Kernel, first: int, count: int, fed: int = 0) -> int:
+        feed = partial(self._launch, kernel, first - fed, fed) if fed else _nothing
+        return self._time(partial(self._launch, kernel, first, count), feed)
 
     def close(self) -> None:
         torch.cuda.synchronize()
@@ -56,17 +55,29 @@ class CudaSlots:
         self.arguments.clear()
         self._mapping.unmap()
 
+    def _launch(self, kernel: Kernel, first: int, count: int) -> None:
+        """Queue what `launch` runs of these calls."""
+        if self._replayed:
+            self._graphs[first, count].replay()
+        else:
+            self._launch_each(kernel, first, count)
+
     def _launch_each(self, kernel: Kernel, first: int, count: int) -> None:
         for arguments in self.arguments[first : first + count]:
             kernel(*arguments, **self._attributes)
 
-    def _time(self, work: Kernel) -> int:
-        """Nanoseconds between events on the current stream."""
+    def _time(self, work: Kernel, feed: Kernel) -> int:
+        """Nanoseconds between events on the current stream, around `work` and after `feed`."""
+        feed()
         self._start.record()
         work()
         self._end.record()
         torch.cuda.synchronize()
         return round(float(self._start.elapsed_time(self._end)) * 1e6)
+
+
+def _nothing() -> None:
+    """Feeds a device with no work."""
 
 
 @cache

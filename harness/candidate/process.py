@@ -66,10 +66,13 @@ class Timing:
     """By the judge's clock, from waking the process until its work is proven to be done: the lead-in included."""
     told: float
     """By the candidate's own device events; on a CPU, where there are none, the judge's clock again."""
+    fed: int = 0
+    """Calls between the word to go and the first of the device's events."""
 
     def per_call(self, lead: int, count: int) -> Timing:
         """Of one call, when `count` calls were timed after a lead-in of `lead`."""
-        return Timing(self.seconds / count, self.whole / (lead + count), self.told / count)
+        ran = self.fed + count
+        return Timing(self.seconds / ran, self.whole / (lead + ran), self.told / count)
 
 
 def _nothing() -> None:
@@ -272,13 +275,15 @@ class CandidateProcess:
         lead: int,
         count: int,
         prove: Callable[[], None] = _nothing,
-        between: Callable[[], None] = _nothing,
+        between: Callable[[], None] | None = None,
     ) -> Timing:
         """Time `count` calls on the slots after the first `lead`, on which it runs untimed just before.
 
-        With a lead-in, both sides spin between its end and the word to go, so that waking is not timed. `between` is
-        done after the lead-in. Whoever owns a process can say that it is done while its device still works: `prove`
-        looks at the outputs, and has to wait for whatever still runs; it is timed as part of the whole.
+        With a lead-in, both sides spin between its end and the word to go, so that waking is not timed. At that word
+        the lead-in is run again, which keeps the device busy until the timed calls have reached it; the judge's clock
+        counts it. `between` is done after the lead-in, and then nothing runs before the timed calls.
+        Whoever owns a process can say that it is done while its device still works: `prove` looks at the outputs, and
+        has to wait for whatever still runs; it is timed as part of the whole.
         """
         if not lead:
             seconds = self.call(arena, 0, count)
@@ -289,16 +294,18 @@ class CandidateProcess:
         woken = time.perf_counter()
         self._start("lead", arena, first=0, count=lead)
         self._talk.answer(self._deadline(lead), "leading in", spinning=True)
-        between()
+        fed = 0 if between else lead
+        if between:
+            between()
         start = time.perf_counter()
-        self._talk.ask({"op": "go", "first": lead, "count": count})
+        self._talk.ask({"op": "go", "first": lead, "count": count, "fed": fed})
         answer = self._talk.answer(self._deadline(count), f"running {count} timed calls", spinning=True)
         end = time.perf_counter()
         self._confined.stop()
         prove()
         proven = time.perf_counter()
         self._freeze()
-        return Timing(end - start, proven - woken, _told_seconds(answer))
+        return Timing(end - start, proven - woken, _told_seconds(answer), fed)
 
     def profile(self, arena: Arena, first: int, count: int) -> object:
         """As `call`, under a profiler in a watched process: what the candidate answers for rows, whatever that is."""

@@ -9,7 +9,7 @@ buffers itself. Whatever the workspace breaks in this process, it breaks only fo
                  call     arena, first, count                                    {"ok": true, "ns": own clock}
                  capture  arena, first, count                                    {"ok": true}
                  lead     arena, first, count                                    {"ok": true, "ns"}, then waits spinning
-                 go       first, count, on the arena of the lead-in              {"ok": true, "ns": device's clock}
+                 go       first, count, fed, on the arena of the lead-in         {"ok": true, "ns": device's clock}
                  profile  arena, first, count                                    {"ok": true, "rows": profiler's}
                  lanes    arena, first, count                                    {"ok": true, "lanes": lanes.Tally's}
                  seal                                                            {"ok": true}
@@ -115,9 +115,9 @@ class Runner:
         self._led = arena
         return {"ns": self._arenas[arena].launch(self._kernel, first, count)}
 
-    def go(self, first: int, count: int) -> Message:
+    def go(self, first: int, count: int, fed: int) -> Message:
         assert self._kernel is not None
-        return {"ns": self._arenas[self._led].launch(self._kernel, first, count)}
+        return {"ns": self._arenas[self._led].launch(self._kernel, first, count, fed)}
 
     def profile(self, arena: int, first: int, count: int) -> Message:
         return {"rows": self._profile(self._arenas[arena], first, count)}

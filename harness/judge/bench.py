@@ -29,8 +29,8 @@ Stage = Literal["noise", "screen", "decide", "alone", "report", "cumulative", "g
 Processes = tuple[CandidateProcess, CandidateProcess]
 """A, the candidate, and B, its opponent."""
 
-PAIRS_TOGETHER = 4
-"""Fresh pairs that are got ready at the same time on a GPU: about as many as a clear win needs."""
+PAIRS_TOGETHER = 5
+"""Fresh pairs that are got ready at the same time on a GPU: as many as prove a clear win, or report one."""
 
 SOLO_BLOCKS = 8
 """Blocks of single calls in every deciding pair: a few milliseconds each."""
@@ -53,6 +53,8 @@ class Bench:
     device: Device
     secret: random.Random
     clocks: Clocks = field(default_factory=Clocks)
+    sizes: dict[str, int] = field(default_factory=dict)
+    """As Terms.sizes; they last as long as the judge."""
 
     @contextmanager
     def pair(self, candidate: Side, opponent: Side) -> Iterator[Processes]:
@@ -173,7 +175,8 @@ class Bench:
         """What every duel of this case is fought under."""
         settings = self.case.settings
         segment = settings.duel.segment_ms / 1e3
-        return Terms(self.device, segment, settings.gate.error_budget, settings.cuda.cache, self.secret)
+        gate, cuda = settings.gate, settings.cuda
+        return Terms(self.device, segment, gate.error_budget, cuda.cache, self.secret, self.sizes)
 
     def duel(self, sides: Processes, suite: str) -> Duel:
         return Duel(self.contract, self.case.suites[suite], sides, self.terms())

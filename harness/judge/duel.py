@@ -17,7 +17,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from harness.candidate.arena import Arena
@@ -54,6 +54,8 @@ class Terms:
     error_budget: float
     cache: Literal["cold", "hot"]
     secret: random.Random
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Calls of a segment that the last opponent wanted, by problem: where the next duel's sizing begins."""
 
     def settle(self) -> None:
         """See to it that every segment starts from the same state: nothing running, and in the cache what is to be."""
@@ -186,7 +188,7 @@ class Duel:
         )
         work = self.contract.work(self.contract.problems[problem])
         most = sizing.most_calls(terms.device, terms.cache, source.layout(1).stride)
-        calls = (min(most, sizing.first_calls(terms.device)),) * 2
+        calls = (min(most, sizing.first_calls(terms.device, terms.sizes.get(problem, 0))),) * 2
         while True:
             with ExitStack() as stack:
                 lead = sizing.lead_in(terms.device, max(calls))
@@ -199,6 +201,7 @@ class Duel:
                 if all(w < sizing.ENOUGH * c for w, c in zip(wanted, calls, strict=True)):
                     self._stack.push(stack.pop_all())
                     self.workloads.append(workload)
+                    terms.sizes[problem] = sizing.wanted_calls(seconds[1], terms.segment_seconds, most)
                     return seconds
             calls = (min(wanted[0], sizing.GROWTH * calls[0]), min(wanted[1], sizing.GROWTH * calls[1]))
 
@@ -229,13 +232,14 @@ class Duel:
         probe = Probe(workload.arena, timed, secret.random(), self.is_on_gpu)
 
         def fill_late() -> None:
-            if late:
-                inputs.update(workload.source.refresh(workload.arena, timed, kept))
-                self.terms.settle()
+            inputs.update(workload.source.refresh(workload.arena, timed, kept))
+            self.terms.settle()
 
         self._ran_last = side
         with blame(side):
-            timing = self.sides[side].time(workload.arena, lead, calls, probe.look, fill_late)
+            timing = self.sides[side].time(
+                workload.arena, lead, calls, probe.look, fill_late if late else None
+            )
             self._check(workload, timed, inputs, probe.missing)
             timing = timing.per_call(lead, calls)
             self._expect_above_floor(workload, timing, calls)

@@ -42,9 +42,12 @@ def most_calls(device: Device, cache: Literal["cold", "hot"], slot_bytes: int) -
     return max(1, most * LEAD_SHARE // (LEAD_SHARE + 1) if device.kind == "cuda" else most)
 
 
-def first_calls(device: Device) -> int:
-    """Calls of the first sizing run, where there is room for them."""
-    return CUDA_FIRST_CALLS if device.kind == "cuda" else 1
+def first_calls(device: Device, earlier: int = 0) -> int:
+    """Calls of the first sizing run, where there is room for them: on a GPU what an `earlier` duel ended with.
+
+    A CPU's kernel that hangs or crawls is to be found out by one call.
+    """
+    return max(CUDA_FIRST_CALLS, earlier) if device.kind == "cuda" else 1
 
 
 def lead_in(device: Device, calls: int) -> int:

@@ -21,8 +21,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,9 @@ ALPHA = 0.01
 MINIMUM_EFFECT = 0.0025
 DUEL = {"pair_blocks": 4, "max_pairs": 30, "report_pairs": 5}
 """As docs/decisions/0009-the-keep-rule-on-a-gpu.md recommends."""
+
+AHEAD = 8
+"""Candidates that are compiled while one is judged."""
 
 TRIAL_STEPS = 2000
 """Steps of the chain by which the time of one is found."""
@@ -64,14 +69,16 @@ def main() -> None:
         folder = Path(name)
         folder.chmod(0o755)
         lab = Lab(folder, options.kind, options.condition)
-        found["calibration"] = lab.calibrate(options.effects)
+        if "calibration" not in found:
+            found["calibration"] = lab.calibrate(options.effects)
+        lab.take_steps(found["calibration"])
         with lab.open() as opened:
             found |= opened
             deadline = time.perf_counter() + options.seconds
-            for job in _jobs(found, options):
+            for duel in lab.ahead(_jobs(found, options)):
                 if time.perf_counter() > deadline:
                     break
-                row = lab.judge_one(job, _confirmations(found["rows"], job))
+                row = lab.judge_one(duel, _confirmations(found["rows"], duel.job))
                 found["rows"].append(row)
                 found["summary"] = summarise(found)
                 options.output.write_text(json.dumps(found, indent=1) + "\n")
@@ -94,6 +101,15 @@ def _jobs(found: dict[str, Any], options: argparse.Namespace) -> Iterator[dict[s
         yield {"what": key[0], "effect": key[1], "i": have[key], "condition": options.condition}
 
 
+@dataclass(frozen=True)
+class Staged:
+    """A job whose sides are being compiled."""
+
+    job: dict[str, Any]
+    candidate: Side
+    incumbent: Side
+
+
 class Lab:
     """The judge of one case, trees to hand it, and a load beside it."""
 
@@ -101,15 +117,19 @@ class Lab:
         self._folder, self._kind, self._condition = folder, kind, condition
         self._case = gpu_cases.write_case(folder, kind, MINIMUM_EFFECT, **DUEL)
         self._steps: dict[float, int] = {0.0: 0}
+        self._incumbents: dict[int, Side] = {}
         self._made = 0
 
     def calibrate(self, effects: list[float]) -> list[dict[str, float]]:
         """Steps that slow the kernel down by each effect, and what they were measured to do."""
         trial = self._calibrate([TRIAL_STEPS])[0]
         per_step = trial["effect"] / TRIAL_STEPS
-        self._steps |= {effect: max(1, round(effect / per_step)) for effect in effects}
-        rows = self._calibrate([self._steps[effect] for effect in effects])
+        rows = self._calibrate([max(1, round(effect / per_step)) for effect in effects])
         return [{"planned": effect, **row} for effect, row in zip(effects, rows, strict=True)]
+
+    def take_steps(self, calibration: list[dict[str, float]]) -> None:
+        """Plant each effect by the steps that were calibrated for it."""
+        self._steps |= {row["planned"]: int(row["extra"]) for row in calibration}
 
     def _calibrate(self, extras: list[int]) -> list[dict[str, float]]:
         script = Path(__file__).with_name("gpu_calibration.py")
@@ -158,14 +178,30 @@ class Lab:
         self._load.stdin.flush()
         self._load.stdout.readline()
 
-    def judge_one(self, job: dict[str, Any], confirmations: int) -> dict[str, Any]:
-        """Screen and, where it is promising, confirm one candidate; everything worth keeping of it."""
+    def ahead(self, jobs: Iterator[dict[str, Any]]) -> Iterator[Staged]:
+        """Each job when it is due, those that come next being compiled meanwhile, as in a climb."""
+        staged: deque[Staged] = deque()
+        for job in jobs:
+            staged.append(self._stage(job))
+            if len(staged) > AHEAD:
+                yield staged.popleft()
+        yield from staged
+
+    def _stage(self, job: dict[str, Any]) -> Staged:
         steps = self._steps[job["effect"]]
         base = gpu_cases.NO_TAIL if job["what"] == "aa" else 0
+        opposing = steps if job["what"] == "planted" else base
+        if opposing not in self._incumbents:
+            self._incumbents[opposing] = self._tree(opposing)
+        incumbent = self._incumbents[opposing]
         candidate = self._tree(steps if job["what"] == "loser" else base)
-        incumbent = self._tree(steps if job["what"] == "planted" else base)
         for side in (incumbent, candidate):
-            self._judge.prepare(side, side)
+            self._judge.prepare(side, incumbent)
+        return Staged(job, candidate, incumbent)
+
+    def judge_one(self, staged: Staged, confirmations: int) -> dict[str, Any]:
+        """Screen and, where it is promising, confirm one candidate; everything worth keeping of it."""
+        job, candidate, incumbent = staged.job, staged.candidate, staged.incumbent
         if self._condition == "heat":
             self._heat()
         started = time.perf_counter()

@@ -22,7 +22,7 @@ class Contract(Base):
         if distribution == "offset":
             x.add_(300)
         if distribution == "rising":
-            x.add_(torch.linspace(0, 80, shape[1], dtype=x.dtype, device=x.device))
+            x.add_(torch.linspace(0, 200, shape[1], dtype=x.dtype, device=x.device))
         return {"x": x}
 
     def outputs(self, problem):

@@ -5,7 +5,7 @@ entries: [5]
 reason: policy
 says: of the driver a kernel may use
 unread:
-  reason: [slower, no_proven_gain]
+  reason: [slower, no_proven_gain, raised]
   stage: screen
 """
 

@@ -63,6 +63,20 @@ def test_poison_is_seen_until_every_element_is_written() -> None:
     assert arena.unwritten(range(1)) is None, "an honest NaN is not the poison"
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "float8_e4m3fn"])
+def test_poison_is_told_from_every_other_number(dtype: str) -> None:
+    arena = Arena(lay_out([("x", (5,), "float32")], [("y", (7,), dtype)], 3))
+    arena.poison(range(3))
+    for slot in range(3):
+        arena.outputs(slot)["y"].copy_(torch.tensor([1.0, -2.0, 0.0, 3.0, -0.0, 0.5, 2.0]))
+    if dtype != "float8_e4m3fn":
+        arena.outputs(1)["y"][:2] = torch.tensor([float("inf"), float("-inf")])
+        assert arena.unwritten(range(3)) is None, "infinities that cancel are not the poison"
+    arena.outputs(2)["y"][6:].view(torch.uint8).fill_(0xFF)
+    assert arena.unwritten(range(3)) == 2
+    assert arena.unwritten(range(2)) is None
+
+
 def test_the_first_unwritten_slot_is_named() -> None:
     arena = _arena(slots=5)
     arena.poison(range(1, 5))

@@ -114,18 +114,22 @@ def test_the_lead_in_and_then_the_timed_slots_are_called_in_their_order(
 ) -> None:
     process, arena = start.loaded(NUMBERED, launch=launch), make_arena(8)
     process.time(arena, 3, 5)
-    assert written(arena) == [1, 2, 3, 4, 5, 6, 7, 8]
-    process.time(arena, 3, 5)
-    assert written(arena) == [9, 10, 11, 12, 13, 14, 15, 16]
+    assert written(arena) == [4, 5, 6, 7, 8, 9, 10, 11], (
+        "the lead-in twice: alone, and to feed the timed calls"
+    )
+    process.time(arena, 3, 5, between=lambda: None)
+    assert written(arena) == [12, 13, 14, 15, 16, 17, 18, 19], (
+        "nothing runs between filling late and the timed calls"
+    )
     process.time(arena, 0, 2)
-    assert written(arena) == [17, 18, 11, 12, 13, 14, 15, 16]
+    assert written(arena) == [20, 21, 14, 15, 16, 17, 18, 19]
     assert arena.guards_are_intact()
 
 
 def test_three_clocks_say_what_each_has_seen(start: Start) -> None:
     process, arena = start.loaded(HEAD + "wait = 0.01\n"), make_arena(12)
     timing = process.time(arena, 4, 8)
-    assert 0.08 <= timing.told <= timing.seconds
+    assert 0.08 <= timing.told <= timing.seconds - 0.04, "the feeding calls are the judge's clock's alone"
     assert timing.seconds + 0.04 <= timing.whole < 0.6
     alone = process.time(arena, 0, 8)
     assert alone.seconds == alone.whole == alone.told >= 0.08
@@ -176,6 +180,8 @@ def test_who_speaks_of_tuning_itself_is_known(start: Start) -> None:
 
 def test_a_call_is_its_share_of_what_was_timed() -> None:
     assert Timing(seconds=8.0, whole=10.0, told=6.0).per_call(2, 8) == Timing(1.0, 1.0, 0.75)
+    fed = Timing(seconds=10.0, whole=12.0, told=6.0, fed=2).per_call(2, 8)
+    assert fed == Timing(1.0, 1.0, 0.75)
 
 
 COUNTED = (
@@ -225,7 +231,7 @@ FORGED = {
 
 @pytest.mark.parametrize("told", FORGED.values(), ids=FORGED)
 def test_a_told_time_that_is_none_breaks_the_protocol(start: Start, told: str) -> None:
-    source = HEAD + f"runner.Runner.go = lambda self, first, count: {{'ns': {told}}}\n"
+    source = HEAD + f"runner.Runner.go = lambda self, first, count, fed: {{'ns': {told}}}\n"
     with pytest.raises(CandidateFault, match="as its own time") as caught:
         start.loaded(source).time(make_arena(4), 2, 2)
     assert caught.value.reason is Reason.BROKE_PROTOCOL
@@ -277,7 +283,7 @@ ILL = {
     "hangs when timed": (
         Reason.HUNG,
         "running 1 timed calls",
-        "runner.Runner.go = lambda self, first, count: time.sleep(60)\n",
+        "runner.Runner.go = lambda self, first, count, fed: time.sleep(60)\n",
     ),
     "raises in the lead-in": (Reason.RAISED, "no lead", "def run(x, y):\n    raise ValueError('no lead')\n"),
     "raises when timed": (

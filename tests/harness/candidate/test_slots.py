@@ -126,6 +126,8 @@ def test_calls_go_over_a_run_of_slots_in_order(views: Views) -> None:
     assert slots.call(kernel, 1, 3) > 0
     assert slots.launch(kernel, 4, 2) > 0
     assert seen == [1, 2, 3, 4, 5]
+    assert slots.launch(kernel, 4, 1, 2) > 0
+    assert seen[5:] == [2, 3, 4], "what feeds the timed call comes just before it"
     assert [float(arena.outputs(slot)["y"][0]) for slot in range(1, 6)] == [1, 2, 3, 4, 5]
 
 

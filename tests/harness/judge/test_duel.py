@@ -272,7 +272,7 @@ def lead(self, arena, first, count):
         run(x, y)
     return answer
 
-def go(self, first, count):
+def go(self, first, count, fed):
     return {"ns": 20_000 * count}
 
 runner.lead, runner.go = lead, go
@@ -317,12 +317,12 @@ ILL = {
     "goes on where it led in": (
         Reason.OUTPUT_NOT_WRITTEN,
         "timed ones",
-        RUNNER + "go = runner.go\nrunner.go = lambda self, first, count: go(self, 0, first)\n",
+        RUNNER + "go = runner.go\nrunner.go = lambda self, first, count, fed: go(self, 0, first, 0)\n",
     ),
     "leaves": (
         Reason.EXITED,
         "status 0",
-        RUNNER + "runner.go = lambda self, first, count: os._exit(0)\n",
+        RUNNER + "runner.go = lambda self, first, count, fed: os._exit(0)\n",
     ),
 }
 
@@ -339,7 +339,7 @@ def test_what_a_does_wrong_is_its_fault_and_of_b_the_machines(ring: Ring, name: 
 
 
 def test_a_fault_of_b_is_the_machines(ring: Ring) -> None:
-    source = KERNEL + RUNNER + "runner.go = lambda self, first, count: os._exit(0)\n"
+    source = KERNEL + RUNNER + "runner.go = lambda self, first, count, fed: os._exit(0)\n"
     with (
         ring.duel(KERNEL, source, Card()) as duel,
         pytest.raises(MachineError, match="incumbent failed in a duel, having passed before: exited"),
@@ -358,7 +358,7 @@ def test_nothing_is_faster_than_the_device(ring: Ring) -> None:
 
 def test_nor_is_what_it_says_of_itself(ring: Ring) -> None:
     liar = KERNEL + RUNNER + "go = runner.go\n"
-    liar += "runner.go = lambda self, first, count: {**go(self, first, count), 'ns': 1}\n"
+    liar += "runner.go = lambda self, first, count, fed: {**go(self, first, count, fed), 'ns': 1}\n"
     with ring.duel(liar, KERNEL, Physical(1e-7)) as duel, pytest.raises(CandidateFault) as caught:
         duel.probe()
     assert caught.value.reason is Reason.TOO_FAST

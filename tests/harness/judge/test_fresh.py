@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 import torch
 
-from harness.candidate.arena import POISON, Arena
+from harness.candidate.arena import Arena
 from harness.candidate.layout import Signature
 from harness.case.contract import Contract, Problem, Spec, Tensors, Work, load_contract
 from harness.judge.fresh import Source, signature_of_problem
@@ -116,7 +116,7 @@ def test_outputs_are_poisoned_and_inputs_are_not(arena: Arena) -> None:
     source().refresh(arena, range(1, 4))
     for slot in range(1, 4):
         for tensor in arena.outputs(slot).values():
-            assert bool((tensor.view(torch.uint8) == POISON).all())
+            assert bool((tensor.view(torch.uint8) == 0xFF).all())
         assert bool(arena.inputs(slot)["x"].isfinite().all())
     assert arena.unwritten(range(1, 4)) == 1
 

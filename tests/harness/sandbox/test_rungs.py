@@ -276,7 +276,7 @@ def test_children_left_behind_end_with_the_candidate(start: Start) -> None:
 
 def test_the_candidate_dies_with_its_judge(rung: Rung, workspace: Path) -> None:
     candidate = spawned_by_a_judge_that_is_killed(f"{rung.name}_rung()", workspace)
-    wait_for(lambda: not is_alive(candidate), seconds=2)
+    wait_for(lambda: not is_alive(candidate))
 
 
 def test_without_its_wall_the_candidate_outlives_its_judge(workspace: Path) -> None:
