@@ -1,15 +1,19 @@
 """The delta rule and its gradients in chunks of 16 tokens: what tokens write is solved for, the rest is products.
 
-From the state S before a chunk the writes u solve u = beta (v - k S - A u), A = k k^T below the diagonal. Sixteen
-turns of that line give them exactly: after turn n the first n tokens are right, whatever stood in the others. It asks
-for no powers of A, which lose all digits where keys are alike. With one beta a head the turns are taken on the
-identity, for all chunks at once and before the walk (the UT transform), which then has a product in their place. With a
-beta for each element every value column has a system of its own, and the walk takes the turns. Backwards the same
-holds for the transposed system.
+From the state S before a chunk the writes u solve u = beta (v - k S - A u), A = k k^T below the diagonal. With one
+beta a head, sixteen turns of that line on the identity give the inverse of every chunk before the walk (the UT
+transform): after turn n the first n tokens are right, whatever stood in the others. It asks for no powers of A, which
+lose all digits where keys are alike. With a beta for each element every value column has a system of its own, and the
+walk solves it: token by token in float32 forwards, in turns backwards, where the transposed system forgives bfloat16.
 
 Everything that goes from turn to turn and from chunk to chunk is kept transposed, values x tokens and values x
 keys: then it is always the first operand of the next product, which comes from registers. The way back finds states
 again by subtracting what was written, so that no state but the last is stored.
+
+Products are of bfloat16. States, their gradient and what is written are multiplied in two halves, as good as float32,
+wherever a difference or o is made of them: a state may be small where what it is a difference of is not, and dbeta is
+not small where beta is zero. So are queries x keys in the gradient of u, whose rounding all values share. All else is
+rounded once: keys x keys, u and its gradient in products within a chunk, and states in dq and dk.
 """
 
 from __future__ import annotations
@@ -59,16 +63,16 @@ def store(pointer, value, start, length, WIDTH, C: tl.constexpr, B: tl.constexpr
 
 
 @triton.jit
-def written_to(state, u, key):
-    """The state after writing u, values x tokens: in two products where u is float32, so that it is not rounded.
+def halves(x):
+    """float32 as the sum of two bfloat16, to the last few bits."""
+    high = x.to(tl.bfloat16)
+    return high, (x - high.to(tl.float32)).to(tl.bfloat16)
 
-    A rounded u is harmless only where later tokens were solved for with the rounding in it.
-    """
-    high = u.to(tl.bfloat16)
-    state = tl.dot(high, key, acc=state)
-    if u.dtype == tl.float32:
-        state = tl.dot((u - high.to(tl.float32)).to(tl.bfloat16), key, acc=state)
-    return state
+
+@triton.jit
+def product(high, low, right, acc):
+    """acc + (high + low) @ right in float32: as if a float32 were multiplied, in two products."""
+    return tl.dot(high, right, acc=tl.dot(low, right, acc=acc))
 
 
 @triton.jit
@@ -88,6 +92,27 @@ def inverses(k, beta, inverse, length, KEY, C: tl.constexpr, BK: tl.constexpr, E
 
 
 @triton.jit
+def likenesses(k, likeness, length, KEY, C: tl.constexpr, BK: tl.constexpr, EVEN: tl.constexpr):
+    """Of each chunk of each head the products of a token's key (row) with those of later tokens, C x C, in float32."""
+    head, chunk, count = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.num_programs(1)
+    i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
+    key = load(k + head * length * KEY, chunk * C, length, KEY, C, BK, EVEN)
+    later = tl.where(i < j, tl.dot(key, tl.trans(key)), 0.0)
+    tl.store(likeness + ((head * count + chunk) * C + i) * C + j, later)
+
+
+@triton.jit
+def corrected(error, rates, likeness, C: tl.constexpr):
+    """v - k S - A u of a chunk from v - k S, values x tokens: token by token, its u leaves the errors of later ones."""
+    token = tl.arange(0, C)
+    for t in tl.static_range(C - 1):
+        alike = tl.load(likeness + t * C + token)
+        u = tl.sum(tl.where(token[None, :] == t, rates, 0.0) * error, 1)
+        error -= u[:, None] * alike[None, :]
+    return error
+
+
+@triton.jit
 def forward(
     q, k, v, beta, do, o, dq, writes, states, inverse, length, KEY, VALUE, BETAS: tl.constexpr, scale,
     C: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, EVEN: tl.constexpr, STAGES: tl.constexpr,
@@ -104,26 +129,26 @@ def forward(
         value = load(v + values, start, length, VALUE, C, BV, EVEN)
         grad = load(do + values, start, length, VALUE, C, BV, EVEN)
         rates = load_rates(rate, start, length, BETAS, C, BV, EVEN)
-        before = state.to(tl.bfloat16)
-        wanted = rates * (tl.trans(value).to(tl.float32) - tl.dot(before, tl.trans(key)))
-        u = wanted.to(tl.bfloat16)
+        before, rest = halves(state)
+        known = product(before, rest, tl.trans(key), tl.zeros([BV, C], tl.float32))
+        error = tl.trans(value).to(tl.float32) - known
+        system = inverse + (head * tl.cdiv(length, C) + chunk) * C * C
         if BETAS == 1:
-            solve = tl.load(inverse + ((head * tl.cdiv(length, C) + chunk) * C + i) * C + j)
-            exact = tl.dot(wanted, tl.trans(solve), input_precision="tf32x3")
-            u = exact.to(tl.bfloat16)
+            exact = tl.dot(rates * error, tl.trans(tl.load(system + i * C + j)), input_precision="tf32x3")
+            kept = exact
         else:
-            above = tl.where(i < j, tl.dot(key, tl.trans(key)), 0.0).to(tl.bfloat16)
-            for _ in tl.range(1, C, num_stages=1):
-                u = (wanted - rates * tl.dot(u, above)).to(tl.bfloat16)
-            exact = u
-        store(writes + values, tl.trans(exact), start, length, VALUE, C, BV, EVEN)
+            kept = corrected(error, rates, system, C)
+            exact = rates * kept
+        u, low = halves(exact)
+        store(writes + values, tl.trans(kept), start, length, VALUE, C, BV, EVEN)
         seen = tl.where(i <= j, tl.dot(key, tl.trans(query)), 0.0).to(tl.bfloat16)
-        out = tl.dot(u, seen, acc=tl.dot(before, tl.trans(query))) * scale
+        asked = product(before, rest, tl.trans(query), tl.zeros([BV, C], tl.float32))
+        out = tl.dot(u, seen, acc=asked) * scale
         store(o + values, tl.trans(out.to(tl.bfloat16)), start, length, VALUE, C, BV, EVEN)
         back = tl.where(i >= j, tl.dot(grad, u), 0.0).to(tl.bfloat16)
         out = tl.dot(back, key, acc=tl.dot(grad, before)) * scale
         store(dq + keys, out.to(tl.bfloat16), start, length, KEY, C, BK, EVEN)
-        state = written_to(state, exact, key)
+        state = product(u, low, key, state)
     at = (head * BV + tl.arange(0, BV)[:, None]) * BK + tl.arange(0, BK)[None, :]
     tl.store(states + at, state)
 
@@ -146,15 +171,22 @@ def backward(
         key = load(k + keys, start, length, KEY, C, BK, EVEN)
         value = load(v + values, start, length, VALUE, C, BV, EVEN)
         grad = load(do + values, start, length, VALUE, C, BV, EVEN)
-        written = load(writes + values, start, length, VALUE, C, BV, EVEN)
+        kept = tl.trans(load(writes + values, start, length, VALUE, C, BV, EVEN))
         rates = load_rates(rate, start, length, BETAS, C, BV, EVEN)
-        state = written_to(state, -tl.trans(written), key)
-        written = written.to(tl.bfloat16)
-        u, after = tl.trans(written), gradient.to(tl.bfloat16)
+        u, low = halves(kept if BETAS == 1 else rates * kept)
+        written = tl.trans(u)
+        state = product(-u, -low, key, state)
         alike = tl.dot(key, tl.trans(key))
-        above = tl.where(i < j, alike, 0.0).to(tl.bfloat16)
-        seen = (tl.where(i >= j, tl.dot(query, tl.trans(key)), 0.0) * scale).to(tl.bfloat16)
-        given = tl.dot(tl.trans(grad), seen, acc=tl.dot(after, tl.trans(key)))
+        error = kept
+        if BETAS == 1:
+            before, rest = halves(state)
+            above = tl.where(i < j, alike, 0.0).to(tl.bfloat16)
+            known = product(before, rest, tl.trans(key), tl.dot(u, above))
+            error = tl.trans(value).to(tl.float32) - known
+        after, rest = halves(gradient)
+        seen, fine = halves(tl.where(i >= j, tl.dot(query, tl.trans(key)), 0.0) * scale)
+        given = tl.dot(tl.trans(grad), seen, acc=tl.dot(tl.trans(grad), fine))
+        given = product(after, rest, tl.trans(key), given)
         x = given
         if BETAS == 1:
             solve = tl.load(inverse + ((head * chunks + chunks - 1 - turn) * C + i) * C + j)
@@ -166,8 +198,6 @@ def backward(
         pull = (rates * x).to(tl.bfloat16)
         pulled = tl.trans(pull)
         store(dv + values, pulled, start, length, VALUE, C, BV, EVEN)
-        before = state.to(tl.bfloat16)
-        error = tl.trans(value).to(tl.float32) - tl.dot(u, above, acc=tl.dot(before, tl.trans(key)))
         if BETAS == 1:
             row = tl.arange(0, C)
             total = tl.sum(x * error, 0).to(tl.bfloat16)
@@ -180,7 +210,7 @@ def backward(
         twice = (-twice - tl.trans(twice)).to(tl.bfloat16)
         back = (tl.where(i <= j, tl.dot(written, tl.trans(grad)), 0.0) * scale).to(tl.bfloat16)
         out = tl.dot(twice, key, acc=tl.dot(back, query))
-        out = tl.dot(written, after, acc=tl.dot(-pulled, before, acc=out))
+        out = tl.dot(written, after, acc=tl.dot(-pulled, state.to(tl.bfloat16), acc=out))
         store(dk + keys, out.to(tl.bfloat16), start, length, KEY, C, BK, EVEN)
         gradient = tl.dot(-pull, key, acc=gradient) + tl.dot(tl.trans(grad), query) * scale
 
@@ -193,13 +223,14 @@ def run(
     batch, heads, length, key = q.shape
     value, many = v.shape[3], batch * heads
     bk, bv = (max(16, triton.next_power_of_2(size)) for size in (key, value))
-    kind = torch.float32 if beta.shape[3] == 1 else torch.bfloat16
-    writes = torch.empty((many, length, value), dtype=kind, device=q.device)
+    writes = torch.empty((many, length, value), dtype=torch.float32, device=q.device)
     states = torch.empty((many, bv, bk), dtype=torch.float32, device=q.device)
     chunks, even = triton.cdiv(length, CHUNK), length % CHUNK == 0 and (bk, bv) == (key, value)
     inverse = torch.empty((many, chunks, CHUNK, CHUNK), dtype=torch.float32, device=q.device)
     if beta.shape[3] == 1:
         inverses[(many, chunks)](k, beta, inverse, length, key, CHUNK, bk, even, num_warps=1)
+    else:
+        likenesses[(many, chunks)](k, inverse, length, key, CHUNK, bk, even, num_warps=1)
     options = {"C": CHUNK, "BK": bk, "BV": bv, "EVEN": even, "STAGES": STAGES or 3}
     options["num_warps"] = WARPS or (8 if bk * bv > 64 * 64 else 4)
     sizes = length, key, value, beta.shape[3], key**-0.5
