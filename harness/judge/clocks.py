@@ -25,7 +25,8 @@ WIDE: dict[str, Ratio] = {
 """What no candidate can touch, and less precise for that."""
 
 SEEN = 0.1
-"""Chance that a clock on which there is no gain is taken to see one; the e-process has its own, far smaller."""
+"""Chance that a clock on which there is no gain is taken to see one, shared out over the looks taken at it; the
+e-process has its own, far smaller."""
 
 MOST_HONEST = 200
 """Pairs of honest noise that are remembered."""
@@ -66,20 +67,29 @@ class Clocks:
                 )
                 raise CandidateFault(Reason.CLOCKS_DISAGREE, detail)
 
-    def expect_gain(self, pairs: Sequence[Pair]) -> None:
+    def expect_gain(self, pairs: Sequence[Pair], looks: int = 1) -> None:
         """The judge's own clocks must see a gain themselves. Raises CandidateFault where they do not.
 
-        Without this a candidate that is no faster could claim as much as the clocks' scatter hides.
+        Without this a candidate that is no faster could claim as much as the clocks' scatter hides. `looks` says how
+        often they may be asked, each time over more pairs.
         """
         if any(block.events is None for pair in pairs for block in pair.blocks):
             return
         for name, ratio in WIDE.items():
             wide = _values(pairs, ratio)
-            if evidence.upper_bound([-value for value in wide], SEEN) >= 0:
+            if evidence.upper_bound([-value for value in wide], SEEN / looks) >= 0:
                 detail = (
                     f"{name} sees no gain: {math.exp(statistics.fmean(wide)):.4f}x over {len(wide)} pairs"
                 )
                 raise CandidateFault(Reason.CLOCKS_DISAGREE, detail)
+
+    def see_gain(self, pairs: Sequence[Pair], looks: int = 1) -> bool:
+        """Whether `expect_gain` is content."""
+        try:
+            self.expect_gain(pairs, looks)
+        except CandidateFault:
+            return False
+        return True
 
 
 def _values(pairs: Sequence[Pair], ratio: Ratio) -> list[float]:

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """How long does a kernel of gpu_cases take, and how much longer with planted work?  Apart from any judge.
 
-One process, both variants captured as CUDA graphs over the same buffers (larger than twice the L2), replayed in turn
-in a random order; medians of paired log ratios of device events.
+One process, both variants captured as CUDA graphs over the same buffers, as many as a judge's segment takes, replayed
+in turn in a random order, with inputs drawn anew before each: the clocks are to be those of a judge's duel. Medians of
+paired log ratios of device events.
 
     scripts/experiments/gpu_calibration.py WORKSPACE KIND EXTRA [EXTRA ...]   prints JSON, one row an EXTRA
 """
@@ -22,9 +23,9 @@ from typing import Any
 
 import torch
 
-SLOTS = {"softmax": 12, "small": 256, "gemm": 8}
+SLOTS = {"softmax": 320, "small": 2048, "gemm": 30}
 SHAPES = {"softmax": (4096, 4096), "small": (256, 1024), "gemm": (4096, 4096)}
-ROUNDS = 120
+ROUNDS = 60
 
 
 def main() -> None:
@@ -40,7 +41,7 @@ def main() -> None:
         for _ in range(ROUNDS):
             pair = [base, other]
             order = random.sample((0, 1), 2)
-            seconds = {i: replay(pair[i]) / len(slots) for i in order}
+            seconds = {i: replay(pair[i], slots) / len(slots) for i in order}
             ratios.append(math.log(seconds[1] / seconds[0]))
             times.append(seconds[0])
         error = 1.2533 * statistics.stdev(ratios) / math.sqrt(ROUNDS)  # of a median
@@ -78,16 +79,19 @@ def capture(module: Any, slots: list[tuple[torch.Tensor, ...]]) -> torch.cuda.CU
     return graph
 
 
-def replay(graph: torch.cuda.CUDAGraph) -> float:
+def replay(graph: torch.cuda.CUDAGraph, slots: list[tuple[torch.Tensor, ...]]) -> float:
     """Seconds of one replay, by device events, after one that is not timed."""
-    graph.replay()
+    for *inputs, output in slots:
+        for tensor in inputs:
+            tensor.normal_()
+        output.fill_(float("nan"))
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    graph.replay()
     start.record()
-    for _ in range(4):
-        graph.replay()
+    graph.replay()
     end.record()
     torch.cuda.synchronize()
-    return float(start.elapsed_time(end)) / 4e3
+    return float(start.elapsed_time(end)) / 1e3
 
 
 if __name__ == "__main__":

@@ -168,15 +168,14 @@ NO_TAIL = -1
 
 SIZES = {"softmax": (4096, 4096), "small": (256, 1024)}
 
-DUELS = {"softmax": 3.0, "small": 3.0, "gemm": 6.0}
-"""Milliseconds of a segment."""
+SEGMENT_MS = 6.0
 
 
 def write_case(folder: Path, kind: str, minimum_effect: float, **duel: float) -> Path:
     """`folder`/experiments/`kind`, ready for a judge."""
     case = folder / "experiments" / kind
     (case / "benchmarks").mkdir(parents=True)
-    settings = {"segment_ms": DUELS[kind], **duel}
+    settings = {"segment_ms": SEGMENT_MS, **duel}
     flow = "{" + ", ".join(f"{key}: {value}" for key, value in settings.items()) + "}"
     (case / "case.yaml").write_text(CASE.format(minimum_effect=minimum_effect, duel=flow))
     (case / "benchmarks" / "main.yaml").write_text(SUITE)

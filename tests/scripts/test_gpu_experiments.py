@@ -67,7 +67,7 @@ def test_a_case_is_one(kind: str, tmp_path: Path) -> None:
 def test_segments_last_as_long_as_the_kind_needs(tmp_path: Path) -> None:
     for kind in gpu_cases.KINDS:
         case = Case(gpu_cases.write_case(tmp_path, kind, 0.0025))
-        assert case.settings.duel.segment_ms == gpu_cases.DUELS[kind]
+        assert case.settings.duel.segment_ms == gpu_cases.SEGMENT_MS
 
 
 @pytest.fixture(scope="module")

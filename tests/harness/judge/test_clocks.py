@@ -217,6 +217,22 @@ def test_a_gain_out_of_the_lead_in_is_seldom_seen_with_it() -> None:
     assert sum(sees(pairs(chance, 6, 0.0, Cheat(moved=0.2))) for _ in range(400)) < 0.12 * 400
 
 
+def in_the_end(chance: random.Random, gain: float, cheat: Cheat = HONEST) -> bool:
+    """Whether a gain is seen in one of three looks over more and more pairs, as a report takes them."""
+    found = pairs(chance, 5, gain, cheat)
+    for _ in range(3):
+        found += pairs(chance, 5, gain, cheat)
+        if Clocks().see_gain(found, 3):
+            return True
+    return False
+
+
+def test_looking_again_finds_small_gains_and_no_more_lies() -> None:
+    chance = random.Random(16)
+    assert sum(in_the_end(chance, 0.005) for _ in range(100)) >= 95
+    assert sum(in_the_end(chance, 0.0, Cheat(told=0.005)) for _ in range(400)) < 0.12 * 400
+
+
 def test_nothing_need_be_seen_where_nothing_is_told() -> None:
     assert sees(without_events(pairs(random.Random(14), 3, -0.5)))
 
