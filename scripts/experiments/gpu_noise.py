@@ -6,8 +6,8 @@ standard deviation of a block's log ratio, between pairs that of the pairs' valu
 
     scripts/experiments/gpu_noise.py --kinds softmax gemm --output docs/evidence/gpu_noise.json
 
-Variants: `as judged`; `contexts beside` (another process makes and destroys CUDA contexts all the time); `not evicted`
-(the L2 keeps what the judge's drawing left in it).
+Variants: `as judged`; `not fed` (timed calls are launched on an idle device); `contexts beside` (another process makes
+and destroys CUDA contexts all the time); `not evicted` (the L2 keeps what the judge's drawing left in it).
 """
 
 from __future__ import annotations
@@ -24,9 +24,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import gpu_cases
 
+from harness.candidate.arena import Arena
+from harness.candidate.process import CandidateProcess, Timing
 from harness.case.case import Case
 from harness.judge.__main__ import take_up
 from harness.judge.duel import clock_log_ratio, log_ratio, whole_log_ratio
@@ -76,11 +79,27 @@ def measure(kind: str, pairs: int) -> Iterator[dict[str, Any]]:
         device: Any = judge._bench.device
         provenance = judge.describe().model_dump()
         yield {"provenance": provenance, **_row(judge, side, kind, "as judged")}
+        with not_fed():
+            yield _row(judge, side, kind, "not fed")
         with contexts_beside():
             yield _row(judge, side, kind, "contexts beside")
         device.flush_cache = lambda: None
         yield _row(judge, side, kind, "not evicted")
         judge.close()
+
+
+@contextmanager
+def not_fed() -> Iterator[None]:
+    """Segments as single calls are timed, which nothing may run before."""
+    fed = CandidateProcess.time
+
+    def unfed(
+        process: CandidateProcess, arena: Arena, lead: int, count: int, prove: Any, late: Any
+    ) -> Timing:
+        return fed(process, arena, lead, count, prove, late or (lambda: None))
+
+    with patch.object(CandidateProcess, "time", unfed):
+        yield
 
 
 @contextmanager
