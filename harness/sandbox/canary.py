@@ -248,8 +248,9 @@ def _drain(output: int) -> tuple[bytes, bool]:
 
 
 def _parse(said: bytes, context: str) -> dict[str, bool]:
+    lines = [line for line in said.splitlines() if line.startswith(b"{")]
     try:
-        reported = json.loads(said.splitlines()[-1])
+        reported = json.loads(lines[-1])  # a zygote's libraries may have their say as the interpreter ends
     except (ValueError, IndexError):
         raise SandboxError(f"{context}; it said {said[-300:].decode(errors='replace')!r}") from None
     missing = {escapes.title(attempt) for attempt in escapes.ATTEMPTS} - set(reported)

@@ -20,7 +20,7 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,14 @@ from harness.judge.pool import LocalJudge
 from harness.records import Pair, Reason
 from tests.poison.hundred import poisons, representatives
 from tests.poison.poison import Poison, Surface, honest_source
-from tests.poison.ward import adopt_orphans, marked, marked_processes, shared_files, write_ward_case
+from tests.poison.ward import (
+    adopt_orphans,
+    came_to_stay,
+    marked,
+    marked_processes,
+    shared_files,
+    write_ward_case,
+)
 
 TAG = "poison"
 
@@ -150,7 +157,7 @@ class Warden:
         name = step.poison.name if step.poison else "honest"
         print(f"{event.n}/{len(self.steps)} {name}: {event.reason or 'kept'} in {seconds:.1f} s", flush=True)
 
-    def _await_end(self, is_honest: bool) -> tuple[set[int], float]:
+    def _await_end(self, is_honest: bool) -> tuple[Set[int], float]:
         """Processes that live 10 s later though nothing is judged, and how long it took until none did."""
         judge = self.judges[-1]._process.pid if self.judges else 0
         if judge != self._known_judge and is_honest:
@@ -159,7 +166,7 @@ class Warden:
         if judge != self._known_judge:
             return set(), 0.0  # a judge that has just been started: after the next honest one it is known
         began = time.monotonic()
-        while left := set(marked_processes(self.root)) - self._inmates:
+        while left := came_to_stay(set(marked_processes(self.root)), self._inmates):
             if time.monotonic() - began > ORPHAN_SECONDS:
                 break
             time.sleep(0.05)

@@ -60,7 +60,7 @@ def test_it_is_called_what_it_is_and_nothing_of_it_stays(clinic: Clinic, poison:
     print(f"{poison.name}: {reason} in {time.monotonic() - started:.1f} s: {detail[:300]}")
     assert reason in poison.expected, f"{reason}: {detail}"
     after = clinic.ward.settle(clinic.before)
-    assert after.processes <= clinic.before.processes
+    assert not after.orphans_since(clinic.before)
     assert after.descriptors <= clinic.before.descriptors + 4
     assert _settled_bytes(clinic) <= clinic.used + KEPT_BYTES
     honest = clinic.ward.gate_honest()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,6 +81,18 @@ class Traces:
     files: frozenset[str]
     """What lies in the ward's temporary folder, and of the ward in /dev/shm."""
 
+    def orphans_since(self, before: Traces) -> frozenset[int]:
+        return came_to_stay(self.processes, before.processes)
+
+
+def came_to_stay(now: Set[int], before: Set[int]) -> frozenset[int]:
+    """Processes that are new, where they are more than have gone.
+
+    A GPU's zygote has one minder that stands ready for the next fork, and it is another one every time.
+    """
+    came, went = now - before, before - now
+    return frozenset(came) if len(came) > len(went) else frozenset()
+
 
 class Ward:
     """A judge of the ward's case."""
@@ -142,7 +154,7 @@ class Ward:
         deadline = time.monotonic() + seconds
         while True:
             traces = self.traces()
-            if traces.processes <= before.processes or time.monotonic() > deadline:
+            if not traces.orphans_since(before) or time.monotonic() > deadline:
                 return traces
             time.sleep(0.05)
 

@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.candidate.process import thread_variables
 from harness.errors import MachineError, SandboxError
+from harness.judge.__main__ import PRELOADED
 from harness.sandbox import landlock
 from harness.sandbox.bubblewrap import Bubblewrap, holder
 from harness.sandbox.prefork import Forked, Prefork
@@ -257,6 +259,11 @@ def test_what_does_not_hang_from_the_sandboxs_root_cannot_be_opened(workspace: P
         with Prefork(bubblewrap_rung(without), []) as forking:
             ending, said = Start(forking, workspace)(code).finish()
         assert (ending == Exit(1, None), "PermissionError" in said) == (refused, refused), said
+
+
+def test_a_zygote_that_has_imported_what_a_gpu_judge_preloads_is_a_border() -> None:
+    """Whatever torch and Triton have to say as their process ends."""
+    prefork(bubblewrap_rung(), PRELOADED, thread_variables()).close()
 
 
 def test_a_strict_zygote_serves_candidates_with_devices(workspace: Path) -> None:

@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+"""How fast is every kernel of the case studies, roughly?  All of them in minutes, where the judge's duels take hours.
+
+Each timed problem of each case, each variant: CUDA graphs over call slots that do not fit into the L2, replayed twice,
+the second timed by events; medians. Nothing is sandboxed, checked or duelled: figures to choose by, not to claim by.
+Kernels are compiled in many processes first, then timed one case at a time on each GPU.
+
+    scripts/experiments/study_overview.py --output docs/evidence/study_overview.json
+    scripts/experiments/study_overview.py --case triton_matmul --settings FOLDER --gpus 0 1 --output /tmp/sweep.json
+
+FOLDER holds lists of {"problems": [...], "knobs": {NAME: value}} as CASE.json, under which `optimized` is timed too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from harness.case.case import Case
+from harness.studies.study import choose
+from harness.studies.variants import YARDSTICK, YARDSTICK_FILE, list_variants, timed_problems
+
+ROOT = Path(__file__).resolve().parents[2]
+POOL_BYTES = 400e6
+"""Least that the slots of a problem hold together: eight times the L2 of an H200."""
+
+MOST_SLOTS, REPLAYS = 24, 7
+TUNED = "optimized"
+"""The variant that settings are tried on."""
+
+Row = dict[str, Any]
+
+
+def main() -> int:
+    options = _parse()
+    if options.inside:
+        inside(options.inside, options.settings, compile_only=options.compile_only)
+        return 0
+    names = [case.name for case in choose(ROOT / "cases") if not options.case or case.name in options.case]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        compiled = [
+            pool.submit(run_inside, name, options.settings, options.gpus[i % len(options.gpus)], compile=True)
+            for i, name in enumerate(names)
+        ]
+        for future in compiled:
+            future.result()
+    free: SimpleQueue[str] = SimpleQueue()
+    for gpu in options.gpus:
+        free.put(gpu)
+    rows: list[Row] = []
+
+    def take(name: str) -> None:
+        gpu = free.get()
+        try:
+            found = run_inside(name, options.settings, gpu, compile=False)
+        finally:
+            free.put(gpu)
+        rows.extend(found)
+        options.output.write_text(json.dumps(rows, indent=1) + "\n")
+        print(*map(show, found), sep="\n", flush=True)
+
+    with ThreadPoolExecutor(len(options.gpus)) as pool:
+        list(pool.map(take, names))
+    return any("error" in row for row in rows)
+
+
+def run_inside(name: str, settings: Path | None, gpu: str, *, compile: bool) -> list[Row]:
+    """The rows of one case, from a process of its own."""
+    command = [sys.executable, __file__, "--inside", name]
+    command += ["--settings", str(settings)] if settings else []
+    command += ["--compile-only"] if compile else []
+    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu, "PYTHONPATH": paths}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode:
+        rows.append({"case": name, "error": done.stderr[-500:]})
+    return rows
+
+
+def inside(name: str, settings: Path | None, *, compile_only: bool) -> None:
+    """Print a row of JSON for every problem, variant and setting."""
+    import torch
+
+    from harness.case.contract import load_contract
+    from harness.dtypes import TORCH_DTYPES
+
+    (study,) = choose(ROOT / "cases", name=name)
+    case = Case(study.folder)
+    contract = load_contract(case.contract_file, "cuda:0", TORCH_DTYPES)
+    ceiling = copy_rate(torch)
+    distribution = case.suites[case.settings.objective.suite].distribution
+    for problem in timed_problems(case):
+        sizes = contract.problems[problem]
+        work = contract.work(sizes)
+        count = 1 if compile_only else int(min(MOST_SLOTS, max(3, POOL_BYTES // work.bytes + 1)))
+        generator = torch.Generator("cuda:0").manual_seed(1)
+        slots = [_slot(torch, contract, sizes, distribution, generator) for _ in range(count)]
+        attributes = dict(contract.attributes(sizes))
+        for variant, knobs, load in kernels(case, problem, settings):
+            row: Row = {"case": name, "problem": problem, "variant": variant, "knobs": knobs}
+            try:
+                kernel = load()
+                kernel(*slots[0], **attributes)
+                torch.cuda.synchronize()
+                if not compile_only:
+                    seconds, how = clock(torch, kernel, slots, attributes)
+                    row |= {"us": seconds * 1e6, "how": how, "tflops": work.flops / seconds / 1e12}
+                    row |= {"copy_share": work.bytes / seconds / ceiling, "copy_gb_per_s": ceiling / 1e9}
+            except Exception as error:  # noqa: BLE001 - one kernel that fails hides no other
+                row["error"] = f"{type(error).__name__}: {error}"[:300]
+            print(json.dumps(row), flush=True)
+        del slots
+        torch.cuda.empty_cache()
+
+
+def kernels(
+    case: Case, problem: str, settings: Path | None
+) -> Iterator[tuple[str, dict[str, str], Callable[[], Any]]]:
+    """(variant, knobs, how to import its entry): the variants as they are, then one under each setting."""
+    for variant in list_variants(case):
+        yield variant, {}, lambda variant=variant: load(case, case.workspace, variant, {})
+    if (case.folder / YARDSTICK_FILE).is_file():
+        yield YARDSTICK, {}, lambda: load(case, case.folder, Path(YARDSTICK_FILE).stem, {})
+    file = settings / f"{case.folder.name}.json" if settings else None
+    for setting in json.loads(file.read_text()) if file and file.exists() else ():
+        if problem in setting["problems"]:
+            knobs = {name: str(value) for name, value in setting["knobs"].items()}
+            yield TUNED, knobs, lambda knobs=knobs: load(case, case.workspace, TUNED, knobs)
+
+
+def load(case: Case, folder: Path, module: str, knobs: dict[str, str]) -> Any:
+    """The entry's function out of a module imported afresh, since knobs are read at import."""
+    for name in [n for n, m in sys.modules.items() if str(case.folder) in str(getattr(m, "__file__", ""))]:
+        del sys.modules[name]
+    sys.path.insert(0, str(folder))
+    before = dict(os.environ)
+    os.environ.update(knobs)
+    try:
+        return getattr(importlib.import_module(module), case.settings.entry.split(":")[1])
+    finally:
+        sys.path.remove(str(folder))
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def clock(torch: Any, kernel: Any, slots: list[Any], attributes: dict[str, Any]) -> tuple[float, str]:
+    """Seconds per call, and whether it was a graph's; where it cannot be captured, of launches one by one."""
+
+    def call_each() -> None:
+        for arguments in slots:
+            kernel(*arguments, **attributes)
+
+    go, how = call_each, "eager"
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            call_each()
+        go, how = graph.replay, "graph"
+    except Exception:  # noqa: BLE001 - whatever keeps it from being captured
+        torch.cuda.synchronize()
+    taken = []
+    for _ in range(REPLAYS):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        go()
+        start.record()
+        go()
+        end.record()
+        torch.cuda.synchronize()
+        taken.append(start.elapsed_time(end) / 1e3 / len(slots))
+    return statistics.median(taken), how
+
+
+def copy_rate(torch: Any) -> float:
+    """Bytes a second, read and written, of a large copy on this GPU."""
+    source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda").random_()
+    target = torch.empty_like(source)
+    target.copy_(source)
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(16):
+        target.copy_(source)
+    torch.cuda.synchronize()
+    return 32 * source.numel() / (time.perf_counter() - start)
+
+
+def show(row: Row) -> str:
+    """One line for people."""
+    knobs = " ".join(f"{name}={value}" for name, value in row.get("knobs", {}).items())
+    place = f"{row['case']:28} {row.get('problem', ''):30} {row.get('variant', ''):10} {knobs}"
+    if "us" not in row:
+        return f"{place} {row.get('error', '')}"
+    return f"{place} {row['us']:10.2f} us {row['copy_share']:6.3f} {row['tflops']:7.1f} TFLOP/s {row['how']}"
+
+
+def _slot(torch: Any, contract: Any, sizes: Any, distribution: str, generator: Any) -> tuple[Any, ...]:
+    inputs = contract.inputs(sizes, distribution, generator)
+    specs = contract.outputs(sizes).values()
+    outputs = [torch.empty(spec.shape, dtype=spec.dtype, device="cuda:0") for spec in specs]
+    return (*inputs.values(), *outputs)
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--case", nargs="+", metavar="NAME", help="these alone")
+    parser.add_argument("--settings", type=Path, metavar="FOLDER", help="of knob settings to try")
+    parser.add_argument("--gpus", nargs="+", default=["0"], metavar="INDEX")
+    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2), help="that compile")
+    parser.add_argument("--output", type=Path, default=Path("study_overview.json"))
+    parser.add_argument("--inside", metavar="CASE", help=argparse.SUPPRESS)
+    parser.add_argument("--compile-only", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""The quick look at the studies: which kernels it times, and that a setting reaches them. Timing itself needs a GPU."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.case.case import Case
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts" / "experiments"))
+
+import study_overview  # noqa: E402
+
+SOFTMAX = ROOT / "cases" / "unroll_for_loop" / "softmax_optimize"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    tried = [{"problems": ["square_8192x8192"], "knobs": {"LN_WARPS": 16}}]
+    (tmp_path / "layernorm_fwd_triton.json").write_text(json.dumps(tried))
+    (tmp_path / "softmax_optimize.json").write_text(json.dumps(tried))
+    return tmp_path
+
+
+def test_variants_come_first_and_settings_only_where_they_are_meant(settings: Path) -> None:
+    case = Case(SOFTMAX)
+    found = [(name, knobs) for name, knobs, _ in study_overview.kernels(case, "square_8192x8192", settings)]
+    assert found[:3] == [("baseline", {}), ("optimized", {}), ("torch", {})]
+    assert found[3:] == [("optimized", {"LN_WARPS": "16"})]
+    assert len(list(study_overview.kernels(case, "small_128x512", settings))) == 3
+
+
+def test_a_kernel_is_imported_under_its_knobs_and_leaves_none_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LN_WARPS", raising=False)
+    case = Case(ROOT / "cases" / "unroll_for_loop" / "layernorm_fwd_triton")
+    plain = study_overview.load(case, case.workspace, "baseline", {})
+    other = study_overview.load(case, case.workspace, "baseline", {"LN_WARPS": "16"})
+    for name in ("baseline", "knobs"):
+        del sys.modules[name]
+    assert other.__globals__["WARPS"] == 16 != plain.__globals__["WARPS"]
+    assert str(case.workspace) not in sys.path
