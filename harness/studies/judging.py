@@ -10,7 +10,8 @@ from pathlib import Path
 from harness.case.case import Case
 from harness.judge.pool import LocalJudge
 from harness.studies.study import StudyCase
-from harness.studies.variants import Staged, staged
+from harness.studies.variants import YARDSTICK, Staged, staged
+from harness.studies.yardstick import compile_ahead
 
 
 @contextmanager
@@ -25,6 +26,9 @@ def judged(
     with (
         tempfile.TemporaryDirectory(prefix="hillclimb-study-") as place,
         staged(read, timed=timed) as copy,
-        closing(LocalJudge(copy.folder, Path(place, "judge.log"), trust_workspace=trust_workspace)) as judge,
     ):
-        yield read, copy, judge
+        if YARDSTICK in copy.sides:
+            compile_ahead(copy.folder, Path(copy.sides[YARDSTICK].tree))
+        log = Path(place, "judge.log")
+        with closing(LocalJudge(copy.folder, log, trust_workspace=trust_workspace)) as judge:
+            yield read, copy, judge

@@ -30,12 +30,21 @@ YARDSTICK_FILE = "yardstick.py"
 
 ENTRY = '"""Hands the judge one of this workspace\'s kernels."""\n\nfrom {module} import {function} as {function}\n'
 
+CACHE = "inductor.tar"
+"""In a yardstick's workspace: what harness.studies.yardstick has compiled of it."""
+
 COMPILED = '''"""The plain operator through torch.compile, which may try out kernels while it is prepared."""
 
 import os
+import shutil
+from pathlib import Path
 
+cache, ready = Path(os.environ["TMPDIR"], "inductor"), Path(__file__).with_name("{cache}")
+cache.mkdir(exist_ok=True)
+if ready.exists():
+    shutil.unpack_archive(ready, cache)
+os.environ["TORCHINDUCTOR_CACHE_DIR"], os.environ["TRITON_CACHE_DIR"] = str(cache), str(cache / "triton")
 os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(os.environ["TMPDIR"], "inductor")
 
 import torch
 from yardstick import {function} as plain
@@ -116,7 +125,7 @@ def _yardstick(case: Case, root: Path, folder: Path) -> Side:
     tree = root / YARDSTICK / "workspace"
     tree.mkdir(parents=True)
     shutil.copy(folder / YARDSTICK_FILE, tree)
-    (tree / file).write_text(COMPILED.format(function=function), encoding="utf-8")
+    (tree / file).write_text(COMPILED.format(function=function, cache=CACHE), encoding="utf-8")
     return Side(tree=str(tree))
 
 
@@ -140,6 +149,6 @@ def _free(file: Path, case: Case) -> None:
     """Rewrite case.yaml so that a workspace may call finished operators, and take its time to get them ready."""
     settings = read_yaml(file)
     settings["budgets"] = {**settings.get("budgets", {}), **LIBERTIES}
-    imports = dict.fromkeys([*case.settings.policy.imports, "os", "torch"])
+    imports = dict.fromkeys([*case.settings.policy.imports, "os", "pathlib", "shutil", "torch"])
     settings["policy"] = {**settings.get("policy", {}), "library_calls": True, "imports": list(imports)}
     file.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")

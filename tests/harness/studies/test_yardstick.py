@@ -1,0 +1,71 @@
+"""A yardstick compiled once: later processes find what torch.compile made, wherever their cache lies."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.case.case import Case
+from harness.studies.variants import CACHE, YARDSTICK, Staged, staged
+from harness.studies.yardstick import compile_ahead
+from tests.harness.studies.small_study import write_study
+
+PLAIN = "import torch\n\n\ndef run(x, y):\n    torch.add(torch.mul(x, 2), 1, out=y)\n"
+
+LATER = """
+import json, sys
+import torch  # a candidate's process has imported it before its workspace, and pickles by that order
+from pathlib import Path
+from torch._dynamo.utils import counters
+from harness.candidate.runner import import_kernel
+from harness.case.contract import load_contract
+
+run = import_kernel(sys.argv[2], "kernel.py:run")
+contract = load_contract(Path(sys.argv[1], "contract.py"), "cpu")
+problem = contract.problems["timed"]
+x = contract.inputs(problem, "normal", torch.Generator().manual_seed(1))["x"]
+y = torch.empty_like(x)
+run(x, y)
+print(json.dumps([bool(torch.allclose(y, 2 * x + 1)), counters["inductor"]]))
+"""
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    found = Case(write_study(tmp_path) / "small" / "affine")
+    (found.folder / "benchmarks" / "rest.yaml").unlink()
+    return found
+
+
+def sides(copy: Staged) -> tuple[Path, Path]:
+    return copy.folder, Path(copy.sides[YARDSTICK].tree)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a C++ compiler on a CPU")
+def test_what_was_compiled_apart_is_found_by_others(case: Case, tmp_path: Path) -> None:
+    (case.folder / "yardstick.py").write_text(PLAIN)
+    with staged(case, timed=True) as copy:
+        folder, workspace = sides(copy)
+        assert compile_ahead(folder, workspace) == ""
+        environment = {**os.environ, "TMPDIR": str(tmp_path)}
+        done = subprocess.run(
+            [sys.executable, "-c", LATER, str(folder), str(workspace)],
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout.strip() == '[true, {"fxgraph_cache_hit": 1}]', done.stderr[-2000:]
+
+
+def test_one_that_cannot_be_compiled_says_why_and_leaves_no_cache(case: Case) -> None:
+    (case.folder / "yardstick.py").write_text("import torch_misspelt\n")
+    with staged(case, timed=True) as copy:
+        folder, workspace = sides(copy)
+        assert "No module named 'torch_misspelt'" in compile_ahead(folder, workspace)
+        assert not (workspace / CACHE).exists()
