@@ -105,6 +105,7 @@ ENTRIES = (
         seconds=2280,
         least=240,
     ),
+    script("study_overview", "study_overview", "--gpus", "{gpus}", "--output", "{out}", seconds=300),
     Entry("study_test", (*HILLCLIMB, "study", "test"), 900, needs="cases/unroll_for_loop"),
     Entry(
         "study_profile",
