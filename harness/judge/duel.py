@@ -6,7 +6,8 @@ must be written, and some slots chosen at random are compared with the reference
 frozen. All slots of a segment are in memory when it starts, so single calls are timed as well (`solo_block`).
 
 On a GPU a segment begins with an untimed lead-in on slots of its own, since the first milliseconds after a switch
-between processes are slower, and each side's own device events are recorded beside the judge's clock.
+between processes are slower, and each side's own device events are recorded beside the judge's clock. At the word to go
+the lead-in is run again, so that the timed calls wait in the queue while the device works.
 """
 
 from __future__ import annotations

@@ -150,14 +150,14 @@ def _start(arguments: list[str], theirs: socket.socket, log_file: Path) -> subpr
             stdout=log,
             stderr=log,
             start_new_session=True,
-            env={name: value for name, value in os.environ.items() if not _is_secret(name)},
+            env=keyless_environment(),
         )
 
 
-def _is_secret(name: str) -> bool:
-    """Whether an environment variable may hold a key; judges and candidates need none."""
+def keyless_environment() -> dict[str, str]:
+    """This process's, without any variable that may hold a key; whoever judges or is judged needs none."""
     words = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "WEBHOOK")
-    return any(word in name.upper() for word in words)
+    return {k: value for k, value in os.environ.items() if not any(word in k.upper() for word in words)}
 
 
 def _tail(log_file: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from harness.case.case import Case
@@ -25,10 +26,16 @@ def judged(
     read = Case(case.folder)
     with (
         tempfile.TemporaryDirectory(prefix="hillclimb-study-") as place,
-        staged(read, timed=timed) as copy,
+        staged(read, timed=timed) as made,
     ):
-        if YARDSTICK in copy.sides:
-            compile_ahead(copy.folder, Path(copy.sides[YARDSTICK].tree))
+        copy = _with_yardstick_compiled(made)
         log = Path(place, "judge.log")
         with closing(LocalJudge(copy.folder, log, trust_workspace=trust_workspace)) as judge:
             yield read, copy, judge
+
+
+def _with_yardstick_compiled(copy: Staged) -> Staged:
+    """Before there is a judge: it holds the GPU."""
+    if YARDSTICK not in copy.sides:
+        return copy
+    return replace(copy, trouble=compile_ahead(copy.folder, Path(copy.sides[YARDSTICK].tree)))

@@ -104,6 +104,10 @@ def _state(case: Case, provenance: Provenance) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:DIGITS]
 
 
+def _joined(*notes: str) -> str:
+    return "; ".join(filter(None, notes))
+
+
 @dataclass
 class _Session:
     """One case under one judge."""
@@ -160,8 +164,9 @@ class _Session:
             study=self.case.study, case=self.case.name, problem=problem, variant=variant, kernel="", state=""
         )
         timed = next(iter(look.problems), None)
+        trouble = self.copy.trouble if variant == YARDSTICK else ""
         if timed is None:
-            yield row.model_copy(update={"note": look.detail or "was not timed"})
+            yield row.model_copy(update={"note": _joined(look.detail or "was not timed", trouble)})
             return
         over, notes = self._speedups(problem, variant)
         rate = timed.bytes / timed.seconds_per_call
@@ -174,7 +179,7 @@ class _Session:
             "copy_share": rate / look.ceilings.bytes if look.ceilings else None,
             "masked_share": share,
             "masked_on": counted_on,
-            "note": "; ".join(filter(None, [look.detail, *notes])),
+            "note": _joined(look.detail, *notes, trouble),
             "device": f"{self.provenance.device} {self.provenance.device_id}",
             "state": "" if notes else self.state,
             **over,

@@ -67,6 +67,8 @@ class Staged:
     sides: dict[str, Side]
     suites: dict[str, str]
     """Of each timed problem, the suite in which it is alone."""
+    trouble: str = ""
+    """Why the yardstick could not be compiled ahead."""
 
 
 def list_variants(case: Case) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ yardstick.py is the case's own fixed file, so it runs without a sandbox here, as
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from harness.candidate.runner import import_kernel
 from harness.case.case import Case
 from harness.case.contract import load_contract
 from harness.device.device import open_device
+from harness.judge.pool import keyless_environment
 from harness.studies.variants import CACHE, timed_problems
 
 MOST_SECONDS = 1800
@@ -27,19 +27,19 @@ MOST_SECONDS = 1800
 def compile_ahead(case_folder: Path, workspace: Path) -> str:
     """Compile the yardstick of a staged case for its timed problems; why that failed, empty where it did not.
 
-    Where it failed the processes that are timed compile for themselves, and say what is wrong.
+    Where it failed, the processes that are timed compile for themselves.
     """
     command = [sys.executable, "-m", "harness.studies.yardstick", str(case_folder), str(workspace)]
     with tempfile.TemporaryDirectory(prefix="hillclimb-yardstick-") as folder:
-        environment = {**os.environ, "TMPDIR": folder}
+        environment = {**keyless_environment(), "TMPDIR": folder}
         try:
             done = subprocess.run(
                 command, env=environment, capture_output=True, text=True, timeout=MOST_SECONDS
             )
         except subprocess.TimeoutExpired:
-            return f"torch.compile took over {MOST_SECONDS} s"
+            return f"compiling it ahead took over {MOST_SECONDS} s"
         if done.returncode:
-            return done.stderr.strip()[-500:] or f"exit status {done.returncode}"
+            return f"could not be compiled ahead: {done.stderr.strip()[-500:] or done.returncode}"
         shutil.make_archive(str(workspace / Path(CACHE).stem), "tar", Path(folder, "inductor"))
     return ""
 
