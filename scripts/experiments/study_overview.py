@@ -6,9 +6,10 @@ the second timed by events; medians. Nothing is sandboxed, checked or duelled: f
 Kernels are compiled in many processes first, then timed one case at a time on each GPU.
 
     scripts/experiments/study_overview.py --output docs/evidence/study_overview.json
-    scripts/experiments/study_overview.py --case triton_matmul --settings FOLDER --gpus 0 1 --output /tmp/sweep.json
+    scripts/experiments/study_overview.py --settings scripts/experiments/study_settings --gpus 0 1
 
-FOLDER holds lists of {"problems": [...], "knobs": {NAME: value}} as CASE.json, under which `optimized` is timed too.
+The folder holds lists of {"problems": [...], "knobs": {NAME: value}} as CASE.json, under which `optimized` is timed
+as well.
 """
 
 from __future__ import annotations

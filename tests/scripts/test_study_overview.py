@@ -1,4 +1,4 @@
-"""The quick look at the studies: which kernels it times, and that a setting reaches them. Timing itself needs a GPU."""
+"""The quick look at the studies: which kernels it times, under which settings. Timing itself needs a GPU."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from harness.case.case import Case
+from harness.case.knobs import broken, load_knobs, parse
+from harness.studies.study import choose
+from harness.studies.variants import timed_problems
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts" / "experiments"))
@@ -43,3 +46,17 @@ def test_a_kernel_is_imported_under_its_knobs_and_leaves_none_behind(monkeypatch
         del sys.modules[name]
     assert other.__globals__["WARPS"] == 16 != plain.__globals__["WARPS"]
     assert str(case.workspace) not in sys.path
+
+
+SETTINGS = sorted((ROOT / "scripts" / "experiments" / "study_settings").glob("*.json"))
+
+
+@pytest.mark.parametrize("file", SETTINGS, ids=lambda file: file.stem)
+def test_the_settings_kept_are_of_problems_and_knobs_that_exist(file: Path) -> None:
+    (study,) = choose(ROOT / "cases", name=file.stem)
+    case = Case(study.folder)
+    knobs, problems = load_knobs(case.workspace / "knobs.yaml"), timed_problems(case)
+    for setting in json.loads(file.read_text()):
+        assert set(setting["problems"]) <= set(problems), setting
+        values = {name: parse(knobs, name, str(value)) for name, value in setting["knobs"].items()}
+        assert broken(knobs, values) is None, setting

@@ -20,22 +20,23 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 BLOCKS = tuple(knob(f"MM_BLOCK_{name}") for name in "MNK")
 WARPS, STAGES, SPLITS = (knob(f"MM_{name}") for name in ("WARPS", "STAGES", "SPLITS"))
-GROUP, SPECIALISE = knob("MM_GROUP") or 8, knob("MM_SPECIALISE")
+GROUP, SPECIALISE, EARLY = knob("MM_GROUP") or 8, knob("MM_SPECIALISE"), knob("MM_EARLY")
+PROGRAMS = knob("MM_PROGRAMS")
 
 PROCESSORS = 132
-"""Streaming multiprocessors of an H200; one program stays on each."""
+"""Streaming multiprocessors of an H200; PROGRAMS stay on each."""
 
-SHARED = 227 * 1024 - 1024
-"""Bytes of shared memory for tiles; the rest is for barriers."""
+SHARED = 227 * 1024 // PROGRAMS - 1024
+"""Bytes of shared memory for a program's tiles; the rest is for barriers."""
 
-PART = 32 * 1024
+PART = 32 * 1024 >> PROGRAMS - 1
 """Bytes of a tile of C that are on their way through shared memory at a time."""
 
 TINY, WORTH_A_COPY = 1 << 20, 1 << 29
 """Multiply-adds below which a pipeline takes longer to fill than the plain kernel to end, and from which copying an
 unaligned matrix is cheaper than reading it element by element."""
 
-TENSOR, FILL, MEMORY = 6000.0, 55.0, 4290.0
+TENSOR, FILL, MEMORY = 6000.0, 70.0, 4290.0
 """Expected: FLOP a nanosecond of one multiprocessor, bytes it is handed by the L2, bytes all get from memory."""
 
 
@@ -61,16 +62,21 @@ TILES = (
     Tile(128, 256, 64, 8), Tile(256, 128, 64, 8), Tile(128, 128, 64, 8), Tile(256, 64, 64, 8),
     Tile(64, 256, 64, 4), Tile(128, 64, 64, 4), Tile(64, 128, 64, 4), Tile(64, 64, 64, 4),
 )  # fmt: skip
-WAYS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+WAYS = range(1, 33)
 
 
 def nanoseconds(tile: Tile, splits: int, m: int, n: int, k: int) -> float:
-    """What a product should take: whole waves of tiles, each limited by tensor cores or by what feeds them."""
+    """What a product should take: whole waves of tiles, limited by tensor cores or by what feeds them, or memory.
+
+    Programs of one multiprocessor share both; most of the multiprocessors are needed to keep the memory busy.
+    """
     steps = triton.cdiv(triton.cdiv(k, tile.k), splits)
-    waves = triton.cdiv(triton.cdiv(m, tile.m) * triton.cdiv(n, tile.n) * splits, PROCESSORS)
+    places, work = PROCESSORS * PROGRAMS, triton.cdiv(m, tile.m) * triton.cdiv(n, tile.n) * splits
+    waves = triton.cdiv(work, places)
     step = max(2 * tile.m * tile.n * tile.k / TENSOR, 2 * (tile.m + tile.n) * tile.k / FILL) + 30
-    time = max(waves * (steps * step + tile.m * tile.n / 50), 2 * (m * k + k * n + m * n) / MEMORY)
-    return time + (2500 + 8 * splits * m * n / MEMORY if splits > 1 else 0)
+    computing = waves * PROGRAMS * (steps * step + tile.m * tile.n / 50)
+    memory = (2 * (m * k + k * n) + 2 * m * n) / MEMORY * max(1, 0.92 * waves * places / work)
+    return max(computing, memory) + computing / 20 + (2500 + 8 * splits * m * n / MEMORY if splits > 1 else 0)
 
 
 def plan(m: int, n: int, k: int) -> tuple[Tile, int]:
@@ -109,16 +115,18 @@ def store_inside(c, row, column, total, M, N):
 
 
 @triton.jit
-def store_parts(c, row, column, total, M, N, PARTS: tl.constexpr, DIRECT: tl.constexpr):
+def store_parts(c, split, row, column, total, M, N, PARTS: tl.constexpr, DIRECT: tl.constexpr):
     """Write a tile, halved until a part fits what shared memory and registers are left."""
     if PARTS > 1:
         WIDTH: tl.constexpr = total.shape[1] // 2
         halves = tl.permute(tl.reshape(total, (total.shape[0], 2, WIDTH)), (0, 2, 1))
         left, right = tl.split(halves)
-        store_parts(c, row, column, left, M, N, PARTS // 2, DIRECT)
-        store_parts(c, row, column + WIDTH, right, M, N, PARTS // 2, DIRECT)
+        store_parts(c, split, row, column, left, M, N, PARTS // 2, DIRECT)
+        store_parts(c, split, row, column + WIDTH, right, M, N, PARTS // 2, DIRECT)
     elif DIRECT:
         store_inside(c, row, column, total, M, N)
+    elif len(c.shape) == 3:
+        c.store([split, row, column], total.to(c.dtype).reshape(1, total.shape[0], total.shape[1]))
     else:
         c.store([row, column], total.to(c.dtype))
 
@@ -126,13 +134,15 @@ def store_parts(c, row, column, total, M, N, PARTS: tl.constexpr, DIRECT: tl.con
 @triton.jit
 def persistent(
     a, b, c, M, N, K, splits, slope, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    GROUP: tl.constexpr, PARTS: tl.constexpr, DIRECT: tl.constexpr, SPECIALISE: tl.constexpr,
+    GROUP: tl.constexpr, PARTS: tl.constexpr, DIRECT: tl.constexpr, SPECIALISE: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """Tiles of C, one after the other; a and b are descriptors, c is one too unless it is written DIRECTly.
 
-    With splits > 1, c holds one matrix of whole tiles below the other. Flattened, the loops are one: the next tile's
-    first loads are under way while this one is written. What lies outside A and B arrives as zeros.
+    With splits > 1, c holds so many matrices. Flattened, the loops are one: the next tile's first loads are under way
+    while this one is written. What lies outside A and B arrives as zeros.
     """
+    if EARLY:
+        tl.extra.cuda.gdc_launch_dependents()
     tiles_m, tiles_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
     steps = tl.cdiv(tl.cdiv(K, BLOCK_K), splits)
     for item in tl.range(
@@ -148,17 +158,24 @@ def persistent(
             right = b.load([first + step * BLOCK_K, column])
             total = tl.dot(left, right, total)
         total = activated(total, slope)
-        store_parts(c, split * tiles_m * BLOCK_M + row, column, total, M, N, PARTS, DIRECT)
+        store_parts(c, split, row, column, total, M, N, PARTS, DIRECT)
 
 
 @triton.jit
-def add_splits(parts, c, N, height, pitch, slope, SPLITS: tl.constexpr, BLOCK: tl.constexpr):
-    """C out of the sum of SPLITS float32 matrices of `height` rows, `pitch` elements apart, one below the other."""
+def add_splits(
+    parts, c, M, N, pitch, slope, SPLITS: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr
+):  # fmt: skip
+    """C out of the sum of SPLITS float32 matrices of M rows, `pitch` elements apart.
+
+    Launched EARLY, while the other kernel is at work, it waits for that one's end.
+    """
+    if EARLY:
+        tl.extra.cuda.gdc_wait()
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.float32)
     for split in tl.static_range(SPLITS):
-        total += tl.load(parts + (split * height + row) * pitch + column, mask=column < N, other=0.0)
+        total += tl.load(parts + (split * M + row) * pitch + column, mask=column < N, other=0.0)
     tl.store(c + row * N + column, activated(total, slope).to(c.dtype.element_ty), mask=column < N)
 
 
@@ -199,14 +216,14 @@ def plain(
 
 def is_aligned(x: torch.Tensor) -> bool:
     """Whether TMA can read and write it: base and rows at multiples of 16 bytes."""
-    return x.data_ptr() % 16 == 0 and x.shape[1] * x.element_size() % 16 == 0
+    return x.data_ptr() % 16 == 0 and x.shape[-1] * x.element_size() % 16 == 0
 
 
 def described(x: torch.Tensor, block: tuple[int, int]) -> TensorDescriptor:
-    """A descriptor of x, or of a copy with aligned rows."""
-    rows, columns = x.shape
+    """A descriptor of x, a matrix or several, or of a matrix's copy with aligned rows."""
     if is_aligned(x):
-        return TensorDescriptor(x, [rows, columns], [columns, 1], list(block))
+        return TensorDescriptor(x, list(x.shape), list(x.stride()), [1, *block][-x.ndim :])
+    rows, columns = x.shape
     pitch = triton.cdiv(columns, 64) * 64
     copy = torch.empty((rows, pitch), dtype=x.dtype, device=x.device)
     copy_rows[(rows, triton.cdiv(columns, 1024))](x, copy, columns, pitch, 1024)
@@ -230,19 +247,19 @@ def run_persistent(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, slope: flo
     """Either in one launch or, with splits, in two; each unaligned operand is one more."""
     (m, k), n = a.shape, b.shape[1]
     tile, splits = plan(m, n, k)
-    height, pitch = triton.cdiv(m, tile.m) * tile.m, triton.cdiv(n, 8) * 8
-    target = c
+    pitch, target = triton.cdiv(n, 8) * 8, c
     if splits > 1:
-        target = torch.empty((splits * height, pitch), dtype=torch.float32, device=c.device)
+        target = torch.empty((splits, m, pitch), dtype=torch.float32, device=c.device)
     direct, parts = SPECIALISE or not is_aligned(target), tile.parts(target.element_size())
     pieces = 1 if SPECIALISE else 4 * parts if direct else parts
     work = triton.cdiv(m, tile.m) * triton.cdiv(n, tile.n) * splits
-    persistent[(min(work, PROCESSORS),)](
+    persistent[(min(work, PROCESSORS * PROGRAMS),)](
         described(a, (tile.m, tile.k)), described(b, (tile.k, tile.n)),
         target if direct else described(target, (tile.m, tile.n // parts)),
         m, n, k, splits, slope if splits == 1 else 1.0,
-        tile.m, tile.n, tile.k, GROUP, pieces, direct, SPECIALISE,
+        tile.m, tile.n, tile.k, GROUP, pieces, direct, SPECIALISE, EARLY and splits > 1,
         num_warps=4 if SPECIALISE else tile.warps, num_stages=tile.stages(target.element_size()),
     )  # fmt: skip
     if splits > 1:
-        add_splits[(m, triton.cdiv(n, 1024))](target, c, n, height, pitch, slope, splits, 1024)
+        early = {"launch_pdl": True} if EARLY else {}
+        add_splits[(m, triton.cdiv(n, 1024))](target, c, m, n, pitch, slope, splits, 1024, EARLY, **early)

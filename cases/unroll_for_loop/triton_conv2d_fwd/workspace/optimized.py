@@ -1,15 +1,14 @@
 """2-D convolution for Hopper, in one of three ways.
 
-packed  Tensor cores want rows of channels, NCHW has rows of pixels. So x is copied to (phase, N, H', W', channels),
-        where a phase holds every stride-th row and column, and w to rows of (R, S, channels). A tile of y then takes a
-        box of pixels from x for each place of the filter: one TMA load, with zeros where the box leaves the image.
+packed  Tensor cores want rows of channels, NCHW has rows of pixels. So x is copied to (N, H, W, channels) and w to rows
+        of (R, S, channels). A tile of y is then any run of pixels: for each place of the filter every one of them has
+        its row of channels in x, copied 16 bytes at a time, with zeros where the place leaves the image.
 direct  Where there are few channels, or little to do at all, pixels are gathered one by one from x as it is.
 point   A filter of one pixel is a product of matrices in NCHW already: filters x channels by channels x pixels.
 """
 
 from __future__ import annotations
 
-from math import prod
 from typing import NamedTuple
 
 import torch
@@ -31,9 +30,9 @@ SHARED = 227 * 1024 - 1024
 PART = 16 * 1024
 """Bytes of a tile of y that are on their way through shared memory at a time."""
 
-TENSOR, FILL, COPY, GATHER = 6000.0, 55.0, 2500.0, 950.0
+TENSOR, FILL, COPY, GATHER, START = 6000.0, 65.0, 3500.0, 950.0, 1500.0
 """Expected: FLOP a nanosecond of one multiprocessor, bytes it is handed by the L2, bytes all copy from memory to memory
-in another order, elements all gather one by one."""
+in another order, elements all gather one by one; nanoseconds until a program that stands alone has its first tiles."""
 
 
 class Sizes(NamedTuple):
@@ -65,11 +64,6 @@ class Sizes(NamedTuple):
         return self.channels * self.r * self.s
 
     @property
-    def phase(self) -> tuple[int, int]:
-        """Height and width of every stride-th row and column of an image."""
-        return triton.cdiv(self.h, self.stride_h), triton.cdiv(self.w, self.stride_w)
-
-    @property
     def pitch(self) -> int:
         """Channels of a group in a packed row: a multiple of 64, or a smaller power of two; steps divide it."""
         return triton.cdiv(self.channels, 64) * 64 if self.channels > 32 else max(16, power(self.channels))
@@ -89,10 +83,15 @@ class Tile(NamedTuple):
     k: int
     warps: int
 
+    def stages(self, programs: int = 1) -> int:
+        """Steps whose tiles fit the shared memory, beside a part of y, of so many programs."""
+        fitting = (SHARED // programs - PART) // (2 * (self.p + self.o) * self.k)
+        return max(1, min(STAGES or 6, fitting))
+
     @property
-    def stages(self) -> int:
-        """Steps whose tiles fit the shared memory beside a part of y."""
-        return max(1, min(STAGES or 6, (SHARED - PART) // (2 * (self.p + self.o) * self.k)))
+    def programs(self) -> int:
+        """Programs a multiprocessor holds: one's loads and products hide where another begins and ends."""
+        return max(n for n in (1, 2, 3) if n * self.p * self.o <= 1 << 15 and (n == 1 or self.stages(n) >= 3))
 
     @property
     def parts(self) -> int:
@@ -109,9 +108,10 @@ TILES = (
 def nanoseconds(tile: Tile, rows: int, columns: int, depth: int, times: int) -> float:
     """What `times` products of rows x depth by depth x columns should take: whole waves of tiles."""
     steps = triton.cdiv(depth, tile.k)
-    waves = triton.cdiv(triton.cdiv(rows, tile.p) * triton.cdiv(columns, tile.o) * times, PROCESSORS)
+    tiles = triton.cdiv(rows, tile.p) * triton.cdiv(columns, tile.o) * times
     step = max(2 * tile.p * tile.o * tile.k / TENSOR, 2 * (tile.p + tile.o) * tile.k / FILL) + 30
-    return waves * (steps * step + tile.p * tile.o / 50)
+    waves = triton.cdiv(tiles, PROCESSORS * tile.programs)
+    return waves * (tile.programs * (steps * step + tile.p * tile.o / 50) + START / tile.programs)
 
 
 def plan(rows: int, columns: int, depth: int, times: int) -> Tile:
@@ -125,57 +125,34 @@ def should_pack(z: Sizes) -> bool:
     """Whether copying x costs less than gathering its elements one by one."""
     if WAY != "auto":
         return WAY == "packed"
-    merged, (height, width) = z.merged(), z.phase
+    merged = z.merged()
     depth = merged.pitch * z.r * z.s
     tile = plan(z.pixels, merged.filters, depth, merged.groups)
-    elements = prod((z.images, z.groups, z.channels, z.h, z.w))
-    elements += prod((z.images, z.stride_h, z.stride_w, height, width, merged.groups, merged.pitch))
+    elements = z.images * z.h * z.w * (z.groups * z.channels + merged.groups * merged.pitch)
     packed = 5000 + 2 * elements / COPY + nanoseconds(tile, z.pixels, merged.filters, depth, merged.groups)
     tile = plan(z.pixels, z.filters, z.depth, z.groups)
     gathered = z.groups * z.pixels * z.depth * triton.cdiv(z.filters, tile.o)
     return packed < gathered / GATHER + nanoseconds(tile, z.pixels, z.filters, z.depth, z.groups)
 
 
-def box(pixels: int, z: Sizes) -> tuple[int, int, int]:
-    """Images, rows and columns of y in a tile: powers of two that cover y with little waste, long in a row of y."""
-    powers = [1 << n for n in range(pixels.bit_length())]
-    ways = [
-        (pixels // (row * column), row, column)
-        for row in powers
-        for column in powers
-        if row * column <= pixels
-    ]
-
-    def waste(way: tuple[int, int, int]) -> float:
-        covered = prod(
-            triton.cdiv(size, side) * side for size, side in zip((z.images, z.p, z.q), way, strict=True)
-        )
-        return covered * (1 + 1 / (8 * way[2]))
-
-    return min(ways, key=waste)
-
-
 @triton.jit
 def pack_image(
-    x, packed, tile, N, GROUPS, C, H, W, HEIGHT, WIDTH, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr,
-    PITCH: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_C: tl.constexpr,
+    x, packed, tile, GROUPS, C, SIZE: tl.constexpr, PITCH: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_C: tl.constexpr
 ):  # fmt: skip
-    """BLOCK_Q pixels of one phase of an image by BLOCK_C channels, zeros where x has none; turned on the way."""
-    tiles_q, tiles_c = tl.cdiv(HEIGHT * WIDTH, BLOCK_Q), tl.cdiv(GROUPS * PITCH, BLOCK_C)
-    number = tile // (tiles_q * tiles_c)
-    image, phase = (number % N).to(tl.int64), number // N
-    place = tile // tiles_c % tiles_q * BLOCK_Q + tl.arange(0, BLOCK_Q)
-    channel = tile % tiles_c * BLOCK_C + tl.arange(0, BLOCK_C)
-    h = place // WIDTH * STRIDE_H + phase // STRIDE_W
-    v = place % WIDTH * STRIDE_W + phase % STRIDE_W
+    """BLOCK_Q pixels of an image by BLOCK_C channels, zeros where x has none; turned on the way.
+
+    SIZE pixels are an image; that it is constant lets as many be loaded in a word as divide it.
+    """
+    tiles_q, tiles_c = tl.cdiv(SIZE, BLOCK_Q), tl.cdiv(GROUPS * PITCH, BLOCK_C)
+    image = (tile // (tiles_q * tiles_c)).to(tl.int64)
+    channel = tile // tiles_q % tiles_c * BLOCK_C + tl.arange(0, BLOCK_C)
+    pixel = tile % tiles_q * BLOCK_Q + tl.arange(0, BLOCK_Q)
     group, c = channel // PITCH, channel % PITCH
-    real = ((c < C) & (group < GROUPS))[:, None] & ((h < H) & (v < W))[None, :]
-    at = x + ((image * GROUPS + group) * C + c)[:, None] * (H * W) + (h * W + v)[None, :]
+    real = ((c < C) & (group < GROUPS))[:, None] & (pixel < SIZE)[None, :]
+    at = x + ((image * GROUPS + group) * C + c)[:, None] * SIZE + pixel[None, :]
     value = tl.load(at, mask=real, other=0.0)
-    to = (
-        packed + (number.to(tl.int64) * HEIGHT * WIDTH + place)[:, None] * (GROUPS * PITCH) + channel[None, :]
-    )
-    inside = (place < HEIGHT * WIDTH)[:, None] & (channel < GROUPS * PITCH)[None, :]
+    to = packed + (image * SIZE + pixel)[:, None] * (GROUPS * PITCH) + channel[None, :]
+    inside = (pixel < SIZE)[:, None] & (channel < GROUPS * PITCH)[None, :]
     tl.store(to, tl.trans(value), mask=inside)
 
 
@@ -195,18 +172,15 @@ def pack_filter(w, packed, number, C, F, MERGED_F, RS, row, PITCH: tl.constexpr,
 
 @triton.jit
 def pack(
-    x, w, packed_x, packed_w, N, GROUPS, C, H, W, HEIGHT, WIDTH, filters, FILTER_C, F, MERGED_F, RS, row,
-    STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, PITCH: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_C: tl.constexpr,
+    x, w, packed_x, packed_w, GROUPS, C, SIZE: tl.constexpr, filters, FILTER_C, F, MERGED_F, RS, row,
+    PITCH: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """The first programs take a filter each, the others a tile of an image."""
     program = tl.program_id(0)
     if program < filters:
         pack_filter(w, packed_w, program, FILTER_C, F, MERGED_F, RS, row, PITCH, 512)
     else:
-        pack_image(
-            x, packed_x, program - filters, N, GROUPS, C, H, W, HEIGHT, WIDTH, STRIDE_H, STRIDE_W,
-            PITCH, BLOCK_Q, BLOCK_C,
-        )  # fmt: skip
+        pack_image(x, packed_x, program - filters, GROUPS, C, SIZE, PITCH, BLOCK_Q, BLOCK_C)
 
 
 @triton.jit
@@ -228,46 +202,34 @@ def store_pixels(at, inside, total, F, image_size, PARTS: tl.constexpr):
 
 
 @triton.jit
-def boxes(
-    x, w, y, N, P, Q, groups, F, lift_h, lift_w, back_h, back_w,
+def gathered(
+    x, w, y, pixels, groups, F, H, W, padding_h, padding_w, Q: tl.constexpr, SIZE: tl.constexpr,
     R: tl.constexpr, S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, PITCH: tl.constexpr,
-    BOX_N: tl.constexpr, BOX_P: tl.constexpr, BOX_Q: tl.constexpr, BLOCK_O: tl.constexpr, BLOCK_K: tl.constexpr,
-    PARTS: tl.constexpr,
+    BLOCK_P: tl.constexpr, BLOCK_O: tl.constexpr, BLOCK_K: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """Tiles of y; x and w are descriptors of the packed x and w.
+    """A tile of y: BLOCK_P of all images' pixels in a row by BLOCK_O filters; w is a descriptor of the packed w.
 
-    Place (r, s) of the filter sees, for pixel (p, q), row p * stride + r - padding = (p - back) * stride + r + lift of
-    x, with 0 <= lift < stride: row p - back + (r + lift) // stride of phase (r + lift) % stride. Columns likewise.
-    Flattened, the loops are one: the next tile's first loads are under way while this one is written.
+    A pixel's channels lie in a row of the packed x, so each thread copies 16 bytes at a time, zeros where the filter
+    leaves the image. SIZE pixels are an image of y; that it is constant lets y be written in words as long.
     """
-    tiles_o, tiles_p, tiles_q = tl.cdiv(F, BLOCK_O), tl.cdiv(P, BOX_P), tl.cdiv(Q, BOX_Q)
-    tiles = tiles_o * groups * tl.cdiv(N, BOX_N) * tiles_p * tiles_q
-    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):
-        out, group, area = tile % tiles_o * BLOCK_O, tile // tiles_o % groups, tile // (tiles_o * groups)
-        image, p, q = (
-            area // (tiles_p * tiles_q) * BOX_N,
-            area // tiles_q % tiles_p * BOX_P,
-            area % tiles_q * BOX_Q,
-        )
-        total = tl.zeros((BOX_N * BOX_P * BOX_Q, BLOCK_O), tl.float32)
-        for step in range(R * S * (PITCH // BLOCK_K)):
-            place, channel = step // (PITCH // BLOCK_K), step % (PITCH // BLOCK_K) * BLOCK_K
-            h, v = place // S + lift_h, place % S + lift_w
-            phase = h % STRIDE_H * STRIDE_W + v % STRIDE_W
-            corner = [
-                phase * N + image,
-                p - back_h + h // STRIDE_H,
-                q - back_w + v // STRIDE_W,
-                group * PITCH + channel,
-            ]
-            left = x.load(corner).reshape(BOX_N * BOX_P * BOX_Q, BLOCK_K)
-            right = w.load([group * F + out, step * BLOCK_K])
-            total = tl.dot(left, right.T, total)
-        number = tl.arange(0, BOX_N * BOX_P * BOX_Q)
-        n, row, column = image + number // (BOX_P * BOX_Q), p + number // BOX_Q % BOX_P, q + number % BOX_Q
-        start = (n.to(tl.int64) * groups + group) * F + out
-        inside = (n < N) & (row < P) & (column < Q)
-        store_pixels(y + start * (P * Q) + row * Q + column, inside, total, F - out, P * Q, PARTS)
+    tile, tiles_o = tl.program_id(0), tl.cdiv(F, BLOCK_O)
+    out, group = tile % tiles_o * BLOCK_O, tile // tiles_o % groups
+    pixel = tile // (tiles_o * groups) * BLOCK_P + tl.arange(0, BLOCK_P)
+    image, inside = pixel // SIZE, pixel < pixels
+    top = tl.where(inside, pixel % SIZE // Q * STRIDE_H - padding_h, -R)
+    left = pixel % Q * STRIDE_W - padding_w
+    start = x + ((image * H + top) * W + left).to(tl.int64) * (groups * PITCH) + group * PITCH
+    total = tl.zeros((BLOCK_P, BLOCK_O), tl.float32)
+    for step in range(R * S * (PITCH // BLOCK_K)):
+        place, channel = step // (PITCH // BLOCK_K), step % (PITCH // BLOCK_K) * BLOCK_K
+        r, s = place // S, place % S
+        seen = (top + r >= 0) & (top + r < H) & (left + s >= 0) & (left + s < W)
+        at = start + ((r * W + s) * (groups * PITCH) + channel)
+        seen_x = tl.load(at[:, None] + tl.arange(0, BLOCK_K)[None, :], mask=seen[:, None], other=0.0)
+        taken_w = w.load([group * F + out, step * BLOCK_K])
+        total = tl.dot(seen_x, taken_w.T, total)
+    at = y + ((image.to(tl.int64) * groups + group) * F + out) * SIZE + pixel % SIZE
+    store_pixels(at, inside, total, F - out, SIZE, PARTS)
 
 
 @triton.jit
@@ -377,35 +339,28 @@ def run_point(x: torch.Tensor, w: torch.Tensor, y: torch.Tensor, z: Sizes) -> No
         TensorDescriptor(x, x_shape, [z.channels * size, size, 1], [1, tile.k, tile.o]),
         TensorDescriptor(y, y_shape, [z.filters * size, size, 1], [1, tile.p, tile.o // tile.parts]),
         z.images, z.filters, size, z.channels, tile.p, tile.o, tile.k, tile.parts,
-        num_warps=tile.warps, num_stages=tile.stages,
+        num_warps=tile.warps, num_stages=tile.stages(),
     )  # fmt: skip
 
 
 def run_packed(x: torch.Tensor, w: torch.Tensor, y: torch.Tensor, z: Sizes) -> None:
     """Two launches: both copies, then the product."""
-    m, (height, width), phases = z.merged(), z.phase, z.stride_h * z.stride_w
+    m, size = z.merged(), z.h * z.w
     row, filters, channels = z.r * z.s * m.pitch, m.groups * m.filters, m.groups * m.pitch
     tile = plan(z.pixels, m.filters, row, m.groups)
-    tile, sides = tile._replace(k=min(tile.k, m.pitch, 64)), box(tile.p, z)
-    packed_x = torch.empty((phases * z.images, height, width, channels), dtype=x.dtype, device=x.device)
+    tile = tile._replace(k=min(tile.k, m.pitch, 64))
+    packed_x = torch.empty((z.images, size, channels), dtype=x.dtype, device=x.device)
     packed_w = torch.empty((filters, row), dtype=w.dtype, device=w.device)
     block = min(64, power(channels))
-    tiles = phases * z.images * triton.cdiv(height * width, 64) * triton.cdiv(channels, block)
+    tiles = z.images * triton.cdiv(size, 64) * triton.cdiv(channels, block)
     pack[(filters + tiles,)](
-        x, w, packed_x, packed_w, z.images, m.groups, m.channels, z.h, z.w, height, width,
-        filters, z.channels, z.filters, m.filters, z.r * z.s, row,
-        z.stride_h, z.stride_w, m.pitch, 64, block, num_warps=4,
+        x, w, packed_x, packed_w, m.groups, m.channels, size, filters, z.channels, z.filters, m.filters, z.r * z.s, row,
+        m.pitch, 64, block, num_warps=4,
     )  # fmt: skip
-    strides = [height * width * channels, width * channels, channels, 1]
-    back_h, back_w = triton.cdiv(z.padding_h, z.stride_h), triton.cdiv(z.padding_w, z.stride_w)
-    areas = prod(triton.cdiv(size, side) for size, side in zip((z.images, z.p, z.q), sides, strict=True))
-    boxes[(min(PROCESSORS, areas * m.groups * triton.cdiv(m.filters, tile.o)),)](
-        TensorDescriptor(packed_x, list(packed_x.shape), strides, [*sides, tile.k]),
-        TensorDescriptor(packed_w, [filters, row], [row, 1], [tile.o, tile.k]),
-        y, z.images, z.p, z.q, m.groups, m.filters,
-        back_h * z.stride_h - z.padding_h, back_w * z.stride_w - z.padding_w, back_h, back_w,
-        z.r, z.s, z.stride_h, z.stride_w, m.pitch, *sides, tile.o, tile.k, tile.parts,
-        num_warps=tile.warps, num_stages=tile.stages,
+    gathered[(triton.cdiv(z.pixels, tile.p) * m.groups * triton.cdiv(m.filters, tile.o),)](
+        packed_x, TensorDescriptor(packed_w, [filters, row], [row, 1], [tile.o, tile.k]), y, z.pixels,
+        m.groups, m.filters, z.h, z.w, z.padding_h, z.padding_w, z.q, z.p * z.q, z.r, z.s, z.stride_h, z.stride_w,
+        m.pitch, tile.p, tile.o, tile.k, tile.parts, num_warps=tile.warps, num_stages=tile.stages(tile.programs),
     )  # fmt: skip
 
 

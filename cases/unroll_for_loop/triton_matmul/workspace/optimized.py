@@ -5,7 +5,8 @@ the matrix to rows that do (reading and writing it once costs little beside 2 M 
 the plain kernel, as whatever is tiny does. Where there are too few tiles for the GPU, several programs share a tile's k
 (split-K) and leave float32 parts, which a second kernel adds up in a fixed order.
 
-Tensor cores sum products of float8 in 14 bits, so that the sum of each step of k starts anew and is added in float32.
+Tensor cores sum products of float8 in 14 bits, so that the sum of every MM_CHAIN steps of k starts anew and is added in
+float32.
 They also want both float8 operands in rows along k; a B that is not transposed is copied into that order.
 """
 
@@ -22,22 +23,23 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 BLOCKS = tuple(knob(f"MM_BLOCK_{name}") for name in "MNK")
 WARPS, STAGES, SPLITS = (knob(f"MM_{name}") for name in ("WARPS", "STAGES", "SPLITS"))
-GROUP, SPECIALISE = knob("MM_GROUP") or 8, knob("MM_SPECIALISE")
+GROUP, SPECIALISE, EARLY = knob("MM_GROUP") or 8, knob("MM_SPECIALISE"), knob("MM_EARLY")
+PROGRAMS, CHAIN = knob("MM_PROGRAMS"), knob("MM_CHAIN")
 
 PROCESSORS = 132
-"""Streaming multiprocessors of an H200; one program stays on each."""
+"""Streaming multiprocessors of an H200; PROGRAMS stay on each."""
 
-SHARED = 227 * 1024 - 1024
-"""Bytes of shared memory for tiles; the rest is for barriers."""
+SHARED = 227 * 1024 // PROGRAMS - 1024
+"""Bytes of shared memory for a program's tiles; the rest is for barriers."""
 
-PART = 32 * 1024
+PART = 32 * 1024 >> PROGRAMS - 1
 """Bytes of a tile of C that are on their way through shared memory at a time."""
 
 TINY, WORTH_A_COPY = 1 << 20, 1 << 29
 """Multiply-adds below which a pipeline takes longer to fill than the plain kernel to end, and from which copying an
 unaligned matrix is cheaper than reading it element by element."""
 
-TENSOR, FILL, MEMORY = 6000.0, 55.0, 4290.0
+TENSOR, FILL, MEMORY = 6000.0, 70.0, 4290.0
 """Expected: FLOP a nanosecond of one multiprocessor, bytes it is handed by the L2, bytes all get from memory."""
 
 
@@ -63,17 +65,21 @@ TILES = (
     Tile(128, 256, 64, 8), Tile(256, 128, 64, 8), Tile(128, 128, 64, 8), Tile(256, 64, 64, 8),
     Tile(64, 256, 64, 4), Tile(128, 64, 64, 4), Tile(64, 128, 64, 4), Tile(64, 64, 64, 4),
 )  # fmt: skip
-WAYS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+WAYS = range(1, 33)
 
 
 def nanoseconds(tile: Tile, splits: int, m: int, n: int, k: int, item: int) -> float:
-    """What a product should take: whole waves of tiles, each limited by tensor cores or by what feeds them."""
+    """What a product should take: whole waves of tiles, limited by tensor cores or by what feeds them, or memory.
+
+    Programs of one multiprocessor share both; most of the multiprocessors are needed to keep the memory busy.
+    """
     steps = triton.cdiv(triton.cdiv(k, tile.k), splits)
-    waves = triton.cdiv(triton.cdiv(m, tile.m) * triton.cdiv(n, tile.n) * splits, PROCESSORS)
+    places, work = PROCESSORS * PROGRAMS, triton.cdiv(m, tile.m) * triton.cdiv(n, tile.n) * splits
+    waves = triton.cdiv(work, places)
     step = max(item * tile.m * tile.n * tile.k / TENSOR, item * (tile.m + tile.n) * tile.k / FILL) + 30
-    memory = item * (m * k + k * n) + 2 * m * n
-    time = max(waves * (steps * step + tile.m * tile.n / 50), memory / MEMORY)
-    return time + (2500 + 8 * splits * m * n / MEMORY if splits > 1 else 0)
+    computing = waves * PROGRAMS * (steps * step + tile.m * tile.n / 50)
+    memory = (item * (m * k + k * n) + 2 * m * n) / MEMORY * max(1, 0.92 * waves * places / work)
+    return max(computing, memory) + computing / 20 + (2500 + 8 * splits * m * n / MEMORY if splits > 1 else 0)
 
 
 def plan(m: int, n: int, k: int, item: int) -> tuple[Tile, int]:
@@ -110,16 +116,18 @@ def store_inside(c, row, column, total, M, N):
 
 
 @triton.jit
-def store_parts(c, row, column, total, M, N, PARTS: tl.constexpr, DIRECT: tl.constexpr):
+def store_parts(c, split, row, column, total, M, N, PARTS: tl.constexpr, DIRECT: tl.constexpr):
     """Write a tile, halved until a part fits what shared memory and registers are left."""
     if PARTS > 1:
         WIDTH: tl.constexpr = total.shape[1] // 2
         halves = tl.permute(tl.reshape(total, (total.shape[0], 2, WIDTH)), (0, 2, 1))
         left, right = tl.split(halves)
-        store_parts(c, row, column, left, M, N, PARTS // 2, DIRECT)
-        store_parts(c, row, column + WIDTH, right, M, N, PARTS // 2, DIRECT)
+        store_parts(c, split, row, column, left, M, N, PARTS // 2, DIRECT)
+        store_parts(c, split, row, column + WIDTH, right, M, N, PARTS // 2, DIRECT)
     elif DIRECT:
         store_inside(c, row, column, total, M, N)
+    elif len(c.shape) == 3:
+        c.store([split, row, column], total.to(c.dtype).reshape(1, total.shape[0], total.shape[1]))
     else:
         c.store([row, column], total.to(c.dtype))
 
@@ -127,15 +135,23 @@ def store_parts(c, row, column, total, M, N, PARTS: tl.constexpr, DIRECT: tl.con
 @triton.jit
 def persistent(
     a, b, c, M, N, K, splits, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    GROUP: tl.constexpr, PARTS: tl.constexpr, DIRECT: tl.constexpr, SPECIALISE: tl.constexpr, TRANSPOSED: tl.constexpr,
+    GROUP: tl.constexpr, PARTS: tl.constexpr, DIRECT: tl.constexpr, SPECIALISE: tl.constexpr, EARLY: tl.constexpr,
+    TRANSPOSED: tl.constexpr, CHAIN: tl.constexpr,
 ):  # fmt: skip
     """Tiles of C, one after the other; a and b are descriptors, c is one too unless it is written DIRECTly.
 
-    With splits > 1, c holds one matrix of whole tiles below the other. Flattened, the loops are one: the next tile's
-    first loads are under way while this one is written. What lies outside A and B arrives as zeros.
+    With splits > 1, c holds so many matrices. Flattened, the loops are one: the next tile's first loads are under way
+    while this one is written. What lies outside A and B arrives as zeros.
+
+    Of float8, CHAIN steps are summed in the tensor cores before the sum is added to those before it. A total that is
+    set under a condition alone costs nothing in the steps between.
     """
+    if EARLY:
+        tl.extra.cuda.gdc_launch_dependents()
     tiles_m, tiles_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
     steps = tl.cdiv(tl.cdiv(K, BLOCK_K), splits)
+    total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    part = total
     for item in tl.range(
         tl.program_id(0), tiles_m * tiles_n * splits, tl.num_programs(0),
         flatten=not SPECIALISE, warp_specialize=SPECIALISE,
@@ -143,25 +159,43 @@ def persistent(
         split = item // (tiles_m * tiles_n)
         tile_m, tile_n = place(item % (tiles_m * tiles_n), tiles_m, tiles_n, GROUP)
         row, column, first = tile_m * BLOCK_M, tile_n * BLOCK_N, split * steps * BLOCK_K
-        total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+        if CHAIN < 2:
+            total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
         for step in range(steps):
             k = first + step * BLOCK_K
             left = a.load([row, k])
             right = b.load([column, k]).T if TRANSPOSED else b.load([k, column])
-            total += tl.dot(
-                left, right
-            )  # of float16 the compiler makes one instruction, of float8 it must not
-        store_parts(c, split * tiles_m * BLOCK_M + row, column, total, M, N, PARTS, DIRECT)
+            if CHAIN == 0:
+                total = tl.dot(left, right, total)
+            elif CHAIN == 1:
+                total += tl.dot(left, right)
+            else:
+                if step % CHAIN == 0:
+                    part = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+                part = tl.dot(left, right, part)
+                if (step % CHAIN == CHAIN - 1) | (step == steps - 1):
+                    if step < CHAIN:
+                        total = part
+                    else:
+                        total += part
+        store_parts(c, split, row, column, total, M, N, PARTS, DIRECT)
 
 
 @triton.jit
-def add_splits(parts, c, N, height, pitch, SPLITS: tl.constexpr, BLOCK: tl.constexpr):
-    """C as the sum of SPLITS float32 matrices of `height` rows, `pitch` elements apart, one below the other."""
+def add_splits(
+    parts, c, M, N, pitch, SPLITS: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr
+):  # fmt: skip
+    """C as the sum of SPLITS float32 matrices of M rows, `pitch` elements apart.
+
+    Launched EARLY, while the other kernel is at work, it waits for that one's end.
+    """
+    if EARLY:
+        tl.extra.cuda.gdc_wait()
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.float32)
     for split in tl.static_range(SPLITS):
-        total += tl.load(parts + (split * height + row) * pitch + column, mask=column < N, other=0.0)
+        total += tl.load(parts + (split * M + row) * pitch + column, mask=column < N, other=0.0)
     tl.store(c + row * N + column, total.to(c.dtype.element_ty), mask=column < N)
 
 
@@ -208,14 +242,14 @@ def plain(
 
 def is_aligned(x: torch.Tensor) -> bool:
     """Whether TMA can read and write it: base and rows at multiples of 16 bytes."""
-    return x.data_ptr() % 16 == 0 and x.shape[1] * x.element_size() % 16 == 0
+    return x.data_ptr() % 16 == 0 and x.shape[-1] * x.element_size() % 16 == 0
 
 
 def described(x: torch.Tensor, block: tuple[int, int]) -> TensorDescriptor:
-    """A descriptor of x, or of a copy with aligned rows."""
-    rows, columns = x.shape
+    """A descriptor of x, a matrix or several, or of a matrix's copy with aligned rows."""
     if is_aligned(x):
-        return TensorDescriptor(x, [rows, columns], [columns, 1], list(block))
+        return TensorDescriptor(x, list(x.shape), list(x.stride()), [1, *block][-x.ndim :])
+    rows, columns = x.shape
     pitch = triton.cdiv(columns, 64) * 64
     copy = torch.empty((rows, pitch), dtype=x.dtype, device=x.device)
     copy_rows[(rows, triton.cdiv(columns, 1024))](x, copy, columns, pitch, 1024)
@@ -248,20 +282,21 @@ def run_persistent(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, transposed
     """Either in one launch or, with splits, in two; each operand that must be copied is one more."""
     (m, k), n, item = a.shape, c.shape[1], a.element_size()
     tile, splits = plan(m, n, k, item)
-    height, pitch = triton.cdiv(m, tile.m) * tile.m, triton.cdiv(n, 8) * 8
-    target = c
+    pitch, target = triton.cdiv(n, 8) * 8, c
     if splits > 1:
-        target = torch.empty((splits * height, pitch), dtype=torch.float32, device=c.device)
+        target = torch.empty((splits, m, pitch), dtype=torch.float32, device=c.device)
     direct, parts = SPECIALISE or not is_aligned(target), tile.parts(target.element_size())
     pieces = 1 if SPECIALISE else 4 * parts if direct else parts
     work = triton.cdiv(m, tile.m) * triton.cdiv(n, tile.n) * splits
     along_k = transposed or item == 1
     describe = turned if along_k and not transposed else described
-    persistent[(min(work, PROCESSORS),)](
+    persistent[(min(work, PROCESSORS * PROGRAMS),)](
         described(a, (tile.m, tile.k)), describe(b, (tile.n, tile.k) if along_k else (tile.k, tile.n)),
         target if direct else described(target, (tile.m, tile.n // parts)),
-        m, n, k, splits, tile.m, tile.n, tile.k, GROUP, pieces, direct, SPECIALISE, along_k,
+        m, n, k, splits, tile.m, tile.n, tile.k, GROUP, pieces, direct, SPECIALISE, EARLY and splits > 1,
+        along_k, CHAIN if item == 1 else 0,
         num_warps=4 if SPECIALISE else tile.warps, num_stages=tile.stages(item, target.element_size()),
     )  # fmt: skip
     if splits > 1:
-        add_splits[(m, triton.cdiv(n, 1024))](target, c, n, height, pitch, splits, 1024)
+        early = {"launch_pdl": True} if EARLY else {}
+        add_splits[(m, triton.cdiv(n, 1024))](target, c, m, n, pitch, splits, 1024, EARLY, **early)
