@@ -1,8 +1,10 @@
-"""Rows to int8 with a scale each, in exact tiles: no lane is without an element, no row is alone in its program.
+"""Rows to int8 with a scale each, tile after tile of rows in as many programs as the GPU holds at once.
 
 Token and head together number the rows. A width such as 96 is three pieces of 32, each a tile whose width is a power
-of two; all pieces of a tile have one layout, so that their maxima combine in registers. Rows past the end repeat the
-last one: they store what is stored there anyway, and nothing needs a mask.
+of two: no lane is masked, and every store fills sectors of 32 bytes. Where pieces would be narrower, rows are padded to
+a power of two instead, so that what a warp reads and writes is contiguous. Where the next tile goes is loaded while
+this one is worked on: left to itself, the compiler puts that load behind the wait for x. Rows past the end repeat the
+last one: they store what is stored there anyway.
 """
 
 from __future__ import annotations
@@ -12,19 +14,22 @@ import triton
 import triton.language as tl
 from knobs import knob
 
-ROWS, PIECE, WARPS = knob("QKV_ROWS"), knob("QKV_PIECE"), knob("QKV_WARPS") or 4
-READ, STORE = ("" if knob(name) == "normal" else knob(name) for name in ("QKV_READ", "QKV_STORE"))
+FORM, PIECE, LANE, RESIDENT, WARPS = (
+    knob(f"QKV_{n}") for n in ("FORM", "PIECE", "LANE", "RESIDENT", "WARPS")
+)
+READ, STORE, KEEP = ("" if knob(n) == "normal" else knob(n) for n in ("QKV_READ", "QKV_STORE", "QKV_SCALES"))
 
-LARGEST_TILE = 4096
-"""Elements of a program: 32 a thread at 4 warps, 64 bytes of loads under way in each."""
+PROCESSORS = 132
+"""Streaming multiprocessors of an H200."""
 
-LEAST_LANES = 1024
-"""Elements of one piece of a tile: 8 a thread, which is one load of 16 bytes."""
+SECTOR = 32
+"""Bytes, and elements of q, below which a piece of a row is not stored at once."""
 
-MOST_PIECES = 16
+FEWEST_TILES = 16
+"""Of a program: with fewer, some would have visibly more to do than others, and each gets one tile instead."""
 
-MOST_PER_WARP = 4096
-"""Elements; 128 a thread, beyond which they spill."""
+MOST_PIECES = 4
+"""All pieces of a tile are in registers, 8 elements a thread each."""
 
 SHARE = tl.constexpr(1 / 127)
 NEAREST = tl.constexpr(1.5 * 2**23)
@@ -32,75 +37,68 @@ NEAREST = tl.constexpr(1.5 * 2**23)
 
 
 @triton.jit
-def row_peak(x, at, column, PIECES: tl.constexpr, PIECE: tl.constexpr, READ: tl.constexpr):
-    """The pieces of each row, as they are in memory, and the largest magnitude of all of them."""
-    pieces = ()
-    peak = tl.zeros([at.shape[0]], tl.float32)
-    for piece in tl.static_range(PIECES):
-        value = tl.load(x + at + (piece * PIECE + column), eviction_policy=READ)
-        peak = tl.maximum(peak, tl.max(tl.abs(value.to(tl.float32)), 1))
-        pieces = pieces + (value,)  # noqa: RUF005 - Triton knows no starred tuples
-    return pieces, peak
+def rows_of(tile, rows, ROWS: tl.constexpr):
+    return tl.minimum(tile * ROWS + tl.arange(0, ROWS), rows - 1)
 
 
 @triton.jit
-def quantize_exact(
-    x, destination, q, scales, rows, HEADS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr,
-    PIECE: tl.constexpr, READ: tl.constexpr, STORE: tl.constexpr,
+def places_of(destination, row, HEADS: tl.constexpr):
+    """Where these rows go, in rows."""
+    return tl.load(destination + row // HEADS) * HEADS + row % HEADS
+
+
+@triton.jit
+def quantize_tiles(
+    x, destination, q, scales, rows, tiles, HEADS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr,
+    PIECE: tl.constexpr, READ: tl.constexpr, STORE: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
-    """ROWS x WIDTH elements, where PIECE divides WIDTH."""
-    row = tl.minimum(tl.program_id(0) * ROWS + tl.arange(0, ROWS), rows - 1)
-    place = tl.load(destination + row // HEADS) * HEADS + row % HEADS
+    """ROWS x WIDTH elements a tile, in pieces of PIECE columns, of which the last may be masked in part."""
+    pieces: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
     column = tl.arange(0, PIECE)[None, :]
-    pieces, peak = row_peak(x, row.to(tl.int64)[:, None] * WIDTH, column, WIDTH // PIECE, PIECE, READ)
-    factor = tl.where(peak > 0, 127 / peak, 0)[:, None]
-    at = place.to(tl.int64)[:, None] * WIDTH
-    for piece in tl.static_range(WIDTH // PIECE):
-        near = pieces[piece].to(tl.float32) * factor + NEAREST
-        whole = near.to(tl.int32, bitcast=True).to(tl.int8)
-        tl.store(q + at + (piece * PIECE + column), whole, eviction_policy=STORE)
-    tl.store(scales + place, peak * SHARE)
-
-
-@triton.jit
-def quantize_padded(
-    x, destination, q, scales, rows, HEADS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr,
-    W: tl.constexpr, READ: tl.constexpr, STORE: tl.constexpr,
-):  # fmt: skip
-    """The same for widths with no power of two in them to speak of: columns are padded to W, rows are not."""
-    row = tl.minimum(tl.program_id(0) * ROWS + tl.arange(0, ROWS), rows - 1)
-    place = tl.load(destination + row // HEADS) * HEADS + row % HEADS
-    column = tl.arange(0, W)[None, :]
-    real = column < WIDTH
-    at = row.to(tl.int64)[:, None] * WIDTH + column
-    value = tl.load(x + at, mask=real, other=0, eviction_policy=READ).to(tl.float32)
-    peak = tl.max(tl.abs(value), 1)
-    near = value * tl.where(peak > 0, 127 / peak, 0)[:, None] + NEAREST
-    whole = near.to(tl.int32, bitcast=True).to(tl.int8)
-    tl.store(q + place.to(tl.int64)[:, None] * WIDTH + column, whole, mask=real, eviction_policy=STORE)
-    tl.store(scales + place, peak * SHARE)
+    place = places_of(destination, rows_of(tl.program_id(0), rows, ROWS), HEADS)
+    for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
+        at = rows_of(tile, rows, ROWS).to(tl.int64)[:, None] * WIDTH
+        values = ()
+        peak = tl.zeros([ROWS], tl.float32)
+        for piece in tl.static_range(pieces):
+            real = piece * PIECE + column < WIDTH
+            value = tl.load(x + at + (piece * PIECE + column), mask=real, other=0, eviction_policy=READ)
+            values = values + (value,)  # noqa: RUF005 - Triton knows no starred tuples
+        following = places_of(destination, rows_of(tile + tl.num_programs(0), rows, ROWS), HEADS)
+        for piece in tl.static_range(pieces):
+            peak = tl.maximum(peak, tl.max(tl.abs(values[piece].to(tl.float32)), 1))
+        factor = tl.where(peak > 0, 127 / peak, 0)[:, None]
+        to = place.to(tl.int64)[:, None] * WIDTH
+        for piece in tl.static_range(pieces):
+            real = piece * PIECE + column < WIDTH
+            near = values[piece].to(tl.float32) * factor + NEAREST
+            whole = near.to(tl.int32, bitcast=True).to(tl.int8)
+            tl.store(q + to + (piece * PIECE + column), whole, mask=real, eviction_policy=STORE)
+        tl.store(scales + place, peak * SHARE, eviction_policy=KEEP)
+        place = following
 
 
 def piece_of(width: int) -> int:
-    """The widest power of two that divides the width, or 0 where that makes too many pieces."""
-    piece = min(width & -width, PIECE or 128)
-    return piece if width // piece <= MOST_PIECES else 0
-
-
-def rows_of(width: int, piece: int) -> int:
-    """Rows of a program: no more elements than LARGEST_TILE, but enough for one wide load a thread."""
-    most = max(1, LARGEST_TILE // triton.next_power_of_2(width))
-    return max(most, LEAST_LANES // piece)
+    """Columns of a piece: the widest power of two that divides the width, or all of them, padded."""
+    padded = triton.next_power_of_2(width)
+    piece = min(width & -width, PIECE or padded)
+    if FORM == "pieces":
+        return piece
+    return padded if FORM == "padded" or piece < SECTOR or width // piece > MOST_PIECES else piece
 
 
 def run(x: torch.Tensor, destination: torch.Tensor, q: torch.Tensor, scales: torch.Tensor) -> None:
-    """x float16 tokens x heads x width, destination int32; q int8 like x, scales float32 tokens x heads."""
+    """x float16 tokens x heads x width, destination int32; q int8 like x, scales float32 tokens x heads.
+
+    A thread has 8 elements of each piece, or 16 where there is one: 16 bytes to load, or to store.
+    """
     tokens, heads, width = x.shape
-    rows, piece = tokens * heads, piece_of(width)
-    kernel = quantize_exact if piece else quantize_padded
-    lanes = piece or triton.next_power_of_2(width)
-    most = max(1, MOST_PER_WARP * WARPS // triton.next_power_of_2(width))
-    tile = min(ROWS or rows_of(width, lanes), most)
-    kernel[(triton.cdiv(rows, tile),)](
-        x, destination, q, scales, rows, heads, width, tile, lanes, READ, STORE, num_warps=WARPS
+    rows, piece, warps = tokens * heads, piece_of(width), WARPS or 4
+    tile = max(1, 32 * warps * (LANE or (8 if piece < width else 16)) // piece)
+    tiles = triton.cdiv(rows, tile)
+    programs = PROCESSORS * (RESIDENT or max(1, (40 if piece < width else 48) // warps))
+    if not RESIDENT and tiles < FEWEST_TILES * programs:
+        programs = tiles
+    quantize_tiles[(min(tiles, programs),)](
+        x, destination, q, scales, rows, tiles, heads, width, tile, piece, READ, STORE, KEEP, num_warps=warps
     )  # fmt: skip

@@ -72,22 +72,21 @@ def store_tile(pointer, value, real, EVEN: tl.constexpr):
 
 
 @triton.jit
-def scan_tile(re, im, a_re, a_im, s_re, s_im, BACK: tl.constexpr, PARTS: tl.constexpr):
+def scan_tile(re, im, a_re, a_im, s_re, s_im, PARTS: tl.constexpr):
     """The recurrence over the rows of a tile from state s, and the state after it."""
     steps: tl.constexpr = re.shape[0]
     row = tl.arange(0, steps)[:, None]
-    first: tl.constexpr = steps - 1 if BACK else 0
-    last: tl.constexpr = 0 if BACK else steps - 1
+    last: tl.constexpr = steps - 1
     b_re = tl.broadcast_to(a_re[None, :], re.shape)
     if PARTS == 1:
-        re = tl.where(row == first, re + (a_re * s_re)[None, :], re)
-        _, re = tl.associative_scan((b_re, re), 0, step, reverse=BACK)
+        re = tl.where(row == 0, re + (a_re * s_re)[None, :], re)
+        _, re = tl.associative_scan((b_re, re), 0, step)
         im = re
     else:
         b_im = tl.broadcast_to(a_im[None, :], re.shape)
-        re = tl.where(row == first, re + (a_re * s_re - a_im * s_im)[None, :], re)
-        im = tl.where(row == first, im + (a_re * s_im + a_im * s_re)[None, :], im)
-        _, _, re, im = tl.associative_scan((b_re, b_im, re, im), 0, step_complex, reverse=BACK)
+        re = tl.where(row == 0, re + (a_re * s_re - a_im * s_im)[None, :], re)
+        im = tl.where(row == 0, im + (a_re * s_im + a_im * s_re)[None, :], im)
+        _, _, re, im = tl.associative_scan((b_re, b_im, re, im), 0, step_complex)
     s_re = tl.sum(tl.where(row == last, re, 0.0), 0)
     s_im = tl.sum(tl.where(row == last, im, 0.0), 0)
     return re, im, s_re, s_im
@@ -126,18 +125,19 @@ def store_planes(pointer, re, im, lane, width, WIDTH: tl.constexpr, PARTS: tl.co
         tl.store(pointer + at + 1, im, mask=at < width)
 
 
-@triton.jit(do_not_specialize=["length", "width", "dim", "segment"])
+@triton.jit(do_not_specialize=["length", "vectors", "dim", "segment"])
 def segment_ends(
-    x, dy, a, x_ends, dy_ends, length, width, dim, segment,
+    x, dy, a, x_ends, dy_ends, length, vectors, dim, segment,
     VECTOR: tl.constexpr, WIDTH: tl.constexpr, PARTS: tl.constexpr, STEPS: tl.constexpr, STAGES: tl.constexpr,
     EVEN: tl.constexpr,
 ):  # fmt: skip
     """What each segment adds to the state at its end, and to the gradient at its start; float32 rows."""
     lane, part = tl.program_id(0) * WIDTH, tl.program_id(1)
-    width = tl.multiple_of(width, VECTOR)
+    width = vectors * VECTOR
     column = lane + tl.arange(0, WIDTH)[None, :]
     row = tl.arange(0, STEPS)[:, None]
-    at, inside = row * width + column, column < width
+    late = STEPS - 1 - row
+    at, at_late, inside = row * width + column, late * width + column, column < width
     a_re, a_im = decays(a, lane, dim, WIDTH, PARTS)
     first = part * segment
     count = tl.cdiv(tl.minimum(length - first, segment), STEPS)
@@ -149,17 +149,17 @@ def segment_ends(
             real = row < tl.where(inside, length - time, 0)
             value = load_tile(x + tl.cast(time, tl.int64) * width + at, real, EVEN)
             re, im = planes(value, PARTS)
-            _, _, s_re, s_im = scan_tile(re, im, a_re, a_im, s_re, s_im, False, PARTS)
+            _, _, s_re, s_im = scan_tile(re, im, a_re, a_im, s_re, s_im, PARTS)
         store_planes(x_ends + part.to(tl.int64) * width, s_re, s_im, lane, width, WIDTH, PARTS)
     else:
         g_re = tl.zeros([WIDTH // PARTS], tl.float32)
         g_im = g_re
         for tile in tl.range(0, count, num_stages=STAGES):
             time = first + (count - 1 - tile) * STEPS
-            real = row < tl.where(inside, length - time, 0)
-            value = load_tile(dy + tl.cast(time, tl.int64) * width + at, real, EVEN)
+            real = late < tl.where(inside, length - time, 0)
+            value = load_tile(dy + tl.cast(time, tl.int64) * width + at_late, real, EVEN)
             re, im = planes(value, PARTS)
-            _, _, g_re, g_im = scan_tile(re, im, a_re, -a_im, g_re, g_im, True, PARTS)
+            _, _, g_re, g_im = scan_tile(re, im, a_re, -a_im, g_re, g_im, PARTS)
         store_planes(dy_ends + part.to(tl.int64) * width, g_re, g_im, lane, width, WIDTH, PARTS)
 
 
@@ -192,7 +192,7 @@ def handed_over(
 ):
     """The state that segments start, start + by, ... before stop leave behind, in float64."""
     re, im = re.to(tl.float64), im.to(tl.float64)
-    for part in tl.range(0, (stop - start) // by, num_stages=4):
+    for part in tl.range(0, (stop - start) // by, num_stages=8):
         end = ends + tl.cast(start + part * by, tl.int64) * width
         e_re, e_im = row_planes(end, lane, width, WIDTH, PARTS)
         re, im = multiply(re, im, p_re, p_im, PARTS)
@@ -200,18 +200,19 @@ def handed_over(
     return re.to(tl.float32), im.to(tl.float32)
 
 
-@triton.jit(do_not_specialize=["length", "width", "dim", "segment", "parts"])
+@triton.jit(do_not_specialize=["length", "vectors", "dim", "segment", "parts"])
 def walk(
-    s, x, a, dy, y, ds, dx, shares, x_ends, dy_ends, length, width, dim, segment, parts,
+    s, x, a, dy, y, ds, dx, shares, x_ends, dy_ends, length, vectors, dim, segment, parts,
     SPLIT: tl.constexpr, VECTOR: tl.constexpr, WIDTH: tl.constexpr, PARTS: tl.constexpr, STEPS: tl.constexpr,
     STAGES: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """y forwards over one segment, then dx and the share of da backwards over it, while y is still near."""
     lane, part = tl.program_id(0) * WIDTH, tl.program_id(1)
-    width = tl.multiple_of(width, VECTOR)
+    width = vectors * VECTOR
     column = lane + tl.arange(0, WIDTH)[None, :]
     row = tl.arange(0, STEPS)[:, None]
-    at, inside = row * width + column, column < width
+    late = STEPS - 1 - row
+    at, at_late, inside = row * width + column, late * width + column, column < width
     a_re, a_im = decays(a, lane, dim, WIDTH, PARTS)
     s_re, s_im = row_planes(s, lane, width, WIDTH, PARTS)
     g_re = tl.zeros([WIDTH // PARTS], tl.float32)
@@ -229,21 +230,21 @@ def walk(
         time = first + tile * STEPS
         start, real = tl.cast(time, tl.int64) * width, row < tl.where(inside, length - time, 0)
         re, im = planes(load_tile(x + start + at, real, EVEN), PARTS)
-        re, im, s_re, s_im = scan_tile(re, im, a_re, a_im, s_re, s_im, False, PARTS)
+        re, im, s_re, s_im = scan_tile(re, im, a_re, a_im, s_re, s_im, PARTS)
         store_tile(y + start + at, lanes(re, im, PARTS), real, EVEN)
     tl.debug_barrier()
     share_re = tl.zeros([WIDTH // PARTS], tl.float64)
     share_im = tl.zeros([WIDTH // PARTS], tl.float64)
     for tile in tl.range(0, count, num_stages=STAGES):
         time = first + (count - 1 - tile) * STEPS
-        start, real = tl.cast(time, tl.int64) * width, row < tl.where(inside, length - time, 0)
-        re, im = planes(load_tile(dy + start + at, real, EVEN), PARTS)
-        before = at - tl.where(row == first - time, 0, width)
+        start, real = tl.cast(time, tl.int64) * width, late < tl.where(inside, length - time, 0)
+        re, im = planes(load_tile(dy + start + at_late, real, EVEN), PARTS)
+        before = at_late - tl.where(late == first - time, 0, width)
         y_re, y_im = planes(load_tile(y + start + before, real, EVEN), PARTS)
-        y_re = tl.where(row == first - time, entry_re[None, :], y_re)
-        y_im = tl.where(row == first - time, entry_im[None, :], y_im)
-        re, im, g_re, g_im = scan_tile(re, im, a_re, -a_im, g_re, g_im, True, PARTS)
-        store_tile(dx + start + at, lanes(re, im, PARTS), real, EVEN)
+        y_re = tl.where(late == first - time, entry_re[None, :], y_re)
+        y_im = tl.where(late == first - time, entry_im[None, :], y_im)
+        re, im, g_re, g_im = scan_tile(re, im, a_re, -a_im, g_re, g_im, PARTS)
+        store_tile(dx + start + at_late, lanes(re, im, PARTS), real, EVEN)
         if PARTS == 1:
             share_re += tl.sum(re * y_re, 0).to(tl.float64)
         else:
@@ -268,15 +269,14 @@ def add_shares(shares, da, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexp
 
 
 def vector_of(width: int, parts: int) -> int:
-    """Lanes of a thread, which loads them at once: few, so that there are many warps, unless there are enough."""
-    enough = width >= 32 * 2 * 4 * PROCESSORS
-    return 2 if parts == 2 or (width % 2 == 0 and (WIDTH or 1 + enough) == 2) else 1
+    """Lanes of a thread that lie side by side: two where rows are even, else one, and one far off beside it."""
+    return 1 if width % 2 else 2 if parts == 2 or width % 4 else WIDTH or 2
 
 
 def segment_of(length: int, tiles: int, steps: int) -> int:
-    """Steps of a segment: all of them where the channels give every processor a warp or two, else about four."""
-    some = 1 << min(6, (4 * PROCESSORS // tiles).bit_length() - 1) if tiles < 1.5 * PROCESSORS else 1
-    count = SEGMENTS or some
+    """Steps of a segment: all of them where the channels give every processor a warp or two, else about eight."""
+    some = 1 << (8 * PROCESSORS // tiles).bit_length() - 1 if tiles < 1.5 * PROCESSORS else 1
+    count = SEGMENTS or min(128, some)
     return triton.cdiv(max(triton.cdiv(length, count), min(count - 1, 2) * steps, 1), steps) * steps
 
 
@@ -296,10 +296,9 @@ def run(
     parts = 2 if x.dim() == 4 else 1
     width = batch * dim * parts
     vector = vector_of(width, parts)
-    lanes_each, steps = (
-        32 * vector,
-        STEPS or min(16 if vector == 1 else 8, max(4, triton.next_power_of_2(length))),
-    )
+    # Two lanes a thread at the least: of one, Triton 3.6 lays tiles out by columns, sixteen lanes a bank.
+    lanes_each = 32 * max(2, vector)
+    steps = STEPS or min(16 if vector > parts else 8, max(4, triton.next_power_of_2(length)))
     tiles = triton.cdiv(width, lanes_each)
     segment = segment_of(length, tiles, steps)
     count = triton.cdiv(length, segment)
@@ -310,10 +309,10 @@ def run(
     tile["STAGES"] = stages_of(4 * lanes_each * steps, tiles * count)
     if count > 1:
         segment_ends[(tiles, count, 2)](
-            x, dy, a, ends[0], ends[1], length, width, dim, segment, **tile, num_warps=1
+            x, dy, a, ends[0], ends[1], length, width // vector, dim, segment, **tile, num_warps=1
         )  # fmt: skip
     walk[(tiles, count)](
-        s, x, a, dy, y, ds, dx, shares, ends[0], ends[1], length, width, dim, segment, count,
+        s, x, a, dy, y, ds, dx, shares, ends[0], ends[1], length, width // vector, dim, segment, count,
         SPLIT=count > 1, **tile, num_warps=1,
     )  # fmt: skip
     columns = dim * parts

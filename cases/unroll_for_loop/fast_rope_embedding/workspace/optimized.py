@@ -2,7 +2,8 @@
 
 Pair e is column e % half of row e // half, and a row is one head at one position. Eight neighbouring pairs lie in one
 row wherever half is a multiple of eight, so that every load has 16 bytes; no heads and no columns are padded. An
-element and its gradient are at the same place and turned by the same angle, so one program does both.
+element and its gradient are at the same place and turned by the same angle, so one program does both. Tiles of queries
+and of keys take turns, in rounds of as many positions, so that a position's angles are read from memory once.
 """
 
 from __future__ import annotations
@@ -41,20 +42,22 @@ def turn_pairs(
 
 @triton.jit
 def turn_all(
-    q, k, cos, sin, dq_rotated, dk_rotated, q_rotated, k_rotated, dq, dk, q_tiles, q_pairs, k_pairs, sequence,
-    HEADS: tl.constexpr, KEY_HEADS: tl.constexpr, HALF: tl.constexpr, BLOCK: tl.constexpr, READ: tl.constexpr,
-    STORE: tl.constexpr,
+    q, k, cos, sin, dq_rotated, dk_rotated, q_rotated, k_rotated, dq, dk, q_tiles, k_tiles, q_pairs, k_pairs, sequence,
+    TURN: tl.constexpr, HEADS: tl.constexpr, KEY_HEADS: tl.constexpr, HALF: tl.constexpr, BLOCK: tl.constexpr,
+    READ: tl.constexpr, STORE: tl.constexpr,
 ):  # fmt: skip
-    """First the tiles of the queries, then those of the keys."""
-    tile = tl.program_id(0)
-    if tile < q_tiles:
+    """Rounds of TURN tiles of the queries and one of the keys."""
+    part = tl.program_id(0) % (TURN + 1)
+    key_tile = tl.program_id(0) // (TURN + 1)
+    tile = key_tile * TURN + part
+    if part < TURN:
+        if tile < q_tiles:
+            turn_pairs(
+                q, dq_rotated, q_rotated, dq, cos, sin, tile, q_pairs, sequence, HEADS, HALF, BLOCK, READ, STORE
+            )  # fmt: skip
+    elif key_tile < k_tiles:
         turn_pairs(
-            q, dq_rotated, q_rotated, dq, cos, sin, tile, q_pairs, sequence, HEADS, HALF, BLOCK, READ, STORE
-        )  # fmt: skip
-    else:
-        turn_pairs(
-            k, dk_rotated, k_rotated, dk, cos, sin, tile - q_tiles, k_pairs, sequence, KEY_HEADS, HALF, BLOCK,
-            READ, STORE,
+            k, dk_rotated, k_rotated, dk, cos, sin, key_tile, k_pairs, sequence, KEY_HEADS, HALF, BLOCK, READ, STORE
         )  # fmt: skip
 
 
@@ -73,8 +76,10 @@ def run(
     """q, k and gradients bfloat16 batch x sequence x heads x width; cos, sin float32 sequence x width / 2."""
     sequence, half = cos.shape
     q_pairs, k_pairs = q.numel() // 2, k.numel() // 2
-    q_tiles = triton.cdiv(q_pairs, BLOCK)
-    turn_all[(q_tiles + triton.cdiv(k_pairs, BLOCK),)](
-        q, k, cos, sin, dq_rotated, dk_rotated, q_rotated, k_rotated, dq, dk, q_tiles, q_pairs, k_pairs,
-        sequence, q.shape[2], k.shape[2], half, BLOCK, READ, STORE, num_warps=WARPS,
+    q_tiles, k_tiles = triton.cdiv(q_pairs, BLOCK), triton.cdiv(k_pairs, BLOCK)
+    turn = triton.cdiv(q_tiles, k_tiles)
+    rounds = max(k_tiles, triton.cdiv(q_tiles, turn))
+    turn_all[(rounds * (turn + 1),)](
+        q, k, cos, sin, dq_rotated, dk_rotated, q_rotated, k_rotated, dq, dk, q_tiles, k_tiles, q_pairs, k_pairs,
+        sequence, turn, q.shape[2], k.shape[2], half, BLOCK, READ, STORE, num_warps=WARPS,
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """KL divergence with its gradient in one pass: a target is read once for both, rows and columns numbered through.
 
-Where terms are reduced, each program leaves the sum of its block, and one more program adds those up; the order of
+Where terms are reduced, each program leaves the sum of its blocks, and one more program adds those up; the order of
 summation depends on the sizes alone, so that results do not change from call to call. A tensor of one block needs no
 second launch.
 """
@@ -12,10 +12,16 @@ import triton
 import triton.language as tl
 from knobs import knob
 
-BLOCK, WARPS = knob("KL_BLOCK"), knob("KL_WARPS")
+BLOCK, WARPS, RESIDENT = knob("KL_BLOCK"), knob("KL_WARPS"), knob("KL_RESIDENT")
 READ, STORE = ("" if knob(name) == "normal" else knob(name) for name in ("KL_READ", "KL_STORE"))
 
-SUMS, SUM_WARPS = 8192, 16
+LARGE = 8192
+"""Elements beyond which a block has more than 1024 of them."""
+
+PROCESSORS = 132
+"""Streaming multiprocessors of an H200."""
+
+SUMS, SUM_WARPS = 16384, 32
 """Sums that the last program adds in one step, and its warps: 16 numbers a thread."""
 
 
@@ -64,6 +70,25 @@ def summed_terms(
 
 
 @triton.jit
+def summed_blocks(
+    x, target, dloss, sums, dx, size, blocks, factor, LOG_TARGET: tl.constexpr, BLOCK: tl.constexpr,
+    READ: tl.constexpr, STORE: tl.constexpr,
+):  # fmt: skip
+    """The same for every num_programs-th block, with one sum for all of them."""
+    slope = tl.load(dloss) * factor
+    total = tl.zeros([BLOCK], tl.float32)
+    for block in range(tl.program_id(0), blocks, tl.num_programs(0)):
+        at = tl.cast(block, tl.int64) * BLOCK + tl.arange(0, BLOCK)
+        real = at < size
+        predicted = tl.load(x + at, mask=real, other=0, eviction_policy=READ)
+        wanted = tl.load(target + at, mask=real, other=0, eviction_policy=READ)
+        probability, term = divergence(predicted, wanted, LOG_TARGET)
+        tl.store(dx + at, -probability * slope, mask=real, eviction_policy=STORE)
+        total += term
+    tl.store(sums + tl.program_id(0), tl.sum(total, 0))
+
+
+@triton.jit
 def add_up(sums, loss, blocks, factor, BLOCK: tl.constexpr):
     lane = tl.arange(0, BLOCK)
     total = tl.zeros([BLOCK], tl.float32)
@@ -92,14 +117,21 @@ def run(
         )  # fmt: skip
         return
     factor = {"mean": 1 / size, "batchmean": 1 / x.shape[0]}.get(reduction, 1.0)
-    block = BLOCK or (1024 * min(4, WARPS or 4) if size > SUMS else 1024)
-    blocks = triton.cdiv(size, block)
-    sums = loss if blocks == 1 else torch.empty(blocks, dtype=torch.float32, device=x.device)
-    last = factor if blocks == 1 else 1.0
-    summed_terms[(blocks,)](
-        x, target, dloss, sums, dx, size, factor, last, log_target, block, READ, STORE,
-        num_warps=WARPS or max(4, block // 512),
-    )  # fmt: skip
-    if blocks > 1:
-        step = min(SUMS, triton.next_power_of_2(blocks))
-        add_up[(1,)](sums, loss, blocks, factor, step, num_warps=max(1, SUM_WARPS * step // SUMS))
+    resident = PROCESSORS * RESIDENT
+    wide = size > LARGE and not resident
+    block = BLOCK or 1024 * (min(4, WARPS or 4) if wide else 1)
+    blocks, warps = triton.cdiv(size, block), WARPS or max(4, block // 512)
+    programs = min(blocks, resident or blocks)
+    sums = loss if programs == 1 else torch.empty(programs, dtype=torch.float32, device=x.device)
+    if programs < blocks:
+        summed_blocks[(programs,)](
+            x, target, dloss, sums, dx, size, blocks, factor, log_target, block, READ, STORE, num_warps=warps
+        )  # fmt: skip
+    else:
+        last = factor if blocks == 1 else 1.0
+        summed_terms[(blocks,)](
+            x, target, dloss, sums, dx, size, factor, last, log_target, block, READ, STORE, num_warps=warps
+        )  # fmt: skip
+    if programs > 1:
+        step = min(SUMS, triton.next_power_of_2(programs))
+        add_up[(1,)](sums, loss, programs, factor, step, num_warps=max(1, SUM_WARPS * step // SUMS))

@@ -24,8 +24,10 @@ TILE = knob("MEAN_TILE") or 2048
 COLUMNS = knob("MEAN_COLUMNS") or 128
 """Fewest columns of a program that splits: 512 bytes lie side by side."""
 
-RESIDENT = knob("MEAN_RESIDENT") or 10
-"""Programs for each multiprocessor, at 48 registers a thread; 80 KiB are then under way on it."""
+RESIDENT = knob("MEAN_RESIDENT")
+WIDE, SCALAR = 10, 8
+"""Programs for each multiprocessor: 10 at 48 registers a thread, when 80 KiB are under way on it; fewer where elements
+are loaded one by one, at 56. A program too many would run when all others have ended."""
 
 PER_THREAD = 16
 VECTOR = 4
@@ -50,11 +52,13 @@ def processors() -> int:
 
 @triton.jit
 def sums_along(
-    x, y, results, groups, outer, units, steps, count, UNIT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
+    x, y, results, groups, outer, units, steps, count, UNIT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    SINGLE: tl.constexpr,
 ):  # fmt: skip
     """Tiles of ROWS results, batch by batch and group by group, over one part of outer x inner, which is units * UNIT.
 
-    A part is `steps` blocks of BLOCK elements of inner. Sums are divided by `count`.
+    A part is `steps` blocks of BLOCK elements of inner. Sums are divided by `count`. SINGLE: inner is
+    one block.
     """
     inner = units * UNIT
     blocks = tl.cdiv(inner, BLOCK)
@@ -66,8 +70,10 @@ def sums_along(
         first = x + (batch * outer * groups + result - batch * groups) * inner
         total = tl.zeros([ROWS, BLOCK], tl.float32)
         for step in range(start, end):
-            at = step % blocks * BLOCK + tl.arange(0, BLOCK)[None, :]
-            far = (step // blocks).to(tl.int64) * groups * inner
+            at, plane = tl.arange(0, BLOCK)[None, :], step
+            if not SINGLE:
+                at, plane = at + step % blocks * BLOCK, step // blocks
+            far = tl.cast(plane, tl.int64) * groups * inner
             total += tl.load(first + far + at, mask=(result < results) & (at < inner), other=0)
         found = tl.div_rn(tl.sum(total, 1, keep_dims=True), count)
         tl.store(y + result * tl.num_programs(1) + tl.program_id(1), found, mask=result < results)
@@ -120,13 +126,14 @@ def merged(shape: torch.Size, averaged: set[int]) -> list[int]:
     return sizes
 
 
-def resident() -> int:
-    return RESIDENT * processors()
+def resident(unit: int) -> int:
+    """Programs that load vectors of this length and fill the GPU."""
+    return (RESIDENT or (WIDE if unit > 1 else SCALAR)) * processors()
 
 
-def parts_of(steps: int, programs: int) -> int:
+def parts_of(steps: int, programs: int, unit: int) -> int:
     """Parts into which so many steps of each of so many programs are split, to fill the GPU."""
-    return max(1, min(resident() // programs, steps // FEWEST_STEPS))
+    return max(1, min(resident(unit) // programs, steps // FEWEST_STEPS))
 
 
 def along(x: torch.Tensor, y: torch.Tensor, sizes: list[int], count: int) -> None:
@@ -136,12 +143,12 @@ def along(x: torch.Tensor, y: torch.Tensor, sizes: list[int], count: int) -> Non
     block = min(TILE, triton.next_power_of_2(inner))
     tile = min(TILE // block, triton.next_power_of_2(results))
     tiles, steps = triton.cdiv(results, tile), outer * triton.cdiv(inner, block)
-    each = triton.cdiv(steps, parts_of(steps, tiles))
+    each = triton.cdiv(steps, parts_of(steps, tiles, unit))
     parts = triton.cdiv(steps, each)
     found = y if parts == 1 else torch.empty(results * parts, dtype=torch.float32, device=x.device)
-    sums_along[(min(tiles, WAVES * resident()), parts)](
+    sums_along[(min(tiles, WAVES * resident(unit)), parts)](
         x, found, results, groups, outer, inner // unit, each, float(count if parts == 1 else 1),
-        unit, tile, block, num_warps=warps_for(tile * block),
+        unit, tile, block, inner <= block, num_warps=warps_for(tile * block),
     )  # fmt: skip
     if parts > 1:
         along(found, y, [1, 1, results, parts], count)
@@ -151,10 +158,10 @@ def across(x: torch.Tensor, y: torch.Tensor, sizes: list[int], count: int) -> No
     """Means of outer x groups x inner x columns over outer and inner."""
     outer, groups, inner, columns = sizes
     rows, unit = outer * inner, gcd(columns, VECTOR)
-    block = block_of(columns, groups)
+    block = block_of(columns, groups, unit)
     tile = min(TILE // block, triton.next_power_of_2(rows))
     programs, steps = groups * triton.cdiv(columns, block), triton.cdiv(rows, tile)
-    size = triton.cdiv(steps, parts_of(steps, programs)) * tile
+    size = triton.cdiv(steps, parts_of(steps, programs, unit)) * tile
     parts = triton.cdiv(rows, size)
     found = y if parts == 1 else torch.empty(parts * groups * columns, dtype=torch.float32, device=x.device)
     sums_across[(programs, parts)](
@@ -175,10 +182,10 @@ def add_parts(found: torch.Tensor, y: torch.Tensor, parts: int, columns: int, co
     )  # fmt: skip
 
 
-def block_of(columns: int, groups: int) -> int:
+def block_of(columns: int, groups: int, unit: int) -> int:
     """Columns of a program: fewer where there are too few programs, but not too few to lie side by side."""
     block = min(MOST_COLUMNS, TILE, triton.next_power_of_2(columns))
-    while block > COLUMNS and groups * triton.cdiv(columns, block) < resident():
+    while block > COLUMNS and groups * triton.cdiv(columns, block) < resident(unit):
         block //= 2
     return block
 

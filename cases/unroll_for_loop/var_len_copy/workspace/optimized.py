@@ -1,8 +1,10 @@
 """Ragged copy by tiles of the destination: all programs have the same work, however long the segments are.
 
-A tile finds its first and last segment by a search with many pivots at once, of two or three steps. The segments of a
-tile then say for each of its positions how far away in the source it lies; in most tiles of long segments all positions
-have one shift. Lengths are not needed: where the next segment starts, this one ends.
+A tile finds its first and last segment by a search with many pivots at once; where that would take three steps, a small
+launch of its own finds the first segments of all tiles beforehand. Where first and last are one, the tile is copied as
+it lies, without an address or a mask for each position. Else each group of four positions, which is stored at once,
+finds its segment by a binary search in the tile's few; the groups in which another one begins, of which there are few,
+take over from there. Lengths are not needed: where the next segment starts, this one ends.
 """
 
 from __future__ import annotations
@@ -12,16 +14,20 @@ import triton
 import triton.language as tl
 from knobs import knob
 
-TILE, WARPS, READ = knob("VLC_TILE"), knob("VLC_WARPS"), knob("VLC_READ")
-FEW = tl.constexpr(knob("VLC_FEW"))
-"""Up to so many segments beyond the first are walked through one by one; more are searched for each position."""
+TILE, WARPS, PIVOTS, READ, AHEAD = (knob(f"VLC_{n}") for n in ("TILE", "WARPS", "PIVOTS", "READ", "AHEAD"))
 
-WIDEST = 512
-"""Pivots of a step of the search."""
+FEWEST, WIDEST = 16, 64
+"""Pivots of a step of the search: more are more places in memory, and only the last step's lie side by side."""
+
+GROUP = tl.constexpr(4)
+"""Positions of a group: 16 bytes."""
 
 LARGEST_TILE, SMALLEST_TILE = 4096, 1024
 PER_THREAD = 16
 """Numbers a thread has under way: 64 bytes, with two thirds of a multiprocessor's threads resident."""
+
+LANES = 128
+"""Tiles of a program that finds their segments."""
 
 ENDLESS = tl.constexpr(2**31 - 1)
 
@@ -43,19 +49,8 @@ def segments_at(starts, segments, first, last, PIVOTS: tl.constexpr, STEPS: tl.c
 
 
 @triton.jit
-def walked(source_offsets, starts, position, low, high):
-    """Places in the source of these positions, which lie in few segments: each takes over from where it starts."""
-    place = position + (tl.load(source_offsets + low) - tl.load(starts + low))
-    for segment in range(low + 1, high + 1):
-        start = tl.load(starts + segment)
-        shift = tl.load(source_offsets + segment) - start
-        place = tl.where(position >= start, position + shift, place)
-    return place
-
-
-@triton.jit
-def searched(source_offsets, starts, position, low, high):
-    """The same for many segments, by a binary search for every position."""
+def segment_of(starts, position, low, high):
+    """For each position its segment, between low and high."""
     lower = tl.zeros_like(position) + low
     upper = tl.zeros_like(position) + high
     width = high - low
@@ -65,35 +60,67 @@ def searched(source_offsets, starts, position, low, high):
         lower = tl.where(before, middle, lower)
         upper = tl.where(before, upper, middle - 1)
         width = width // 2
-    return position + (tl.load(source_offsets + lower) - tl.load(starts + lower))
+    return lower
+
+
+@triton.jit
+def find_tiles(starts, found, segments, total, tiles, TILE: tl.constexpr, LANES: tl.constexpr):
+    """The segment that each tile begins in, and the last one after all of them."""
+    tile = tl.program_id(0) * LANES + tl.arange(0, LANES)
+    segment = segment_of(starts, tl.minimum(tile * TILE, total - 1), 0, segments - 1)
+    tl.store(found + tile, segment, mask=tile <= tiles)
+
+
+@triton.jit
+def places(source_offsets, starts, first, low, high):
+    """Where in the source the positions of groups lie that start at `first`, four each, of segments low to high."""
+    position = first[:, None] + tl.arange(0, GROUP)[None, :]
+    lower = segment_of(starts, first, low, high)
+    place = position + (tl.load(source_offsets + lower) - tl.load(starts + lower))[:, None]
+    lower += 1
+    start = tl.load(starts + lower, mask=lower <= high, other=ENDLESS)
+    while tl.min(start - first, 0) < GROUP:
+        shift = tl.load(source_offsets + lower, mask=lower <= high, other=0) - start
+        place = tl.where(position >= start[:, None], position + shift[:, None], place)
+        lower += 1
+        start = tl.load(starts + lower, mask=lower <= high, other=ENDLESS)
+    return place
 
 
 @triton.jit
 def copy_tile(
-    source, source_offsets, starts, destination, segments, total, TILE: tl.constexpr, PIVOTS: tl.constexpr,
+    source, source_offsets, starts, destination, found, segments, total, TILE: tl.constexpr, PIVOTS: tl.constexpr,
     STEPS: tl.constexpr, READ: tl.constexpr,
 ):  # fmt: skip
+    """One tile; without steps of a search its segments are in `found`, the first of the next tile as its last."""
     first = tl.program_id(0) * TILE
-    position = first + tl.arange(0, TILE)
-    low, high = segments_at(starts, segments, first, tl.minimum(first + TILE, total) - 1, PIVOTS, STEPS)
-    if high - low <= FEW:
-        place = walked(source_offsets, starts, position, low, high)
+    if STEPS == 0:
+        low = tl.load(found + tl.program_id(0))
+        high = tl.load(found + tl.program_id(0) + 1)
     else:
-        place = searched(source_offsets, starts, position, low, high)
-    real = position < total
-    tl.store(destination + position, tl.load(source + place, mask=real, eviction_policy=READ), mask=real)
+        low, high = segments_at(starts, segments, first, tl.minimum(first + TILE, total) - 1, PIVOTS, STEPS)
+    if (low == high) & (first + TILE <= total):
+        lane = tl.arange(0, TILE)
+        from_ = source + (first + tl.load(source_offsets + low) - tl.load(starts + low))
+        tl.store(destination + first + lane, tl.load(from_ + lane, eviction_policy=READ))
+    else:
+        group = first + tl.arange(0, TILE // GROUP) * GROUP
+        place = places(source_offsets, starts, group, low, high)
+        position = group[:, None] + tl.arange(0, GROUP)[None, :]
+        real = position < total
+        tl.store(destination + position, tl.load(source + place, mask=real, eviction_policy=READ), mask=real)
 
 
 def search(segments: int) -> tuple[int, int]:
     """(pivots, steps), pivots a power of two and pivots ** steps at least the number of segments."""
-    bits, steps = (segments - 1).bit_length(), 1
-    while -(-bits // steps) > WIDEST.bit_length() - 1:
+    bits, steps = max(1, (segments - 1).bit_length()), 1
+    while -(-bits // steps) > (PIVOTS or WIDEST).bit_length() - 1:
         steps += 1
-    return 1 << max(1, -(-bits // steps)), steps
+    return max(FEWEST, 1 << -(-bits // steps)), steps
 
 
 def tile_of(segments: int, total: int) -> int:
-    """Eight segments of the mean length at the most, so that walking through them costs less than copying."""
+    """Eight segments of the mean length at the most, so that searching them costs less than copying."""
     wanted = triton.next_power_of_2(max(1, 8 * total // segments))
     return max(SMALLEST_TILE, min(LARGEST_TILE, wanted))
 
@@ -106,9 +133,15 @@ def run(
     destination: torch.Tensor,
 ) -> None:
     """All int32; offsets and lengths of segments, which tile the destination in their order."""
-    segments, total = len(lengths), len(destination)
+    segments, total, starts = len(lengths), len(destination), destination_offsets
     tile = TILE or min(tile_of(segments, total), 1024 * (WARPS or 4))
-    copy_tile[(triton.cdiv(total, tile),)](
-        source, source_offsets, destination_offsets, destination, segments, total, tile, *search(segments),
+    tiles, (pivots, steps), found = triton.cdiv(total, tile), search(segments), starts
+    if AHEAD == "always" or (AHEAD == "shape" and steps > 2):
+        pivots, steps, found = 1, 0, torch.empty(tiles + 1, dtype=torch.int32, device=source.device)
+        find_tiles[(triton.cdiv(tiles + 1, LANES),)](
+            starts, found, segments, total, tiles, tile, LANES, num_warps=LANES // 32
+        )  # fmt: skip
+    copy_tile[(tiles,)](
+        source, source_offsets, starts, destination, found, segments, total, tile, pivots, steps,
         "" if READ == "normal" else READ, num_warps=WARPS or max(1, tile // (32 * PER_THREAD)),
     )  # fmt: skip
