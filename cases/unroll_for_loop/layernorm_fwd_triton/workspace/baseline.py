@@ -1,7 +1,7 @@
 """y = (x - mean) / sqrt(variance + eps) * weight[head], float16: a program is one head of one batch entry.
 
 It walks its elements three times in blocks: for the mean, for the variance about it, and for the result. The mean is
-summed as distances from the first element: a sum of millions of like values has no digits left for their differences.
+summed in float64: a float32 sum of millions of like values has no digits left for their differences.
 """
 
 from __future__ import annotations
@@ -22,13 +22,11 @@ def layer_norm(
     head = tl.program_id(1).to(tl.int64)
     first = tl.program_id(0).to(tl.int64) * batch_stride + head * head_stride
     weight += head * weight_stride
-    pivot = tl.load(x + first).to(tl.float32)
-    total = tl.zeros([BLOCK], tl.float32)
+    total = tl.zeros([BLOCK], tl.float64)
     for start in range(0, size, BLOCK):
         at = start + tl.arange(0, BLOCK)
-        value = tl.load(x + first + at, mask=at < size, other=0).to(tl.float32)
-        total += tl.where(at < size, value - pivot, 0)
-    mean = pivot + tl.sum(total, 0) / size
+        total += tl.load(x + first + at, mask=at < size, other=0).to(tl.float64)
+    mean = (tl.sum(total, 0) / size).to(tl.float32)
     squares = tl.zeros([BLOCK], tl.float32)
     for start in range(0, size, BLOCK):
         at = start + tl.arange(0, BLOCK)

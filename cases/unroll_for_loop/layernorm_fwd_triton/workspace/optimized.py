@@ -2,16 +2,18 @@
 
 A row is one head of one batch entry; rows lie one after another, so that a row's head is its number modulo the heads.
 
-- Narrow rows, at most TILE elements: tiles of whole rows in programs of one warp, which stay.
+- Narrow rows, at most 1024 elements: a program holds as many whole rows as four warps can.
 - Rows up to WIDEST elements: a row a program, in registers from its mean to its result.
 - Wider rows: the same for each chunk of CHUNK elements. A program publishes its chunk's mean and squares about it in a
   64-bit word and waits until those of all chunks of its row are there. Programs start in the order of their numbers and
   there are no more chunks in a row than multiprocessors, so those that are waited for always get to run.
+  With LN_SPAN a program has the same chunk of several rows, and reads one while words of the row before arrive.
 - Rows with more chunks than multiprocessors: one launch for the words, a second for the result, which walks
   backwards so that what was read last is still in the L2 cache.
 
 Moments are merged as Chan, Golub and LeVeque do: squares about each part's own mean, so that nothing cancels. Reads
-of x pass by the L1 cache, so that the weights stay in it.
+of x pass by the L1 cache, so that the weights stay in it. Where registers are short, elements wait in the 16 bits that
+they came in.
 """
 
 from __future__ import annotations
@@ -24,16 +26,22 @@ import triton
 import triton.language as tl
 from knobs import knob
 
-TILE = knob("LN_TILE") or 1024
-"""Elements a warp holds: 32 a thread, four 16-byte loads."""
+TILE = knob("LN_TILE")
+"""Elements a warp holds. 0: 1024, or 2048 where LOW and HIGH differ and in rows that 32 such warps could not hold."""
 
 WIDEST = knob("LN_WIDEST") or 16384
 CHUNK = knob("LN_CHUNK") or 8192
+SPAN = knob("LN_SPAN")
 STAGES = knob("LN_STAGES")
-RESIDENT = knob("LN_RESIDENT") or 32
+RESIDENT = knob("LN_RESIDENT")
+NARROW_WARPS = knob("LN_NARROW_WARPS") or 4
+OVERLAP = knob("LN_OVERLAP")
 
-REGISTERS, NARROW_REGISTERS, MORE_REGISTERS = 64, 80, 96
-"""Of a thread at the most: for 32 warps on a multiprocessor, for 25, and where elements are loaded one by one."""
+REGISTERS = knob("LN_REGISTERS")
+"""Of a thread at the most. 0: 64 (32 warps on a multiprocessor), 80 where 64 elements are held or 32 of each of two
+rows, 96 where elements are loaded one by one."""
+
+STORES = tl.constexpr(".cs" if knob("LN_STREAM") else "")
 
 REGISTER_FILE = 65536
 """Registers of a multiprocessor."""
@@ -60,39 +68,73 @@ def processors() -> int:
 
 
 @triton.jit
-def narrow_rows(
-    x, weight, y, rows, heads, units, eps, UNIT: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
-    SAME: tl.constexpr, FULL: tl.constexpr, STAGES: tl.constexpr,
-):  # fmt: skip
-    """Tiles of ROWS rows of units * UNIT <= WIDTH columns; as a product it tells the compiler how rows are aligned.
+def begin(OVERLAP: tl.constexpr):
+    """Let the next launch be prepared while this one ends, and wait for the one before to have ended."""
+    if OVERLAP:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
 
-    SAME: every tile of a program has the same heads, and its weights are loaded once. FULL: columns are WIDTH.
-    """
-    columns = units * UNIT
+
+@triton.jit
+def narrow_tile(
+    x, weight, y, tile, rows, heads, columns, eps, ROWS: tl.constexpr, WIDTH: tl.constexpr, FULL: tl.constexpr,
+    PAST: tl.constexpr,
+):  # fmt: skip
+    """ROWS rows of at most WIDTH columns; where these are no more than a warp reads at once, each has one warp."""
+    row = tile * ROWS + tl.arange(0, ROWS)[:, None]
     column = tl.arange(0, WIDTH)[None, :]
     real = column < columns
-    if SAME:
-        head = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]) % heads
-        factor = tl.load(weight + head * columns + column, mask=real, other=0)
-    for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
-        row = tile * ROWS + tl.arange(0, ROWS)[:, None]
-        first, there = row.to(tl.int64) * columns, real & (row < rows)
-        # loads with a cache hint are never pipelined
-        value = tl.load(x + first + column, mask=there, other=0, cache_modifier=".cg" if STAGES == 1 else "")
-        value = value.to(tl.float32)
-        if not SAME:
-            factor = tl.load(weight + row % heads * columns + column, mask=there, other=0)
-        centred = value - tl.sum(value, 1, keep_dims=True) / columns
-        squares = centred * centred if FULL else tl.where(real, centred * centred, 0)
-        scale = tl.rsqrt(tl.sum(squares, 1, keep_dims=True) / columns + eps)
-        result = centred * scale * factor.to(tl.float32)
-        tl.store(y + first + column, result.to(y.dtype.element_ty), mask=there)
+    there, at = real & (row < rows), row.to(tl.int64) * columns + column
+    value = tl.load(x + at, mask=there, other=0, cache_modifier=PAST).to(tl.float32)
+    centred = value - tl.sum(value, 1, keep_dims=True) / columns
+    squares = centred * centred if FULL else tl.where(real, centred * centred, 0)
+    scale = tl.rsqrt(tl.sum(squares, 1, keep_dims=True) / columns + eps)
+    factor = tl.load(weight + row % heads * columns + column, mask=there, other=0)
+    result = centred * scale * factor.to(tl.float32)
+    tl.store(y + at, result.to(y.dtype.element_ty), mask=there, cache_modifier=STORES)
+
+
+@triton.jit
+def narrow_rows(
+    x, weight, y, rows, heads, units, eps, UNIT: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    FULL: tl.constexpr, STAGES: tl.constexpr, OVERLAP: tl.constexpr,
+):  # fmt: skip
+    """A tile of rows of units * UNIT columns, or several; as a product it tells the compiler how rows are aligned.
+
+    FULL: columns are WIDTH.
+    """
+    columns = units * UNIT
+    begin(OVERLAP)
+    if STAGES == 0:
+        narrow_tile(x, weight, y, tl.program_id(0), rows, heads, columns, eps, ROWS, WIDTH, FULL, ".cg")
+    else:  # loads with a cache hint are never pipelined
+        for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
+            narrow_tile(x, weight, y, tile, rows, heads, columns, eps, ROWS, WIDTH, FULL, "")
 
 
 @triton.jit
 def read(x, column, columns):
-    """Columns of the row that x points to, as float32; those that do not exist are zero."""
-    return tl.load(x + column, mask=column < columns, other=0, cache_modifier=".cg").to(tl.float32)
+    """Columns of the row that x points to; those that do not exist are zero."""
+    return tl.load(x + column, mask=column < columns, other=0, cache_modifier=".cg")
+
+
+@triton.jit
+def again(value, total, HOLD: tl.constexpr):
+    """`value` as float32; with HOLD 16 the compiler cannot tell that it had this before, and keeps 16 bits of it."""
+    if HOLD == 16:
+        nothing = ((total * total).to(tl.int32, bitcast=True) >> 31).to(tl.int16)  # no square has a sign
+        value = (value.to(tl.int16, bitcast=True) ^ nothing).to(value.dtype, bitcast=True)
+    return value.to(tl.float32)
+
+
+@triton.jit
+def sum_of_both(low, high, LOW: tl.constexpr, HIGH: tl.constexpr):
+    """Of LOW and of HIGH numbers: HIGH sums within threads, then one reduction across them."""
+    if LOW <= 4 * HIGH:
+        total = tl.sum(tl.sum(tl.reshape(low, [LOW // HIGH, HIGH]), 0) + high, 0)
+    else:
+        total = tl.sum(low, 0) + tl.sum(high, 0)
+    return total
 
 
 @triton.jit
@@ -100,13 +142,13 @@ def write(value, mean, scale, weight, y, column, columns):
     """Columns of the row that y points to."""
     factor = tl.load(weight + column, mask=column < columns, other=0, eviction_policy="evict_last")
     result = (value - mean) * scale * factor.to(tl.float32)
-    tl.store(y + column, result.to(y.dtype.element_ty), mask=column < columns)
+    tl.store(y + column, result.to(y.dtype.element_ty), mask=column < columns, cache_modifier=STORES)
 
 
 @triton.jit
-def square_about(value, mean, column, columns):
-    """(value - mean)^2 of the columns that exist."""
-    centred = tl.where(column < columns, value - mean, 0)
+def square_about(value, mean, column, columns, FULL: tl.constexpr):
+    """(value - mean)^2 of the columns that exist; FULL: they all do."""
+    centred = value - mean if FULL else tl.where(column < columns, value - mean, 0)
     return centred * centred
 
 
@@ -141,13 +183,15 @@ def moments(words, parts, columns, extra, CHUNK: tl.constexpr, LANES: tl.constex
 @triton.jit
 def row_chunks(
     x, weight, y, words, heads, chunks, units, eps, UNIT: tl.constexpr, ALIGNED: tl.constexpr, LOW: tl.constexpr,
-    HIGH: tl.constexpr, LANES: tl.constexpr,
+    HIGH: tl.constexpr, LANES: tl.constexpr, FULL: tl.constexpr, HOLD: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):  # fmt: skip
     """A chunk of LOW + HIGH columns of one row, in registers while the other chunks' words arrive, if there are any.
 
-    `words` starts as zeros. LOW is written before HIGH's weight is read, to need fewer registers. Rows that start
-    anywhere (UNIT < ALIGNED) are walked from one multiple of ALIGNED elements to another, and the first chunk has the
-    few columns before and after them besides.
+    `words` starts as zeros. LOW is written before HIGH's weight is read, to need fewer registers. FULL: no chunk has
+    fewer columns than it has room for. HOLD: bits in which elements wait. Rows that start anywhere (UNIT < ALIGNED) are
+    walked from one multiple of ALIGNED elements to another, and the first chunk has the few columns before and after
+    them besides.
     """
     columns = units * UNIT
     row, chunk = (tl.program_id(0) // chunks).to(tl.int64), tl.program_id(0) % chunks
@@ -161,9 +205,10 @@ def row_chunks(
     weight += row % heads * columns + head
     left = chunk * (LOW + HIGH) + tl.arange(0, LOW)
     right = chunk * (LOW + HIGH) + LOW + tl.arange(0, HIGH)
+    begin(OVERLAP)
     low, high = read(x, left, body), read(x, right, body)
     count = tl.minimum(tl.maximum(body - chunk * (LOW + HIGH), 0), LOW + HIGH)
-    total = tl.sum(low, 0) + tl.sum(high, 0)
+    total = sum_of_both(low.to(tl.float32), high.to(tl.float32), LOW, HIGH)
     if UNIT < ALIGNED:
         edge = tl.arange(0, 2 * ALIGNED) - ALIGNED
         at = tl.where(edge < 0, edge, body + edge)
@@ -172,9 +217,10 @@ def row_chunks(
         count += tl.where(chunk == 0, columns - body, 0)
         total += tl.sum(apart, 0)
     mean = total / tl.maximum(count, 1)
-    squares = tl.sum(square_about(low, mean, left, body), 0) + tl.sum(
-        square_about(high, mean, right, body), 0
-    )
+    squares = sum_of_both(
+        square_about(again(low, total, HOLD), mean, left, body, FULL),
+        square_about(again(high, total, HOLD), mean, right, body, FULL), LOW, HIGH,
+    )  # fmt: skip
     if UNIT < ALIGNED:
         centred = tl.where(there, apart - mean, 0)
         squares += tl.sum(centred * centred, 0)
@@ -182,11 +228,66 @@ def row_chunks(
         tl.atomic_xchg(words + row * chunks + chunk, packed(mean, squares), sem="relaxed")
         mean, squares = moments(words + row * chunks, chunks, body, columns - body, LOW + HIGH, LANES)
     scale = tl.rsqrt(squares / columns + eps)
-    write(low, mean, scale, weight, y, left, body)
-    write(high, mean, scale, weight, y, right, body)
+    write(again(low, squares, HOLD), mean, scale, weight, y, left, body)
+    write(again(high, squares, HOLD), mean, scale, weight, y, right, body)
     if UNIT < ALIGNED:
         factor = tl.load(weight + at, mask=there, other=0).to(tl.float32)
         tl.store(y + at, ((apart - mean) * scale * factor).to(y.dtype.element_ty), mask=there)
+
+
+@triton.jit
+def fetch(x, words, left, right, start, columns, HALF: tl.constexpr, FULL: tl.constexpr):
+    """Both halves of a chunk, whose mean and squares about it are published."""
+    low, high = read(x, left, columns), read(x, right, columns)
+    total = sum_of_both(low.to(tl.float32), high.to(tl.float32), HALF, HALF)
+    mean = total / tl.minimum(columns - start, 2 * HALF)
+    squares = sum_of_both(
+        square_about(again(low, total, 16), mean, left, columns, FULL),
+        square_about(again(high, total, 16), mean, right, columns, FULL), HALF, HALF,
+    )  # fmt: skip
+    tl.atomic_xchg(words, packed(mean, squares), sem="relaxed")
+    return low, high
+
+
+@triton.jit
+def finish(
+    low, high, words, weight, y, left, right, columns, chunks, eps, HALF: tl.constexpr, LANES: tl.constexpr
+):  # fmt: skip
+    """Write both halves of a chunk, once the words of its row's other chunks are there too."""
+    mean, squares = moments(words, chunks, columns, 0, 2 * HALF, LANES)
+    scale = tl.rsqrt(squares / columns + eps)
+    write(low.to(tl.float32), mean, scale, weight, y, left, columns)
+    write(high.to(tl.float32), mean, scale, weight, y, right, columns)
+
+
+@triton.jit
+def chunk_of_rows(
+    x, weight, y, words, rows, heads, chunks, span, units, eps, UNIT: tl.constexpr, HALF: tl.constexpr,
+    LANES: tl.constexpr, FULL: tl.constexpr,
+):  # fmt: skip
+    """The same chunk of `span` rows; each is written when the next one's word is published.
+
+    So the other programs' words have as long as a load takes to arrive. `words` starts as zeros.
+    """
+    columns = units * UNIT
+    row, chunk = tl.program_id(0) // chunks * span, tl.program_id(0) % chunks
+    last, start = tl.minimum(row + span, rows) - 1, chunk * 2 * HALF
+    left = start + tl.arange(0, HALF)
+    right = left + HALF
+    x += row.to(tl.int64) * columns
+    y += row.to(tl.int64) * columns
+    words += row * chunks
+    low, high = fetch(x, words + chunk, left, right, start, columns, HALF, FULL)
+    for at in range(row, last):
+        x += columns
+        next_low, next_high = fetch(x, words + chunks + chunk, left, right, start, columns, HALF, FULL)
+        factors = weight + at % heads * columns
+        finish(low, high, words, factors, y, left, right, columns, chunks, eps, HALF, LANES)
+        low, high = next_low, next_high
+        y += columns
+        words += chunks
+    factors = weight + last % heads * columns
+    finish(low, high, words, factors, y, left, right, columns, chunks, eps, HALF, LANES)
 
 
 @triton.jit
@@ -199,11 +300,11 @@ def row_parts(x, words, parts, units, UNIT: tl.constexpr, CHUNK: tl.constexpr):
     squares = tl.full([], 0, tl.float32)
     for start in range(part * CHUNK, columns, parts * CHUNK):
         column = start + tl.arange(0, CHUNK)
-        value = read(x + row * columns, column, columns)
+        value = read(x + row * columns, column, columns).to(tl.float32)
         more = tl.minimum(columns - start, CHUNK).to(tl.float32)
         own = tl.sum(value, 0) / more
         share = more / (count + more)
-        squares += tl.sum(square_about(value, own, column, columns), 0)
+        squares += tl.sum(square_about(value, own, column, columns, False), 0)
         squares += (own - mean) * (own - mean) * count * share
         mean += (own - mean) * share
         count += more
@@ -224,35 +325,34 @@ def row_results(
     x += row * columns
     y += row * columns
     weight += row % heads * columns
-    low, high = read(x, left, columns), read(x, right, columns)
+    low, high = read(x, left, columns).to(tl.float32), read(x, right, columns).to(tl.float32)
     mean, squares = moments(words + row * parts, parts, columns, 0, 2 * HALF, LANES)
     scale = tl.rsqrt(squares / columns + eps)
     write(low, mean, scale, weight, y, left, columns)
     write(high, mean, scale, weight, y, right, columns)
 
 
-def launch(elements: int, registers: int) -> dict[str, int]:
-    """Options of a program that holds so many elements."""
-    warps = min(MOST_WARPS, triton.next_power_of_2(triton.cdiv(elements, TILE)))
-    return {
-        "num_warps": warps,
-        "maxnreg": min(registers * max(1, TILE // 1024), REGISTER_FILE // (32 * warps), 255),
-    }
+def launch(elements: int, each: int, registers: int) -> dict[str, int]:
+    """Options of a program that holds so many elements, `each` a warp."""
+    warps = min(MOST_WARPS, triton.next_power_of_2(triton.cdiv(elements, each)))
+    return {"num_warps": warps, "maxnreg": min(registers, REGISTER_FILE // (32 * warps))}
+
+
+def overlapping(x: torch.Tensor, chunks: int = 1) -> dict[str, bool]:
+    """Option and constant of a launch that is prepared while the kernel before it ends; zeros are set by no kernel."""
+    on = OVERLAP and chunks == 1 and x.device.type != "cpu"
+    return {"OVERLAP": True, "launch_pdl": True} if on else {"OVERLAP": False}
 
 
 def narrow(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, unit: int) -> None:
-    """Programs go from tile to tile in strides of a multiple of the heads, where there are enough of them."""
     (rows, columns), heads = x.shape, weight.shape[0]
-    width = triton.next_power_of_2(columns)
-    tile = min(MOST_ROWS, max(1, TILE // width))
-    tiles, programs, turn = triton.cdiv(rows, tile), RESIDENT * processors(), heads // gcd(heads, tile)
-    if turn <= programs:
-        programs -= programs % turn
-    same = turn <= programs or tiles <= programs
-    grid = (min(tiles, programs),)
-    narrow_rows[grid](
-        x, weight, y, rows, heads, columns // unit, eps, unit, tile, width, same, columns == width, STAGES,
-        **launch(width, NARROW_REGISTERS if unit * x.element_size() == VECTOR else MORE_REGISTERS),
+    width, each = triton.next_power_of_2(columns), TILE or 1024
+    tile = min(MOST_ROWS, max(1, NARROW_WARPS * each // width))
+    tiles, registers = triton.cdiv(rows, tile), (80 if RESIDENT else 64) * max(1, each // 1024)
+    registers = REGISTERS or (registers if unit * x.element_size() == VECTOR else 128)
+    narrow_rows[(min(tiles, RESIDENT * processors()) if RESIDENT else tiles,)](
+        x, weight, y, rows, heads, columns // unit, eps, unit, tile, width, columns == width,
+        STAGES if RESIDENT else 0, **overlapping(x), **launch(NARROW_WARPS * each, each, registers),
     )  # fmt: skip
 
 
@@ -260,13 +360,31 @@ def once(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, uni
     """In one launch; all chunks of a row must be able to run at the same time."""
     (rows, columns), heads = x.shape, weight.shape[0]
     words = y if chunks == 1 else torch.zeros(rows * chunks, dtype=torch.int64, device=x.device)
-    chunk = columns if chunks == 1 else CHUNK
+    chunk, aligned = columns if chunks == 1 else CHUNK, VECTOR // x.element_size()
     low = triton.next_power_of_2(chunk) // 2
     high = triton.next_power_of_2(chunk - low)
-    aligned, lanes = VECTOR // x.element_size(), triton.next_power_of_2(chunks)
+    each = TILE or (1024 if low == high <= 512 * MOST_WARPS or chunks > 1 else 2048)
+    registers = REGISTERS or (64 if each > 1024 or unit == aligned else 96)
+    hold = 16 if each > 1024 or registers < 64 else 32
     row_chunks[(rows * chunks,)](
-        x, weight, y, words, heads, chunks, columns // unit, eps, unit, aligned, low, high, lanes,
-        **launch(low + high, REGISTERS if unit == aligned else MORE_REGISTERS),
+        x, weight, y, words, heads, chunks, columns // unit, eps, unit, aligned, low, high,
+        triton.next_power_of_2(chunks), unit == aligned and columns % (low + high) == 0, hold,
+        **overlapping(x, chunks), **launch(low + high, each, registers),
+    )  # fmt: skip
+
+
+def spanned(
+    x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, unit: int, chunks: int
+) -> None:
+    """In one launch; all chunks of a row must be able to run at the same time."""
+    (rows, columns), heads = x.shape, weight.shape[0]
+    options = launch(CHUNK, TILE or 1024, REGISTERS or 80)
+    resident = REGISTER_FILE // (32 * options["num_warps"] * options["maxnreg"]) * processors()
+    span = min(SPAN, triton.cdiv(rows, max(1, resident // chunks)))
+    words = torch.zeros(rows * chunks, dtype=torch.int64, device=x.device)
+    chunk_of_rows[(triton.cdiv(rows, span) * chunks,)](
+        x, weight, y, words, rows, heads, chunks, span, columns // unit, eps, unit, CHUNK // 2,
+        triton.next_power_of_2(chunks), columns % CHUNK == 0, **options,
     )  # fmt: skip
 
 
@@ -276,7 +394,7 @@ def twice(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, un
     chunks = triton.cdiv(columns, CHUNK)
     parts = min(chunks, MOST_PARTS)
     words = torch.empty(rows * parts, dtype=torch.int64, device=x.device)
-    options, lanes = launch(CHUNK, MORE_REGISTERS), triton.next_power_of_2(parts)
+    options, lanes = launch(CHUNK, 1024, 96), triton.next_power_of_2(parts)
     row_parts[(rows * parts,)](x, words, parts, columns // unit, unit, CHUNK, **options)
     row_results[(rows * chunks,)](
         x, weight, y, words, heads, parts, chunks, columns // unit, eps, unit, CHUNK // 2, lanes, **options
@@ -287,12 +405,14 @@ def run(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, *, eps: float) -
     """x and y batch x heads x size, weight heads x size, all contiguous."""
     columns = x.shape[2]
     x, y = x.view(-1, columns), y.view(-1, columns)
-    unit = gcd(columns, VECTOR // x.element_size())
-    if columns <= TILE:
+    unit, chunks = gcd(columns, VECTOR // x.element_size()), triton.cdiv(columns, CHUNK)
+    if columns <= 1024:
         narrow(x, weight, y, eps, unit)
     elif columns <= WIDEST:
         once(x, weight, y, eps, unit, 1)
-    elif x.device.type != "cpu" and triton.cdiv(columns, CHUNK) <= processors():
-        once(x, weight, y, eps, unit, triton.cdiv(columns, CHUNK))
-    else:  # on a CPU programs are interpreted one after another, and none can wait for a later one
-        twice(x, weight, y, eps, unit)
+    elif x.device.type == "cpu" or chunks > processors():
+        twice(x, weight, y, eps, unit)  # on a CPU programs are interpreted one after another: none can wait
+    elif SPAN and unit * x.element_size() == VECTOR:
+        spanned(x, weight, y, eps, unit, chunks)
+    else:
+        once(x, weight, y, eps, unit, chunks)

@@ -1,14 +1,16 @@
 """y = x / sqrt(mean(x^2) + eps) * weight of each token: x read once, y written once, for tokens of any width.
 
-- Narrow rows, at most TILE columns: tiles of whole rows in programs of one warp, which stay and keep the weight.
+- Narrow rows, at most TILE columns: a program holds as many as four warps can, whole rows.
 - Rows up to WIDEST columns: a row a program, in registers between its sum of squares and its result.
-- Wider rows: the same for each chunk of CHUNK columns. A program publishes its chunk's sum and waits until those of
-  all chunks of its row are there. Programs start in the order of their numbers and there are no more
-  chunks in a row than multiprocessors, so those that are waited for always get to run.
+- Wider rows: a chunk of each. A program publishes its chunk's sum and waits until those of all chunks of its row are
+  there. Programs start in the order of their numbers and there are no more chunks in a row than multiprocessors, so
+  those that are waited for always get to run. With LLAMA_SPAN a program has the same chunk of several rows, and reads
+  one while sums of the row before arrive.
 - Rows with more chunks than multiprocessors: one launch for the sums, a second for the result, which walks
   backwards so that what was read last is still in the L2 cache.
 
-Reads of x pass by the L1 cache, so that the weight stays in it.
+Reads of x pass by the L1 cache, so that the weight stays in it. Where registers are short, elements wait for their sum
+in the 16 bits that they came in.
 """
 
 from __future__ import annotations
@@ -21,16 +23,22 @@ import triton
 import triton.language as tl
 from knobs import knob
 
-TILE = knob("LLAMA_TILE") or 1024
-"""Elements a warp holds: 32 a thread, four 16-byte loads."""
+TILE = knob("LLAMA_TILE")
+"""Elements a warp holds. 0: 1024, or 2048 where LOW and HIGH differ and in rows that 32 such warps could not hold."""
 
 WIDEST = knob("LLAMA_WIDEST") or 16384
 CHUNK = knob("LLAMA_CHUNK") or 8192
+SPAN = knob("LLAMA_SPAN")
 STAGES = knob("LLAMA_STAGES")
-RESIDENT = knob("LLAMA_RESIDENT") or 32
+RESIDENT = knob("LLAMA_RESIDENT")
+NARROW_WARPS = knob("LLAMA_NARROW_WARPS") or 4
+OVERLAP = knob("LLAMA_OVERLAP")
 
-REGISTERS, MORE_REGISTERS = 48, 80
-"""Of a thread at the most: for 40 warps on a multiprocessor, and where elements are loaded one by one."""
+REGISTERS = knob("LLAMA_REGISTERS")
+"""Of a thread at the most. 0: 48 where it holds 32 elements (40 warps on a multiprocessor), 64 where it holds 64, and
+80 and more where elements are loaded one by one or those of two rows are held."""
+
+STORES = tl.constexpr(".cs" if knob("LLAMA_STREAM") else "")
 
 REGISTER_FILE = 65536
 """Registers of a multiprocessor."""
@@ -54,27 +62,60 @@ def processors() -> int:
 
 
 @triton.jit
-def narrow_rows(
-    x, weight, y, rows, units, eps, UNIT: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
-    STAGES: tl.constexpr,
-):  # fmt: skip
-    """Tiles of ROWS rows of units * UNIT <= WIDTH columns; as a product it tells the compiler how rows are aligned."""
-    columns = units * UNIT
+def begin(OVERLAP: tl.constexpr):
+    """Let the next launch be prepared while this one ends, and wait for the one before to have ended."""
+    if OVERLAP:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
+
+
+@triton.jit
+def narrow_tile(
+    x, weight, y, tile, rows, columns, eps, ROWS: tl.constexpr, WIDTH: tl.constexpr, PAST: tl.constexpr
+):
+    """ROWS rows of at most WIDTH columns; where these are no more than a warp reads at once, each has one warp."""
+    row = tile * ROWS + tl.arange(0, ROWS)[:, None]
     column = tl.arange(0, WIDTH)[None, :]
     real = column < columns
+    there, at = real & (row < rows), row.to(tl.int64) * columns + column
+    value = tl.load(x + at, mask=there, other=0, cache_modifier=PAST).to(tl.float32)
     factor = tl.load(weight + column, mask=real, other=0).to(tl.float32)
-    for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
-        row = tile * ROWS + tl.arange(0, ROWS)[:, None]
-        first, there = row.to(tl.int64) * columns, real & (row < rows)
-        value = tl.load(x + first + column, mask=there, other=0).to(tl.float32)
-        scale = tl.rsqrt(tl.sum(value * value, 1, keep_dims=True) / columns + eps)
-        tl.store(y + first + column, (value * scale * factor).to(y.dtype.element_ty), mask=there)
+    scale = tl.rsqrt(tl.sum(value * value, 1, keep_dims=True) / columns + eps)
+    tl.store(y + at, (value * scale * factor).to(y.dtype.element_ty), mask=there, cache_modifier=STORES)
+
+
+@triton.jit
+def narrow_rows(
+    x, weight, y, rows, units, eps, UNIT: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    STAGES: tl.constexpr, OVERLAP: tl.constexpr,
+):  # fmt: skip
+    """A tile of rows of units * UNIT columns, or several; as a product it tells the compiler how rows are aligned."""
+    columns = units * UNIT
+    begin(OVERLAP)
+    if STAGES == 0:
+        narrow_tile(x, weight, y, tl.program_id(0), rows, columns, eps, ROWS, WIDTH, ".cg")
+    else:  # loads with a cache hint are never pipelined
+        for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
+            narrow_tile(x, weight, y, tile, rows, columns, eps, ROWS, WIDTH, "")
 
 
 @triton.jit
 def read(x, column, columns):
-    """Columns of the row that x points to, as float32; those that do not exist are zero."""
-    return tl.load(x + column, mask=column < columns, other=0, cache_modifier=".cg").to(tl.float32)
+    """Columns of the row that x points to; those that do not exist are zero."""
+    return tl.load(x + column, mask=column < columns, other=0, cache_modifier=".cg")
+
+
+@triton.jit
+def square(value):
+    value = value.to(tl.float32)
+    return value * value
+
+
+@triton.jit
+def again(value, total):
+    """`value` as float32; the compiler cannot tell that it had this before, and keeps 16 bits of each element."""
+    nothing = (total.to(tl.int32, bitcast=True) >> 31).to(tl.int16)  # no sum of squares has a sign
+    return (value.to(tl.int16, bitcast=True) ^ nothing).to(value.dtype, bitcast=True).to(tl.float32)
 
 
 @triton.jit
@@ -82,7 +123,7 @@ def write(value, scale, weight, y, column, columns):
     """Columns of the row that y points to."""
     factor = tl.load(weight + column, mask=column < columns, other=0, eviction_policy="evict_last")
     result = value * scale * factor.to(tl.float32)
-    tl.store(y + column, result.to(y.dtype.element_ty), mask=column < columns)
+    tl.store(y + column, result.to(y.dtype.element_ty), mask=column < columns, cache_modifier=STORES)
 
 
 @triton.jit
@@ -104,13 +145,13 @@ def sum_of(sums, parts, LANES: tl.constexpr):
 @triton.jit
 def row_chunks(
     x, weight, y, sums, chunks, units, eps, UNIT: tl.constexpr, ALIGNED: tl.constexpr, LOW: tl.constexpr,
-    HIGH: tl.constexpr, LANES: tl.constexpr,
+    HIGH: tl.constexpr, LANES: tl.constexpr, HOLD: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
     """A chunk of LOW + HIGH columns of one row, in registers while the other chunks' sums arrive, if there are any.
 
-    `sums` starts as zeros. LOW is written before HIGH's weight is read, to need fewer registers. Rows that start
-    anywhere (UNIT < ALIGNED) are walked from one multiple of ALIGNED elements to another, and the first chunk has the
-    few columns before and after them besides.
+    `sums` starts as zeros. LOW is written before HIGH's weight is read, to need fewer registers. HOLD: bits in which
+    elements wait. Rows that start anywhere (UNIT < ALIGNED) are walked from one multiple of ALIGNED elements to
+    another, and the first chunk has the few columns before and after them besides.
     """
     columns = units * UNIT
     row, chunk = (tl.program_id(0) // chunks).to(tl.int64), tl.program_id(0) % chunks
@@ -124,10 +165,12 @@ def row_chunks(
     weight += head
     left = chunk * (LOW + HIGH) + tl.arange(0, LOW)
     right = chunk * (LOW + HIGH) + LOW + tl.arange(0, HIGH)
+    begin(OVERLAP)
     low, high = read(x, left, body), read(x, right, body)
-    total = (
-        tl.sum(low * low + high * high, 0) if LOW == HIGH else tl.sum(low * low, 0) + tl.sum(high * high, 0)
-    )
+    if LOW <= 4 * HIGH:  # HIGH sums within threads, then one reduction across them
+        total = tl.sum(tl.sum(tl.reshape(square(low), [LOW // HIGH, HIGH]), 0) + square(high), 0)
+    else:
+        total = tl.sum(square(low), 0) + tl.sum(square(high), 0)
     if UNIT < ALIGNED:
         edge = tl.arange(0, 2 * ALIGNED) - ALIGNED
         at = tl.where(edge < 0, edge, body + edge)
@@ -138,11 +181,55 @@ def row_chunks(
         tl.atomic_xchg(sums + row * chunks + chunk, marked(total), sem="relaxed")
         total = sum_of(sums + row * chunks, chunks, LANES)
     scale = tl.rsqrt(total / columns + eps)
-    write(low, scale, weight, y, left, body)
-    write(high, scale, weight, y, right, body)
+    write(again(low, total) if HOLD == 16 else low.to(tl.float32), scale, weight, y, left, body)
+    write(again(high, total) if HOLD == 16 else high.to(tl.float32), scale, weight, y, right, body)
     if UNIT < ALIGNED:
         factor = tl.load(weight + at, mask=there, other=0).to(tl.float32)
         tl.store(y + at, (apart * scale * factor).to(y.dtype.element_ty), mask=there)
+
+
+@triton.jit
+def fetch(x, sums, left, right, columns):
+    """Both halves of a chunk, whose sum of squares is published."""
+    low, high = read(x, left, columns), read(x, right, columns)
+    tl.atomic_xchg(sums, marked(tl.sum(square(low) + square(high), 0)), sem="relaxed")
+    return low, high
+
+
+@triton.jit
+def finish(low, high, sums, weight, y, left, right, columns, chunks, eps, LANES: tl.constexpr):
+    """Write both halves of a chunk, once the sums of its row's other chunks are there too."""
+    scale = tl.rsqrt(sum_of(sums, chunks, LANES) / columns + eps)
+    write(low.to(tl.float32), scale, weight, y, left, columns)
+    write(high.to(tl.float32), scale, weight, y, right, columns)
+
+
+@triton.jit
+def chunk_of_rows(
+    x, weight, y, sums, rows, chunks, span, units, eps, UNIT: tl.constexpr, HALF: tl.constexpr,
+    LANES: tl.constexpr,
+):  # fmt: skip
+    """The same chunk of `span` rows; each is written when the next one's sum is published.
+
+    So the other programs' sums have as long as a load takes to arrive. `sums` starts as zeros.
+    """
+    columns = units * UNIT
+    row, chunk = tl.program_id(0) // chunks * span, tl.program_id(0) % chunks
+    last = tl.minimum(row + span, rows) - 1
+    left = chunk * 2 * HALF + tl.arange(0, HALF)
+    right = left + HALF
+    x += row.to(tl.int64) * columns
+    y += row.to(tl.int64) * columns
+    sums += row * chunks
+    low, high = fetch(x, sums + chunk, left, right, columns)
+    for _ in range(row, last):
+        x += columns
+        next_low, next_high = fetch(x, sums + chunks + chunk, left, right, columns)
+        finish(low, high, sums, weight, y, left, right, columns, chunks, eps, LANES)
+        low, high = next_low, next_high
+        y += columns
+        sums += chunks
+    finish(low, high, sums, weight, y, left, right, columns, chunks, eps, LANES)
 
 
 @triton.jit
@@ -152,8 +239,7 @@ def row_parts(x, sums, parts, units, UNIT: tl.constexpr, CHUNK: tl.constexpr):
     row, part = (tl.program_id(0) // parts).to(tl.int64), tl.program_id(0) % parts
     squares = tl.zeros([CHUNK], tl.float32)
     for start in range(part * CHUNK, columns, parts * CHUNK):
-        value = read(x + row * columns, start + tl.arange(0, CHUNK), columns)
-        squares += value * value
+        squares += square(read(x + row * columns, start + tl.arange(0, CHUNK), columns))
     tl.store(sums + row * parts + part, marked(tl.sum(squares, 0)))
 
 
@@ -169,28 +255,34 @@ def row_results(
     right = left + HALF
     x += row * columns
     y += row * columns
-    low, high = read(x, left, columns), read(x, right, columns)
+    low, high = read(x, left, columns).to(tl.float32), read(x, right, columns).to(tl.float32)
     scale = tl.rsqrt(sum_of(sums + row * parts, parts, LANES) / columns + eps)
     write(low, scale, weight, y, left, columns)
     write(high, scale, weight, y, right, columns)
 
 
-def launch(elements: int, registers: int) -> dict[str, int]:
-    """Options of a program that holds so many elements."""
-    warps = min(MOST_WARPS, triton.next_power_of_2(triton.cdiv(elements, TILE)))
-    return {
-        "num_warps": warps,
-        "maxnreg": min(registers * max(1, TILE // 1024), REGISTER_FILE // (32 * warps), 255),
-    }
+def launch(elements: int, each: int, registers: int) -> dict[str, int]:
+    """Options of a program that holds so many elements, `each` a warp."""
+    warps = min(MOST_WARPS, triton.next_power_of_2(triton.cdiv(elements, each)))
+    return {"num_warps": warps, "maxnreg": min(registers, REGISTER_FILE // (32 * warps))}
+
+
+def overlapping(x: torch.Tensor, chunks: int = 1) -> dict[str, bool]:
+    """Option and constant of a launch that is prepared while the kernel before it ends; zeros are set by no kernel."""
+    on = OVERLAP and chunks == 1 and x.device.type != "cpu"
+    return {"OVERLAP": True, "launch_pdl": True} if on else {"OVERLAP": False}
 
 
 def narrow(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, unit: int) -> None:
     rows, columns = x.shape
-    width = triton.next_power_of_2(columns)
-    tile = min(MOST_ROWS, max(1, TILE // width))
-    grid = (min(triton.cdiv(rows, tile), RESIDENT * processors()),)
-    narrow_rows[grid](
-        x, weight, y, rows, columns // unit, eps, unit, tile, width, STAGES, **launch(width, MORE_REGISTERS)
+    width, each = triton.next_power_of_2(columns), TILE or 1024
+    tile = min(MOST_ROWS, max(1, NARROW_WARPS * each // width))
+    tiles = triton.cdiv(rows, tile)
+    registers = (48 if columns <= 256 and not RESIDENT else 64) * max(1, each // 1024)
+    registers = REGISTERS or (registers if unit * x.element_size() == VECTOR else 96)
+    narrow_rows[(min(tiles, RESIDENT * processors()) if RESIDENT else tiles,)](
+        x, weight, y, rows, columns // unit, eps, unit, tile, width, STAGES if RESIDENT else 0,
+        **overlapping(x), **launch(NARROW_WARPS * each, each, registers),
     )  # fmt: skip
 
 
@@ -198,13 +290,30 @@ def once(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, uni
     """In one launch; all chunks of a row must be able to run at the same time."""
     rows, columns = x.shape
     sums = y if chunks == 1 else torch.zeros(rows * chunks, dtype=torch.int32, device=x.device)
-    chunk = columns if chunks == 1 else CHUNK
+    chunk, aligned = columns if chunks == 1 else CHUNK, VECTOR // x.element_size()
     low = triton.next_power_of_2(chunk) // 2
     high = triton.next_power_of_2(chunk - low)
-    aligned, lanes = VECTOR // x.element_size(), triton.next_power_of_2(chunks)
+    each = TILE or (1024 if low == high <= 512 * MOST_WARPS or chunks > 1 else 2048)
+    registers = REGISTERS or (64 if each > 1024 else 48 if unit == aligned else 80)
+    hold = 16 if each > 1024 or chunks > 1 or registers < 48 else 32
     row_chunks[(rows * chunks,)](
-        x, weight, y, sums, chunks, columns // unit, eps, unit, aligned, low, high, lanes,
-        **launch(low + high, REGISTERS if unit == aligned else MORE_REGISTERS),
+        x, weight, y, sums, chunks, columns // unit, eps, unit, aligned, low, high, triton.next_power_of_2(chunks),
+        hold, **overlapping(x, chunks), **launch(low + high, each, registers),
+    )  # fmt: skip
+
+
+def spanned(
+    x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, unit: int, chunks: int
+) -> None:
+    """In one launch; all chunks of a row must be able to run at the same time."""
+    rows, columns = x.shape
+    options = launch(CHUNK, TILE or 1024, REGISTERS or 80)
+    resident = REGISTER_FILE // (32 * options["num_warps"] * options["maxnreg"]) * processors()
+    span = min(SPAN, triton.cdiv(rows, max(1, resident // chunks)))
+    sums = torch.zeros(rows * chunks, dtype=torch.int32, device=x.device)
+    chunk_of_rows[(triton.cdiv(rows, span) * chunks,)](
+        x, weight, y, sums, rows, chunks, span, columns // unit, eps, unit, CHUNK // 2,
+        triton.next_power_of_2(chunks), **options,
     )  # fmt: skip
 
 
@@ -214,33 +323,24 @@ def twice(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, un
     chunks = triton.cdiv(columns, CHUNK)
     parts = min(chunks, MOST_PARTS)
     sums = torch.empty(rows * parts, dtype=torch.int32, device=x.device)
-    row_parts[(rows * parts,)](x, sums, parts, columns // unit, unit, CHUNK, **launch(CHUNK, MORE_REGISTERS))
-    lanes = triton.next_power_of_2(parts)
+    options, lanes = launch(CHUNK, 1024, 80), triton.next_power_of_2(parts)
+    row_parts[(rows * parts,)](x, sums, parts, columns // unit, unit, CHUNK, **options)
     row_results[(rows * chunks,)](
-        x,
-        weight,
-        y,
-        sums,
-        parts,
-        chunks,
-        columns // unit,
-        eps,
-        unit,
-        CHUNK // 2,
-        lanes,
-        **launch(CHUNK, MORE_REGISTERS),
+        x, weight, y, sums, parts, chunks, columns // unit, eps, unit, CHUNK // 2, lanes, **options
     )
 
 
 def run(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, *, eps: float) -> None:
     """x and y rows x columns, weight columns, all contiguous."""
     columns = x.shape[1]
-    unit = gcd(columns, VECTOR // x.element_size())
-    if columns <= TILE:
+    unit, chunks = gcd(columns, VECTOR // x.element_size()), triton.cdiv(columns, CHUNK)
+    if columns <= 1024:
         narrow(x, weight, y, eps, unit)
     elif columns <= WIDEST:
         once(x, weight, y, eps, unit, 1)
-    elif x.device.type != "cpu" and triton.cdiv(columns, CHUNK) <= processors():
-        once(x, weight, y, eps, unit, triton.cdiv(columns, CHUNK))
-    else:  # on a CPU programs are interpreted one after another, and none can wait for a later one
-        twice(x, weight, y, eps, unit)
+    elif x.device.type == "cpu" or chunks > processors():
+        twice(x, weight, y, eps, unit)  # on a CPU programs are interpreted one after another: none can wait
+    elif SPAN and unit * x.element_size() == VECTOR:
+        spanned(x, weight, y, eps, unit, chunks)
+    else:
+        once(x, weight, y, eps, unit, chunks)

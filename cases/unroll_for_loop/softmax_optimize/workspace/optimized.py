@@ -1,10 +1,12 @@
 """y = softmax(x) along rows of float32: x read once, y written once, for rows of any width.
 
-- Narrow rows, at most TILE columns: tiles of whole rows in programs of one warp, which go from tile to tile.
-- Rows up to WIDEST columns: a row a program, in registers from its maximum to its result.
+- Narrow rows, at most 1024 columns: a program holds as many whole rows as one warp can.
+- Rows up to WIDEST columns: a row a program, in registers from its maximum to its result. Those that start anywhere are
+  walked between multiples of 16 bytes, a few elements at both ends apart.
 - Wider rows: each program holds one chunk. It publishes the chunk's maximum and sum in one 64-bit word, waits until the
   words of all chunks of its row are there, and writes its part. Programs start in the order of their numbers and
   there are no more chunks in a row than multiprocessors, so those that are waited for always get to run.
+  With SOFTMAX_SPAN a program has the same chunk of several rows, and reads one while words of the row before arrive.
 - Rows with more chunks than multiprocessors: one launch for the words, a second for the result, which walks
   backwards so that what was read last is still in the L2 cache.
 """
@@ -24,15 +26,23 @@ TILE = knob("SOFTMAX_TILE") or 1024
 
 WIDEST = knob("SOFTMAX_WIDEST") or 16384
 CHUNK = knob("SOFTMAX_CHUNK") or 8192
-RESIDENT = knob("SOFTMAX_RESIDENT") or 32
+SPAN = knob("SOFTMAX_SPAN")
+STAGES = knob("SOFTMAX_STAGES")
+RESIDENT = knob("SOFTMAX_RESIDENT")
+NARROW_WARPS = knob("SOFTMAX_NARROW_WARPS") or 1
+OVERLAP = knob("SOFTMAX_OVERLAP")
 
-REGISTERS, NARROW_REGISTERS = 80, 96
-"""Of a thread at the most. Large problems take 64 and less: 32 warps of them fill a multiprocessor."""
+REGISTERS = knob("SOFTMAX_REGISTERS")
+"""Of a thread at the most. 0: 64 (32 warps on a multiprocessor), 96 where rows start anywhere, 128 where those of two
+rows are held."""
+
+STORES = tl.constexpr(".cs" if knob("SOFTMAX_STREAM") else "")
 
 REGISTER_FILE = 65536
 """Registers of a multiprocessor."""
 
 UNIT = 4
+ALIGNED = tl.constexpr(UNIT)
 """float32 elements in 16 bytes, the widest load; rows whose length this divides are read so."""
 
 MOST_WARPS = 32
@@ -51,6 +61,14 @@ def processors() -> int:
 
 
 @triton.jit
+def begin(OVERLAP: tl.constexpr):
+    """Let the next launch be prepared while this one ends, and wait for the one before to have ended."""
+    if OVERLAP:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
+
+
+@triton.jit
 def softmax_tile(x, y, tile, rows, columns, ROWS: tl.constexpr, WIDTH: tl.constexpr):
     """ROWS rows of at most WIDTH columns."""
     row = tile * ROWS + tl.arange(0, ROWS)[:, None]
@@ -60,20 +78,68 @@ def softmax_tile(x, y, tile, rows, columns, ROWS: tl.constexpr, WIDTH: tl.conste
     value = tl.load(x + first + column, mask=real, other=-float("inf"))
     powers = tl.exp(value - tl.maximum(tl.max(value, 1, keep_dims=True), LOWEST))
     factor = tl.div_rn(1.0, tl.sum(powers, 1, keep_dims=True))
-    tl.store(y + first + column, powers * factor, mask=real)
+    tl.store(y + first + column, powers * factor, mask=real, cache_modifier=STORES)
 
 
 @triton.jit
-def narrow_rows(x, y, rows, units, UNIT: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr):
-    """Tile after tile of rows of units * UNIT columns; as a product it tells the compiler how rows are aligned."""
-    for tile in range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0)):
-        softmax_tile(x, y, tile, rows, units * UNIT, ROWS, WIDTH)
+def narrow_rows(
+    x, y, rows, units, UNIT: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, STAGES: tl.constexpr,
+    OVERLAP: tl.constexpr,
+):  # fmt: skip
+    """A tile of rows of units * UNIT columns, or several; as a product it tells the compiler how rows are aligned."""
+    begin(OVERLAP)
+    if STAGES == 0:
+        softmax_tile(x, y, tl.program_id(0), rows, units * UNIT, ROWS, WIDTH)
+    else:
+        for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
+            softmax_tile(x, y, tile, rows, units * UNIT, ROWS, WIDTH)
 
 
 @triton.jit
-def whole_row(x, y, rows, units, UNIT: tl.constexpr, WIDTH: tl.constexpr):
+def whole_row(x, y, rows, units, UNIT: tl.constexpr, WIDTH: tl.constexpr, OVERLAP: tl.constexpr):
     """One row of units * UNIT columns."""
+    begin(OVERLAP)
     softmax_tile(x, y, tl.program_id(0), rows, units * UNIT, 1, WIDTH)
+
+
+@triton.jit
+def read(x, column, columns):
+    """Columns of the row that x points to; those that do not exist are as low as can be."""
+    return tl.load(x + column, mask=column < columns, other=-float("inf"))
+
+
+@triton.jit
+def ragged_row(
+    x, y, columns, LOW: tl.constexpr, HIGH: tl.constexpr, OVERLAP: tl.constexpr
+):  # fmt: skip
+    """One row that starts anywhere, at most LOW + HIGH columns, between multiples of 16 bytes; its ends are apart."""
+    first = tl.program_id(0).to(tl.int64) * columns
+    head = ((ALIGNED - first % ALIGNED) % ALIGNED).to(tl.int32)
+    body = (columns - head) // ALIGNED * ALIGNED
+    first = (first + head) // ALIGNED * ALIGNED
+    x += first
+    y += first
+    left, right = tl.arange(0, LOW), LOW + tl.arange(0, HIGH)
+    edge = tl.arange(0, 2 * ALIGNED) - ALIGNED
+    at = tl.where(edge < 0, edge, body + edge)
+    there = (at >= -head) & (at < columns - head)
+    begin(OVERLAP)
+    low, high = read(x, left, body), read(x, right, body)
+    apart = tl.load(x + at, mask=there, other=-float("inf"))
+    if LOW <= 4 * HIGH:  # to HIGH numbers within threads, then one reduction across them
+        top = tl.max(tl.maximum(tl.max(tl.reshape(low, [LOW // HIGH, HIGH]), 0), high), 0)
+    else:
+        top = tl.maximum(tl.max(low, 0), tl.max(high, 0))
+    top = tl.maximum(tl.maximum(top, tl.max(apart, 0)), LOWEST)
+    low, high, apart = tl.exp(low - top), tl.exp(high - top), tl.exp(apart - top)
+    if LOW <= 4 * HIGH:
+        total = tl.sum(tl.sum(tl.reshape(low, [LOW // HIGH, HIGH]), 0) + high, 0)
+    else:
+        total = tl.sum(low, 0) + tl.sum(high, 0)
+    factor = tl.div_rn(1.0, total + tl.sum(apart, 0))
+    tl.store(y + left, low * factor, mask=left < body, cache_modifier=STORES)
+    tl.store(y + right, high * factor, mask=right < body, cache_modifier=STORES)
+    tl.store(y + at, apart * factor, mask=there)
 
 
 @triton.jit
@@ -93,6 +159,28 @@ def merged(words):
 
 
 @triton.jit
+def fetch(x, word, column, columns):
+    """exp(x - maximum) of a chunk and the maximum, which is published with the sum."""
+    value = read(x, column, columns)
+    top = tl.maximum(tl.max(value, 0), LOWEST)
+    powers = tl.exp(value - top)
+    tl.atomic_xchg(word, packed(top, tl.sum(powers, 0)), sem="relaxed")
+    return powers, top
+
+
+@triton.jit
+def finish(powers, top, y, words, column, columns, chunks, WORDS: tl.constexpr):
+    """Write a chunk, once the words of its row's other chunks are there too."""
+    lane = tl.arange(0, WORDS)
+    found = tl.load(words + lane, mask=lane < chunks, other=1, volatile=True)
+    while tl.min(tl.where(found == 0, 0, 1), 0) == 0:
+        found = tl.load(words + lane, mask=lane < chunks, other=1, volatile=True)
+    highest, total = merged(tl.where(lane < chunks, found, 0))
+    factor = tl.exp(top - highest) * tl.div_rn(1.0, total)
+    tl.store(y + column, powers * factor, mask=column < columns, cache_modifier=STORES)
+
+
+@triton.jit
 def split_rows(
     x, y, words, chunks, units, UNIT: tl.constexpr, CHUNK: tl.constexpr, WORDS: tl.constexpr
 ):  # fmt: skip
@@ -100,19 +188,33 @@ def split_rows(
     columns = units * UNIT
     row, chunk = (tl.program_id(0) // chunks).to(tl.int64), tl.program_id(0) % chunks
     column = chunk * CHUNK + tl.arange(0, CHUNK)
-    real = column < columns
-    value = tl.load(x + row * columns + column, mask=real, other=-float("inf"))
-    top = tl.maximum(tl.max(value, 0), LOWEST)
-    powers = tl.exp(value - top)
-    tl.atomic_xchg(words + row * chunks + chunk, packed(top, tl.sum(powers, 0)), sem="relaxed")
-    lane = tl.arange(0, WORDS)
-    at = words + row * chunks + lane
-    found = tl.load(at, mask=lane < chunks, other=1, volatile=True)
-    while tl.min(tl.where(found == 0, 0, 1), 0) == 0:
-        found = tl.load(at, mask=lane < chunks, other=1, volatile=True)
-    highest, total = merged(tl.where(lane < chunks, found, 0))
-    factor = tl.exp(top - highest) * tl.div_rn(1.0, total)
-    tl.store(y + row * columns + column, powers * factor, mask=real)
+    powers, top = fetch(x + row * columns, words + row * chunks + chunk, column, columns)
+    finish(powers, top, y + row * columns, words + row * chunks, column, columns, chunks, WORDS)
+
+
+@triton.jit
+def chunk_of_rows(
+    x, y, words, rows, chunks, span, units, UNIT: tl.constexpr, CHUNK: tl.constexpr, WORDS: tl.constexpr
+):  # fmt: skip
+    """The same chunk of `span` rows; each is written when the next one's word is published.
+
+    So the other programs' words have as long as a load takes to arrive. `words` starts as zeros.
+    """
+    columns = units * UNIT
+    row, chunk = tl.program_id(0) // chunks * span, tl.program_id(0) % chunks
+    last, column = tl.minimum(row + span, rows) - 1, chunk * CHUNK + tl.arange(0, CHUNK)
+    x += row.to(tl.int64) * columns
+    y += row.to(tl.int64) * columns
+    words += row * chunks
+    powers, top = fetch(x, words + chunk, column, columns)
+    for _ in range(row, last):
+        x += columns
+        next_powers, next_top = fetch(x, words + chunks + chunk, column, columns)
+        finish(powers, top, y, words, column, columns, chunks, WORDS)
+        powers, top = next_powers, next_top
+        y += columns
+        words += chunks
+    finish(powers, top, y, words, column, columns, chunks, WORDS)
 
 
 @triton.jit
@@ -147,24 +249,36 @@ def row_results(
     tl.store(y + row * columns + column, result, mask=real, eviction_policy="evict_first")
 
 
-def launch(elements: int, registers: int = REGISTERS) -> dict[str, int]:
+def launch(elements: int, registers: int = 64) -> dict[str, int]:
     """Options of a program that holds so many elements."""
-    warps = min(MOST_WARPS, max(1, elements // TILE))
-    return {
-        "num_warps": warps,
-        "maxnreg": min(registers * max(1, TILE // 1024), REGISTER_FILE // (32 * warps), 255),
-    }
+    warps = min(MOST_WARPS, max(1, triton.next_power_of_2(triton.cdiv(elements, TILE))))
+    registers = REGISTERS or registers * max(1, TILE // 1024)
+    return {"num_warps": warps, "maxnreg": min(registers, REGISTER_FILE // (32 * warps), 255)}
+
+
+def overlapping(x: torch.Tensor, chunks: int = 1) -> dict[str, bool]:
+    """Option and constant of a launch that is prepared while the kernel before it ends; zeros are set by no kernel."""
+    on = OVERLAP and chunks == 1 and x.device.type != "cpu"
+    return {"OVERLAP": True, "launch_pdl": True} if on else {"OVERLAP": False}
 
 
 def whole(x: torch.Tensor, y: torch.Tensor) -> None:
     rows, columns = x.shape
     unit, width = gcd(columns, UNIT), triton.next_power_of_2(columns)
-    if width > TILE:
-        whole_row[(rows,)](x, y, rows, columns // unit, unit, width, **launch(width))
+    if columns > 1024 and unit < UNIT:
+        low = width // 2
+        high = triton.next_power_of_2(columns - low)
+        ragged_row[(rows,)](x, y, columns, low, high, **overlapping(x), **launch(low + high))
         return
-    tile = min(MOST_ROWS, max(1, TILE // width))
-    grid = (min(triton.cdiv(rows, tile), RESIDENT * processors()),)
-    narrow_rows[grid](x, y, rows, columns // unit, unit, tile, width, **launch(width, NARROW_REGISTERS))
+    if columns > 1024:
+        whole_row[(rows,)](x, y, rows, columns // unit, unit, width, **overlapping(x), **launch(width))
+        return
+    tile = min(MOST_ROWS, max(1, NARROW_WARPS * TILE // width))
+    tiles, registers = triton.cdiv(rows, tile), 64 if unit == UNIT and not RESIDENT else 96
+    narrow_rows[(min(tiles, RESIDENT * processors()) if RESIDENT else tiles,)](
+        x, y, rows, columns // unit, unit, tile, width, STAGES if RESIDENT else 0,
+        **overlapping(x), **launch(NARROW_WARPS * TILE, registers),
+    )  # fmt: skip
 
 
 def split(x: torch.Tensor, y: torch.Tensor, chunks: int) -> None:
@@ -172,7 +286,16 @@ def split(x: torch.Tensor, y: torch.Tensor, chunks: int) -> None:
     rows, columns = x.shape
     unit, lanes = gcd(columns, UNIT), triton.next_power_of_2(chunks)
     words = torch.zeros(rows * chunks, dtype=torch.int64, device=x.device)
-    split_rows[(rows * chunks,)](x, y, words, chunks, columns // unit, unit, CHUNK, lanes, **launch(CHUNK))
+    if not SPAN:
+        options = launch(CHUNK, 64 if unit == UNIT else 80)
+        split_rows[(rows * chunks,)](x, y, words, chunks, columns // unit, unit, CHUNK, lanes, **options)
+        return
+    options = launch(CHUNK, 128)
+    resident = REGISTER_FILE // (32 * options["num_warps"] * options["maxnreg"]) * processors()
+    span = min(SPAN, triton.cdiv(rows, max(1, resident // chunks)))
+    chunk_of_rows[(triton.cdiv(rows, span) * chunks,)](
+        x, y, words, rows, chunks, span, columns // unit, unit, CHUNK, lanes, **options
+    )
 
 
 def twice(x: torch.Tensor, y: torch.Tensor, chunks: int) -> None:
@@ -180,10 +303,10 @@ def twice(x: torch.Tensor, y: torch.Tensor, chunks: int) -> None:
     rows, columns = x.shape
     unit, parts = gcd(columns, UNIT), min(chunks, MOST_WORDS)
     words = torch.empty(rows * parts, dtype=torch.int64, device=x.device)
-    row_parts[(rows * parts,)](x, words, parts, columns // unit, unit, CHUNK, **launch(CHUNK))
+    row_parts[(rows * parts,)](x, words, parts, columns // unit, unit, CHUNK, **launch(CHUNK, 80))
     lanes = triton.next_power_of_2(parts)
     row_results[(rows * chunks,)](
-        x, y, words, parts, chunks, columns // unit, unit, CHUNK, lanes, **launch(CHUNK)
+        x, y, words, parts, chunks, columns // unit, unit, CHUNK, lanes, **launch(CHUNK, 80)
     )
 
 
