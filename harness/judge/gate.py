@@ -26,10 +26,6 @@ FEWEST_CALLS = 2 * SLOTS
 
 LEAK_ROUNDS = 3
 LEAK_CALLS = 40
-LEAK_SLOTS, LEAK_POOL = 8, 64 << 20
-"""Slots that are called at once for it, and most bytes of them beyond the first few: waking a process takes longer than
-a short call."""
-
 LEAK_BYTES = 4 << 20
 """Growth of resident memory in every round after the first that counts as a leak."""
 
@@ -60,9 +56,8 @@ class Gate:
                 watch(Progress(stage="gate", done=done, of=len(names)))
                 self._check_problem(candidate, name)
             source = self._source(names[0], self.contract.distributions[0])
-            slots = max(SLOTS, min(LEAK_SLOTS, LEAK_POOL // source.layout(1).stride))
-            with source.arena(slots) as arena:
-                source.refresh(arena, range(slots))
+            with source.arena(SLOTS) as arena:
+                source.refresh(arena, range(SLOTS))
                 check_leak(candidate, arena, self.free_bytes)
         except CandidateFault as fault:
             return self._report(fault.reason, fault.detail)
@@ -140,8 +135,8 @@ def check_leak(candidate: CandidateProcess, arena: Arena, free_bytes: Callable[[
 def _resident_after(candidate: CandidateProcess, arena: Arena) -> int:
     spent, calls = 0.0, 0
     while calls < LEAK_CALLS and spent < 0.05:
-        spent += candidate.call(arena, 0, arena.layout.slots)
-        calls += arena.layout.slots
+        spent += candidate.call(arena, 0, SLOTS)
+        calls += SLOTS
     return candidate.resident_bytes()
 
 
