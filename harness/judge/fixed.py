@@ -1,0 +1,40 @@
+"""Calls a fixed file of a case's, trusted as its contract is, once on each of some problems, without a sandbox.
+
+`python -m harness.judge.fixed CASE_FOLDER WORKSPACE PROBLEM ...`: what torch.compile makes of it stays in its cache.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import torch
+
+from harness.candidate.runner import import_kernel
+from harness.case.case import Case
+from harness.case.contract import load_contract
+from harness.device.device import open_device
+
+
+def main() -> None:
+    folder, workspace, *names = sys.argv[1:]
+    case = Case(Path(folder))
+    with closing(open_device(case.settings.device)) as device:
+        place = device.torch_device
+        contract = load_contract(case.contract_file, place, device.dtypes)
+        run = import_kernel(workspace, case.settings.entry)
+        distribution = case.suites[case.settings.objective.suite].distribution
+        for name in names:
+            problem = contract.problems[name]
+            inputs = contract.inputs(problem, distribution, torch.Generator(place).manual_seed(0))
+            outputs = [
+                torch.empty(spec.shape, dtype=spec.dtype, device=place)
+                for spec in contract.outputs(problem).values()
+            ]
+            run(*inputs.values(), *outputs, **contract.attributes(problem))
+            device.synchronize()
+
+
+if __name__ == "__main__":
+    main()
