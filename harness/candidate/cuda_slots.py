@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache
 from typing import Literal
 
 import torch
@@ -33,7 +33,7 @@ class CudaSlots:
         self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
 
     def call(self, kernel: Kernel, first: int, count: int) -> int:
-        return self._time(lambda: self._launch_each(kernel, first, count), _nothing)
+        return self._time(lambda: self._launch_each(kernel, first, count))
 
     def capture(self, kernel: Kernel, first: int, count: int) -> None:
         """Capture the launches of these calls, and replay them once: the first replay uploads the graph."""
@@ -46,8 +46,9 @@ class CudaSlots:
             self._graphs[first, count] = graph
 
     def launch(self, kernel: Kernel, first: int, count: int, fed: int = 0) -> int:
-        feed = partial(self._launch, kernel, first - fed, fed) if fed else _nothing
-        return self._time(partial(self._launch, kernel, first, count), feed)
+        if fed:
+            self._launch(kernel, first - fed, fed)
+        return self._time(lambda: self._launch(kernel, first, count))
 
     def close(self) -> None:
         torch.cuda.synchronize()
@@ -66,18 +67,13 @@ class CudaSlots:
         for arguments in self.arguments[first : first + count]:
             kernel(*arguments, **self._attributes)
 
-    def _time(self, work: Kernel, feed: Kernel) -> int:
-        """Nanoseconds between events on the current stream, around `work` and after `feed`."""
-        feed()
+    def _time(self, work: Kernel) -> int:
+        """Nanoseconds between events on the current stream."""
         self._start.record()
         work()
         self._end.record()
         torch.cuda.synchronize()
         return round(float(self._start.elapsed_time(self._end)) * 1e6)
-
-
-def _nothing() -> None:
-    """Feeds a device with no work."""
 
 
 @cache

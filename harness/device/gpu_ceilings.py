@@ -71,7 +71,7 @@ def measure_gpu(place: str, l2_bytes: int, free_bytes: int) -> Ceilings:
     `place` is torch's name of it. Rates of copies count bytes read and written, as contracts do.
     """
     nbytes = array_bytes(l2_bytes, free_bytes)
-    copy, read, write = _memory_rates(place, nbytes)
+    copy, read, write = memory_rates(place, nbytes)
     products = {
         "bfloat16": lambda: _product_rate(place, torch.bfloat16, PRODUCT),
         "float16": lambda: _product_rate(place, torch.float16, PRODUCT),
@@ -97,7 +97,7 @@ def array_bytes(l2_bytes: int, free_bytes: int) -> int:
     return min(MOST_BYTES, max(LEAST_BYTES, CACHES * l2_bytes), free_bytes // 16) // 1024 * 1024
 
 
-def _memory_rates(place: str, nbytes: int) -> tuple[float, float, float]:
+def memory_rates(place: str, nbytes: int) -> tuple[float, float, float]:
     """Bytes a second of a copy, of reading alone and of writing alone."""
     source = torch.rand(nbytes // 4, device=place)
     target = torch.rand(nbytes // 4, device=place)

@@ -13,7 +13,7 @@ import torch
 
 from harness.candidate.runner import import_kernel
 from harness.case.case import Case
-from harness.case.contract import load_contract
+from harness.case.contract import Contract, Problem, load_contract
 from harness.device.device import open_device
 
 
@@ -26,14 +26,19 @@ def main() -> None:
         run = import_kernel(workspace, case.settings.entry)
         distribution = case.suites[case.settings.objective.suite].distribution
         for name in names:
-            problem = contract.problems[name]
-            inputs = contract.inputs(problem, distribution, torch.Generator(place).manual_seed(0))
-            outputs = [
-                torch.empty(spec.shape, dtype=spec.dtype, device=place)
-                for spec in contract.outputs(problem).values()
-            ]
-            run(*inputs.values(), *outputs, **contract.attributes(problem))
+            problem, generator = contract.problems[name], torch.Generator(place).manual_seed(0)
+            arrays = arrays_of_call(contract, problem, distribution, generator)
+            run(*arrays, **contract.attributes(problem))
             device.synchronize()
+
+
+def arrays_of_call(
+    contract: Contract, problem: Problem, distribution: str, generator: torch.Generator
+) -> tuple[torch.Tensor, ...]:
+    """One call's inputs, drawn, and its outputs, not written yet, on the generator's device."""
+    inputs, specs = contract.inputs(problem, distribution, generator), contract.outputs(problem).values()
+    outputs = [torch.empty(spec.shape, dtype=spec.dtype, device=generator.device) for spec in specs]
+    return (*inputs.values(), *outputs)
 
 
 if __name__ == "__main__":

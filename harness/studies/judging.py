@@ -38,4 +38,4 @@ def _with_yardstick_compiled(copy: Staged) -> Staged:
     """Before there is a judge: it holds the GPU."""
     if YARDSTICK not in copy.sides:
         return copy
-    return replace(copy, trouble=compile_ahead(Case(copy.folder), Path(copy.sides[YARDSTICK].tree)))
+    return replace(copy, trouble=compile_ahead(copy))

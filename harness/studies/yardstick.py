@@ -12,23 +12,23 @@ import sys
 import tempfile
 from pathlib import Path
 
-from harness.case.case import Case
 from harness.judge.pool import keyless_environment
-from harness.studies.variants import CACHE, timed_problems
+from harness.studies.variants import CACHE, YARDSTICK, Staged
 
 MOST_SECONDS = 1800
 
 
-def compile_ahead(case: Case, workspace: Path) -> str:
-    """Compile the yardstick of a staged case for its timed problems; why that failed, empty where it did not.
+def compile_ahead(copy: Staged) -> str:
+    """Compile a staged case's yardstick for its timed problems; why that failed, empty where it did not.
 
     Where it failed, the processes that are timed compile for themselves.
     """
-    command = [sys.executable, "-P", "-m", "harness.judge.fixed", str(case.folder), str(workspace)]
+    workspace = Path(copy.sides[YARDSTICK].tree)
+    command = [sys.executable, "-P", "-m", "harness.judge.fixed", str(copy.folder), str(workspace)]
     with tempfile.TemporaryDirectory(prefix="hillclimb-yardstick-") as folder:
         try:
             done = subprocess.run(
-                [*command, *timed_problems(case)],
+                [*command, *copy.suites],
                 env={**keyless_environment(), "TMPDIR": folder},
                 capture_output=True,
                 text=True,

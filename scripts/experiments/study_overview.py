@@ -21,7 +21,6 @@ import os
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -35,6 +34,9 @@ from harness.studies.variants import YARDSTICK, YARDSTICK_FILE, list_variants, t
 ROOT = Path(__file__).resolve().parents[2]
 POOL_BYTES = 400e6
 """Least that the slots of a problem hold together: eight times the L2 of an H200."""
+
+COPIED_BYTES = 1 << 30
+"""Of the copy that shares are of."""
 
 MOST_SLOTS, REPLAYS = 24, 7
 TUNED = "optimized"
@@ -95,19 +97,21 @@ def inside(name: str, settings: Path | None, *, compile_only: bool) -> None:
     import torch
 
     from harness.case.contract import load_contract
+    from harness.device.gpu_ceilings import memory_rates
     from harness.dtypes import TORCH_DTYPES
+    from harness.judge.fixed import arrays_of_call
 
     (study,) = choose(ROOT / "cases", name=name)
     case = Case(study.folder)
     contract = load_contract(case.contract_file, "cuda:0", TORCH_DTYPES)
-    ceiling = copy_rate(torch)
+    ceiling = 0.0 if compile_only else memory_rates("cuda:0", COPIED_BYTES)[0]
     distribution = case.suites[case.settings.objective.suite].distribution
     for problem in timed_problems(case):
         sizes = contract.problems[problem]
         work = contract.work(sizes)
         count = 1 if compile_only else int(min(MOST_SLOTS, max(3, POOL_BYTES // work.bytes + 1)))
         generator = torch.Generator("cuda:0").manual_seed(1)
-        slots = [_slot(torch, contract, sizes, distribution, generator) for _ in range(count)]
+        slots = [arrays_of_call(contract, sizes, distribution, generator) for _ in range(count)]
         attributes = dict(contract.attributes(sizes))
         for variant, knobs, load in kernels(case, problem, settings):
             row: Row = {"case": name, "problem": problem, "variant": variant, "knobs": knobs}
@@ -183,19 +187,6 @@ def clock(torch: Any, kernel: Any, slots: list[Any], attributes: dict[str, Any])
     return statistics.median(taken), how
 
 
-def copy_rate(torch: Any) -> float:
-    """Bytes a second, read and written, of a large copy on this GPU."""
-    source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda").random_()
-    target = torch.empty_like(source)
-    target.copy_(source)
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(16):
-        target.copy_(source)
-    torch.cuda.synchronize()
-    return 32 * source.numel() / (time.perf_counter() - start)
-
-
 def show(row: Row) -> str:
     """One line for people."""
     knobs = " ".join(f"{name}={value}" for name, value in row.get("knobs", {}).items())
@@ -203,13 +194,6 @@ def show(row: Row) -> str:
     if "us" not in row:
         return f"{place} {row.get('error', '')}"
     return f"{place} {row['us']:10.2f} us {row['copy_share']:6.3f} {row['tflops']:7.1f} TFLOP/s {row['how']}"
-
-
-def _slot(torch: Any, contract: Any, sizes: Any, distribution: str, generator: Any) -> tuple[Any, ...]:
-    inputs = contract.inputs(sizes, distribution, generator)
-    specs = contract.outputs(sizes).values()
-    outputs = [torch.empty(spec.shape, dtype=spec.dtype, device="cuda:0") for spec in specs]
-    return (*inputs.values(), *outputs)
 
 
 def _parse() -> argparse.Namespace:

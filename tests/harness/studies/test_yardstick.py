@@ -52,7 +52,7 @@ def test_what_was_compiled_apart_is_found_by_others(case: Case, tmp_path: Path) 
     (case.folder / "yardstick.py").write_text(PLAIN)
     with staged(case, timed=True) as copy:
         folder, workspace = sides(copy)
-        assert compile_ahead(Case(folder), workspace) == ""
+        assert compile_ahead(copy) == ""
         environment = {**os.environ, "TMPDIR": str(tmp_path)}
         done = subprocess.run(
             [sys.executable, "-c", LATER, str(folder), str(workspace)],
@@ -66,6 +66,5 @@ def test_what_was_compiled_apart_is_found_by_others(case: Case, tmp_path: Path) 
 def test_one_that_cannot_be_compiled_says_why_and_leaves_no_cache(case: Case) -> None:
     (case.folder / "yardstick.py").write_text("import torch_misspelt\n")
     with staged(case, timed=True) as copy:
-        folder, workspace = sides(copy)
-        assert "No module named 'torch_misspelt'" in compile_ahead(Case(folder), workspace)
-        assert not (workspace / CACHE).exists()
+        assert "No module named 'torch_misspelt'" in compile_ahead(copy)
+        assert not (sides(copy)[1] / CACHE).exists()
