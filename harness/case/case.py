@@ -166,6 +166,8 @@ class Cuda(_Section):
     """cold: nothing of a call's inputs is in the L2 cache when it starts; hot: they are, where they fit into it."""
     architecture: int = Field(default=90, ge=70, lt=200)
     """Compute capability times ten that Triton compiles for where there is no GPU to ask."""
+    connections: int = Field(default=2, ge=1, le=32)
+    """Streams of a kernel's own that can be at work at the same time; every one makes a process longer to start."""
     sanitizers: Annotated[
         tuple[Literal["memcheck", "racecheck", "initcheck", "synccheck"], ...], Field(strict=False)
     ] = ("memcheck",)

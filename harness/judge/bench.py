@@ -33,14 +33,16 @@ PAIRS_TOGETHER = 5
 """Fresh pairs that are got ready at the same time on a GPU: as many as prove a clear win, or report one."""
 
 SOLO_BLOCKS = 8
-"""Blocks of single calls in every deciding pair: a few milliseconds each."""
+"""Blocks of single calls in a deciding pair."""
 
+SHOWS_ALONE = 0.02
+"""Log ratio that single calls must be able to show before anything is demanded of them."""
 
 GUARDRAIL_BLOCKS = 1
 """Blocks of each guardrail suite in every deciding pair; it is the pairs that count."""
 
 CONTROL_SEGMENTS = 4
-"""Segments of the opponent by itself, at the end of every deciding pair on a GPU."""
+"""Segments of the opponent by itself, at the end of a controlled pair."""
 
 
 @dataclass(frozen=True)
@@ -193,24 +195,29 @@ class Bench:
             taken = list(self.clean_blocks(duel, blocks))
         return pair_of(stage, suite, taken)
 
-    def deciding_pair(self, sides: Processes, elsewhere: Iterable[str]) -> list[Pair]:
-        """The objective's suite in segments, and again call by call; the guardrails' suites; on a GPU, B alone.
+    def deciding_pair(
+        self, sides: Processes, elsewhere: Iterable[str], *, is_controlled: bool = False
+    ) -> list[Pair]:
+        """The objective's suite in segments; where that shows a gain which single calls could show, call by call too.
 
-        What is timed is checked on inputs of the distributions `elsewhere` as well.
+        Then the guardrails' suites, and B alone if the pair is controlled. What is timed is checked on inputs of the
+        distributions `elsewhere` as well.
         """
         settings, suite = self.case.settings, self.case.settings.objective.suite
         with self.duel(sides, suite) as duel:
             duel.probe()
             taken = list(self.clean_blocks(duel, settings.duel.pair_blocks))
-            alone: list[CleanBlock] = [(duel.solo_block(), []) for _ in range(SOLO_BLOCKS)]
+            decided = pair_of("decide", suite, taken)
+            called = SOLO_BLOCKS if values_of([decided])[0] >= SHOWS_ALONE / 2 else 0
+            alone: list[CleanBlock] = [(duel.solo_block(), []) for _ in range(called)]
             duel.check_elsewhere(elsewhere)
             guarded = [
                 self.measure(sides, "guardrail", g.suite, GUARDRAIL_BLOCKS) for g in settings.guardrails
             ]
             sides[0].expect_alone()
-            control = duel.opponent_alone(CONTROL_SEGMENTS) if self.device.kind == "cuda" else ()
-        decided = pair_of("decide", suite, taken).model_copy(update={"opponent_alone": control})
-        return [decided, pair_of("alone", suite, alone), *guarded]
+            control = duel.opponent_alone(CONTROL_SEGMENTS) if is_controlled else ()
+        singles = [pair_of("alone", suite, alone)] if alone else []
+        return [decided.model_copy(update={"opponent_alone": control}), *singles, *guarded]
 
     def fresh_pairs(
         self, candidate: Side, opponent: Side, stage: Stage, watch: Watch, suite: str = ""

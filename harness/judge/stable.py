@@ -43,7 +43,7 @@ class Stable:
             preload=self._preload(),
             devices=device.nodes(),
             kernels=self._ahead.kernels(side, alone=from_source) if device.kind == "cuda" else None,
-            environment=device.variables(),
+            environment=self._variables(),
         )
         return self._start(side, dress, watched=watched)
 
@@ -56,7 +56,7 @@ class Stable:
         """A process of the lab's own kernel, `kernel.py:run` in `workspace`, dressed like a candidate's."""
         device = self._device
         dress = Dress(
-            tensors=device.tensors, preload=("torch",), devices=device.nodes(), environment=device.variables()
+            tensors=device.tensors, preload=("torch",), devices=device.nodes(), environment=self._variables()
         )
         side = Side(tree=str(workspace))
         return CandidateProcess(self.rung, side, "kernel.py:run", dress, self._limits())
@@ -87,6 +87,14 @@ class Stable:
         settings = self._case.settings
         check_policy(Path(side.tree), settings.policy)
         return CandidateProcess(self.rung, side, settings.entry, dress, self._limits(), watched=watched)
+
+    def _variables(self) -> dict[str, str]:
+        """The device's. A CUDA context has few queues besides: they are most of what it costs to make and to end."""
+        if self._device.kind != "cuda":
+            return self._device.variables()
+        connections = str(self._case.settings.cuda.connections)
+        queues = {"CUDA_DEVICE_MAX_CONNECTIONS": connections, "CUDA_DEVICE_MAX_COPY_CONNECTIONS": "1"}
+        return {**self._device.variables(), **queues}
 
     def _limits(self) -> Limits:
         budgets = self._case.settings.budgets

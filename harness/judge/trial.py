@@ -10,7 +10,15 @@ from typing import Literal, NoReturn
 
 from harness.errors import CandidateFault
 from harness.judge import evidence, tools
-from harness.judge.bench import Bench, Processes, pair_of, seconds_per_call, speedup_of, values_of
+from harness.judge.bench import (
+    SHOWS_ALONE,
+    Bench,
+    Processes,
+    pair_of,
+    seconds_per_call,
+    speedup_of,
+    values_of,
+)
 from harness.judge.duel import CleanBlock, log_ratio
 from harness.judge.protocol import Progress, Watch
 from harness.records import GuardrailReport, Interval, Pair, Reason, Side
@@ -21,9 +29,9 @@ SCREEN_ALPHA = 0.1
 HOPELESS = 2.0
 """A candidate this many times slower than the incumbent in its first calls is not duelled."""
 
-SHOWS_ALONE = 0.02
-"""Log ratio that single calls must be able to show before anything is demanded of them. A quarter of what is expected
-is demanded: threads that sleep between calls cost an honest kernel more when it is called alone."""
+SHOWN_ALONE = 0.25
+"""Share of what is expected of single calls that is demanded of them: threads that sleep between calls cost an honest
+kernel more when it is called alone."""
 
 DISTURBED = 0.0025
 """Log ratio by which an opponent may be faster once the candidate has ended; a quarter of the gain if that is more."""
@@ -32,7 +40,7 @@ CALM = 0.1
 """Share of a pair's single calls, the fastest, whose slowest stands for it: what disturbs a call makes it longer."""
 
 UNLUCKY = 0.05
-"""Chance that single calls which show just the quarter scatter below it; honest ones show four times as much."""
+"""Chance that single calls which show just that share scatter below it; honest ones show all of it."""
 
 REPORT_ROUNDS = 3
 """Rounds of report pairs until the reported interval excludes 1 and every clock sees a gain; a win that three rounds
@@ -109,7 +117,9 @@ class ConfirmationTrial:
         minimum, most = settings.objective.minimum_effect, settings.duel.max_pairs
         with closing(self.bench.each_pair(candidate, incumbent, most)) as ready:
             for done, sides in enumerate(ready, start=1):
-                self.pairs += self.bench.deciding_pair(sides, self._elsewhere(done))
+                self.pairs += self.bench.deciding_pair(
+                    sides, self._elsewhere(done), is_controlled=self._is_controlled(done)
+                )
                 values = values_of(self._of("decide"))
                 self.e_value = evidence.e_value(values, math.log1p(minimum))
                 self.watch(Progress(stage="decide", done=done, of=most, speedup=speedup_of(values)))
@@ -125,6 +135,10 @@ class ConfirmationTrial:
         timed = self.bench.case.suites[settings.objective.suite].distribution
         others = [name for name in contract.distributions if name != timed]
         return others if pair == 1 else self.bench.secret.sample(others, min(1, len(others)))
+
+    def _is_controlled(self, pair: int) -> bool:
+        """Whether the opponent is timed by itself after a pair: on a GPU the first one, and half of the others."""
+        return self.bench.device.kind == "cuda" and (pair == 1 or self.bench.secret.random() < 0.5)
 
     def _expect_undisturbed_opponent(self) -> None:
         """What the candidate leaves running, heats or rewrites may slow its opponent, on every clock there is.
@@ -191,12 +205,14 @@ class ConfirmationTrial:
         hides the gain, nothing can be said.
         """
         segments, alone = self._of("decide"), self._of("alone")
+        if len(alone) < 2:
+            return
         ours, theirs = seconds_per_call(segments, "A"), seconds_per_call(segments, "B")
         calm = [(calm_seconds(pair, "A"), calm_seconds(pair, "B")) for pair in alone]
         overhead = max(0.0, statistics.geometric_mean(b for _, b in calm) - theirs)
         expected = math.log((theirs + overhead) / (ours + overhead))
         seen = [math.log(b / a) for a, b in calm]
-        if expected >= SHOWS_ALONE and evidence.upper_bound(seen, UNLUCKY) < expected / 4:
+        if expected >= SHOWS_ALONE and evidence.upper_bound(seen, UNLUCKY) < expected * SHOWN_ALONE:
             detail = (
                 f"{speedup_of(values_of(segments)):.3f}x in segments of many calls, but {speedup_of(seen):.3f}x "
                 f"where each call is timed alone and {math.exp(expected):.3f}x was to be expected"

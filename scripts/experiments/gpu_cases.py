@@ -168,7 +168,7 @@ NO_TAIL = -1
 
 SIZES = {"softmax": (4096, 4096), "small": (256, 1024)}
 
-SEGMENT_MS = 6.0
+SEGMENT_MS = 4.0
 
 
 def write_case(folder: Path, kind: str, minimum_effect: float, **duel: float) -> Path:

@@ -66,7 +66,13 @@ FULL: dict[str, Any] = {
         "max_pairs": 5,
         "report_pairs": 3,
     },
-    "cuda": {"launch": "eager", "cache": "hot", "architecture": 100, "sanitizers": ["racecheck"]},
+    "cuda": {
+        "launch": "eager",
+        "cache": "hot",
+        "architecture": 100,
+        "connections": 8,
+        "sanitizers": ["racecheck"],
+    },
 }
 SUITE = {"problems": ["p"], "distribution": "normal", "doc": "why"}
 

@@ -28,15 +28,19 @@ def block(rng: random.Random, ours: float, theirs: float, busy: float) -> Block:
     return Block(order="ABBA", seconds=(a, b, c, d), environment=Environment())
 
 
-def judged(seed: int, alone: tuple[float, float], busy: float) -> Reason | None:
-    """What is said of a candidate twice as fast in segments, whose calls and whose opponent's take so long alone."""
+def judged(seed: int, alone: tuple[float, float], busy: float, called: int = PAIRS) -> Reason | None:
+    """What is said of a candidate twice as fast in segments, whose calls and whose opponent's take so long alone.
+
+    In as many pairs as were `called` one by one.
+    """
     rng = random.Random(seed)
     trial = ConfirmationTrial(cast(Bench, None), 0.01, lambda progress: None)
-    for _ in range(PAIRS):
+    for pair in range(PAIRS):
         blocks = tuple(block(rng, FAST, SLOW, 0.0) for _ in range(5))
         trial.pairs.append(Pair(stage="decide", suite="main", blocks=blocks))
         blocks = tuple(block(rng, *(s + WAKING for s in alone), busy) for _ in range(SOLO_BLOCKS))
-        trial.pairs.append(Pair(stage="alone", suite="main", blocks=blocks))
+        if pair < called:
+            trial.pairs.append(Pair(stage="alone", suite="main", blocks=blocks))
     try:
         trial._expect_gain_call_by_call()
     except CandidateFault as fault:
@@ -54,3 +58,12 @@ def test_what_works_ahead_is_found_on_a_busy_machine_too(busy: float) -> None:
 def test_an_honest_gain_is_left_alone(busy: float) -> None:
     verdicts = [judged(seed, (FAST, SLOW), busy) for seed in range(50)]
     assert verdicts.count(None) == 50
+
+
+def test_pairs_too_close_to_show_anything_alone_do_not_save_what_works_ahead() -> None:
+    verdicts = [judged(seed, (SLOW, SLOW), 0.0, called=3) for seed in range(50)]
+    assert verdicts.count(Reason.NOT_PER_CALL) == 50
+
+
+def test_of_single_calls_in_one_pair_nothing_is_said() -> None:
+    assert judged(0, (SLOW, SLOW), 0.0, called=1) is None

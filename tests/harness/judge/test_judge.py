@@ -21,7 +21,7 @@ calls = []
 
 def run(x, y):
     calls.append(1)
-    if len(calls) > 200 and len(calls) % 2:
+    if len(calls) > 150 and len(calls) % 2:
         return
     np.multiply(x, np.float32(2), out=y)
     np.add(y, np.float32(1), out=y)

@@ -125,6 +125,13 @@ def test_a_process_finds_what_was_compiled_ahead_for_it(bench: Bench) -> None:
     assert files > 5
 
 
+def test_the_case_says_how_many_queues_a_context_gets(bench: Bench) -> None:
+    stable = bench.stable(Card())
+    side = bench.side(TELLS.replace('"ASKED"', '"CUDA_DEVICE_MAX_CONNECTIONS"'))
+    knob = {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}
+    assert bench.told(stable.process(side.model_copy(update={"knobs": knob})))[1] == 2
+
+
 def test_it_is_compiled_for_where_nobody_prepared(bench: Bench) -> None:
     stable = bench.stable(Card())
     assert bench.told(stable.process(bench.side(TELLS)))[0] == 1
