@@ -208,7 +208,7 @@ class Bench:
             duel.probe()
             taken = list(self.clean_blocks(duel, settings.duel.pair_blocks))
             decided = pair_of("decide", suite, taken)
-            called = SOLO_BLOCKS if values_of([decided])[0] >= SHOWS_ALONE / 2 else 0
+            called = SOLO_BLOCKS if values_of([decided])[0] >= 0.75 * SHOWS_ALONE else 0
             alone: list[CleanBlock] = [(duel.solo_block(), []) for _ in range(called)]
             duel.check_elsewhere(elsewhere)
             guarded = [

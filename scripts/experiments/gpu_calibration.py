@@ -21,9 +21,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import gpu_cases
 import torch
 
-SLOTS = {"softmax": 320, "small": 2048, "gemm": 30}
+SLOTS = {"softmax": 224, "small": 1536, "gemm": 20}
 SHAPES = {"softmax": (4096, 4096), "small": (256, 1024), "gemm": (4096, 4096)}
 ROUNDS = 60
 
@@ -31,10 +32,10 @@ ROUNDS = 60
 def main() -> None:
     workspace, kind, *extras = sys.argv[1:]
     slots = make_slots(kind)
-    base = capture(load(workspace, 0), slots)
+    base = capture(load(workspace, gpu_cases.SHORT_TAIL), slots)
     rows = []
     for extra in map(int, extras):
-        other = capture(load(workspace, extra), slots)
+        other = capture(load(workspace, gpu_cases.SHORT_TAIL + extra), slots)
         for graph in (base, other) * 3:
             graph.replay()
         ratios, times = [], []

@@ -89,7 +89,8 @@ def main() -> None:
 def _jobs(found: dict[str, Any], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """What is still to be judged: the kinds in turn, so that a run cut short has some of each."""
     wanted = {("aa", 0.0): options.aa}
-    wanted |= {("planted", effect): options.planted for effect in options.effects}
+    planted = options.planted * (len(options.effects) if len(options.planted) == 1 else 1)
+    wanted |= {("planted", effect): n for effect, n in zip(options.effects, planted, strict=True)}
     wanted |= {("loser", effect): options.losers for effect in options.effects}
     have = dict.fromkeys(wanted, 0)
     for row in found["rows"]:
@@ -188,8 +189,8 @@ class Lab:
         yield from staged
 
     def _stage(self, job: dict[str, Any]) -> Staged:
-        steps = self._steps[job["effect"]]
-        base = gpu_cases.NO_TAIL if job["what"] == "aa" else 0
+        base = gpu_cases.NO_TAIL if job["what"] == "aa" else gpu_cases.SHORT_TAIL
+        steps = base + self._steps[job["effect"]]
         opposing = steps if job["what"] == "planted" else base
         if opposing not in self._incumbents:
             self._incumbents[opposing] = self._tree(opposing)
@@ -280,7 +281,13 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("kind", choices=gpu_cases.KINDS)
     parser.add_argument("--aa", type=int, default=1000, help="identical candidates")
-    parser.add_argument("--planted", type=int, default=40, help="faster candidates for each effect")
+    parser.add_argument(
+        "--planted",
+        type=int,
+        nargs="+",
+        default=[40],
+        help="faster candidates: a number, or one for each effect",
+    )
     parser.add_argument("--losers", type=int, default=10, help="slower candidates for each effect")
     parser.add_argument("--effects", type=float, nargs="+", default=[0.005, 0.01, 0.02, 0.05])
     parser.add_argument("--condition", choices=("quiet", "heat", "tenant"), default="quiet")

@@ -2,7 +2,8 @@
 """How fast is every kernel of the case studies, roughly?  All of them in minutes, where the judge's duels take hours.
 
 Each timed problem of each case, each variant: CUDA graphs over call slots that do not fit into the L2, replayed twice,
-the second timed by events; medians. Nothing is sandboxed, checked or duelled: figures to choose by, not to claim by.
+the second timed by events; medians. Nothing is sandboxed, gated or duelled: figures to choose by, not to claim by.
+`apart` is how far one call's outputs lie from those of the first variant, as a share of the largest of them.
 Kernels are compiled in many processes first, then timed one case at a time on each GPU.
 
     scripts/experiments/study_overview.py --output docs/evidence/study_overview.json
@@ -113,12 +114,16 @@ def inside(name: str, settings: Path | None, *, compile_only: bool) -> None:
         generator = torch.Generator("cuda:0").manual_seed(1)
         slots = [arrays_of_call(contract, sizes, distribution, generator) for _ in range(count)]
         attributes = dict(contract.attributes(sizes))
+        outputs, expected = slots[0][-len(contract.outputs(sizes)) :], None
         for variant, knobs, load in kernels(case, problem, settings):
             row: Row = {"case": name, "problem": problem, "variant": variant, "knobs": knobs}
             try:
                 kernel = load()
                 kernel(*slots[0], **attributes)
                 torch.cuda.synchronize()
+                found = [array.double() for array in outputs]
+                expected = expected or found
+                row["apart"] = max(apart(*both) for both in zip(found, expected, strict=True))
                 if not compile_only:
                     seconds, how = clock(torch, kernel, slots, attributes)
                     row |= {"us": seconds * 1e6, "how": how, "tflops": work.flops / seconds / 1e12}
@@ -187,13 +192,19 @@ def clock(torch: Any, kernel: Any, slots: list[Any], attributes: dict[str, Any])
     return statistics.median(taken), how
 
 
+def apart(found: Any, expected: Any) -> float:
+    """The largest difference, as a share of the largest expected magnitude."""
+    return float((found - expected).abs().max() / expected.abs().max().clamp_min(1e-30))
+
+
 def show(row: Row) -> str:
     """One line for people."""
     knobs = " ".join(f"{name}={value}" for name, value in row.get("knobs", {}).items())
     place = f"{row['case']:28} {row.get('problem', ''):30} {row.get('variant', ''):10} {knobs}"
     if "us" not in row:
         return f"{place} {row.get('error', '')}"
-    return f"{place} {row['us']:10.2f} us {row['copy_share']:6.3f} {row['tflops']:7.1f} TFLOP/s {row['how']}"
+    speed = f"{row['us']:10.2f} us {row['copy_share']:6.3f} {row['tflops']:7.1f} TFLOP/s"
+    return f"{place} {speed} {row['how']} {row['apart']:.1e}"
 
 
 def _parse() -> argparse.Namespace:

@@ -154,7 +154,7 @@ def test_a_comment_makes_another_source_of_the_same_kernel(tmp_path: Path) -> No
 
 
 def options(**changed: Any) -> argparse.Namespace:
-    plain = {"aa": 4, "planted": 2, "losers": 0, "effects": [0.01, 0.02], "condition": "quiet"}
+    plain = {"aa": 4, "planted": [2], "losers": 0, "effects": [0.01, 0.02], "condition": "quiet"}
     return argparse.Namespace(**{**plain, **changed})
 
 
