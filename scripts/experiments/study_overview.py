@@ -24,6 +24,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -40,6 +41,9 @@ COPIED_BYTES = 1 << 30
 """Of the copy that shares are of."""
 
 MOST_SLOTS, REPLAYS = 24, 7
+SETTINGS_TOGETHER = 5
+"""That one process compiles."""
+
 TUNED = "optimized"
 """The variant that settings are tried on."""
 
@@ -49,14 +53,13 @@ Row = dict[str, Any]
 def main() -> int:
     options = _parse()
     if options.inside:
-        inside(options.inside, options.settings, compile_only=options.compile_only)
+        inside(options.inside, options.settings, options.part, yardstick=not options.no_yardstick)
         return 0
     names = [case.name for case in choose(ROOT / "cases") if not options.case or case.name in options.case]
+    parts = [(name, part) for name in names for part in parts_of(name, options.settings)]
     with ThreadPoolExecutor(options.jobs) as pool:
-        compiled = [
-            pool.submit(run_inside, name, options.settings, options.gpus[i % len(options.gpus)], compile=True)
-            for i, name in enumerate(names)
-        ]
+        gpus = cycle(options.gpus)
+        compiled = [pool.submit(run_inside, *part, options.settings, next(gpus)) for part in parts]
         for future in compiled:
             future.result()
     free: SimpleQueue[str] = SimpleQueue()
@@ -67,7 +70,7 @@ def main() -> int:
     def take(name: str) -> None:
         gpu = free.get()
         try:
-            found = run_inside(name, options.settings, gpu, compile=False)
+            found = run_inside(name, "", options.settings, gpu)
         finally:
             free.put(gpu)
         rows.extend(found)
@@ -79,11 +82,24 @@ def main() -> int:
     return any("error" in row for row in rows)
 
 
-def run_inside(name: str, settings: Path | None, gpu: str, *, compile: bool) -> list[Row]:
+def parts_of(name: str, settings: Path | None) -> list[str]:
+    """How the compiling of one case is shared out, as `inside` takes it."""
+    count = 1 + len(settings_of(name, settings)) // SETTINGS_TOGETHER
+    return [f"{i}/{count}" for i in range(count)]
+
+
+def settings_of(name: str, settings: Path | None) -> list[dict[str, Any]]:
+    file = settings / f"{name}.json" if settings else None
+    found: list[dict[str, Any]] = json.loads(file.read_text()) if file and file.exists() else []
+    return found
+
+
+def run_inside(name: str, part: str, settings: Path | None, gpu: str) -> list[Row]:
     """The rows of one case, from a process of its own."""
     command = [sys.executable, __file__, "--inside", name]
     command += ["--settings", str(settings)] if settings else []
-    command += ["--compile-only"] if compile else []
+    command += ["--part", part] if part else []
+    command += ["--no-yardstick"] if "--no-yardstick" in sys.argv else []
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu, "PYTHONPATH": paths}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
@@ -93,8 +109,8 @@ def run_inside(name: str, settings: Path | None, gpu: str, *, compile: bool) -> 
     return rows
 
 
-def inside(name: str, settings: Path | None, *, compile_only: bool) -> None:
-    """Print a row of JSON for every problem, variant and setting."""
+def inside(name: str, settings: Path | None, part: str, *, yardstick: bool) -> None:
+    """Print a row of JSON for every problem, variant and setting; of a `part`, i/n, every nth is but compiled."""
     import torch
 
     from harness.case.contract import load_contract
@@ -105,18 +121,25 @@ def inside(name: str, settings: Path | None, *, compile_only: bool) -> None:
     (study,) = choose(ROOT / "cases", name=name)
     case = Case(study.folder)
     contract = load_contract(case.contract_file, "cuda:0", TORCH_DTYPES)
-    ceiling = 0.0 if compile_only else memory_rates("cuda:0", COPIED_BYTES)[0]
+    index, count = map(int, part.split("/")) if part else (0, 1)
+    ceiling = 0.0 if part else memory_rates("cuda:0", COPIED_BYTES)[0]
+    number = 0
     distribution = case.suites[case.settings.objective.suite].distribution
     for problem in timed_problems(case):
         sizes = contract.problems[problem]
         work = contract.work(sizes)
-        count = 1 if compile_only else int(min(MOST_SLOTS, max(3, POOL_BYTES // work.bytes + 1)))
+        pool = 1 if part else int(min(MOST_SLOTS, max(3, POOL_BYTES // work.bytes + 1)))
         generator = torch.Generator("cuda:0").manual_seed(1)
-        slots = [arrays_of_call(contract, sizes, distribution, generator) for _ in range(count)]
+        slots = [arrays_of_call(contract, sizes, distribution, generator) for _ in range(pool)]
         attributes = dict(contract.attributes(sizes))
         outputs, expected = slots[0][-len(contract.outputs(sizes)) :], None
         for variant, knobs, load in kernels(case, problem, settings):
+            if variant == YARDSTICK and not yardstick:
+                continue
             row: Row = {"case": name, "problem": problem, "variant": variant, "knobs": knobs}
+            number += 1
+            if number % count != index:
+                continue
             try:
                 kernel = load()
                 kernel(*slots[0], **attributes)
@@ -124,7 +147,7 @@ def inside(name: str, settings: Path | None, *, compile_only: bool) -> None:
                 found = [array.double() for array in outputs]
                 expected = expected or found
                 row["apart"] = max(apart(*both) for both in zip(found, expected, strict=True))
-                if not compile_only:
+                if not part:
                     seconds, how = clock(torch, kernel, slots, attributes)
                     row |= {"us": seconds * 1e6, "how": how, "tflops": work.flops / seconds / 1e12}
                     row |= {"copy_share": work.bytes / seconds / ceiling, "copy_gb_per_s": ceiling / 1e9}
@@ -143,8 +166,7 @@ def kernels(
         yield variant, {}, lambda variant=variant: load(case, case.workspace, variant, {})
     if (case.folder / YARDSTICK_FILE).is_file():
         yield YARDSTICK, {}, lambda: load(case, case.folder, Path(YARDSTICK_FILE).stem, {})
-    file = settings / f"{case.folder.name}.json" if settings else None
-    for setting in json.loads(file.read_text()) if file and file.exists() else ():
+    for setting in settings_of(case.folder.name, settings):
         if problem in setting["problems"]:
             knobs = {name: str(value) for name, value in setting["knobs"].items()}
             yield TUNED, knobs, lambda knobs=knobs: load(case, case.workspace, TUNED, knobs)
@@ -214,10 +236,11 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--case", nargs="+", metavar="NAME", help="these alone")
     parser.add_argument("--settings", type=Path, metavar="FOLDER", help="of knob settings to try")
     parser.add_argument("--gpus", nargs="+", default=["0"], metavar="INDEX")
+    parser.add_argument("--no-yardstick", action="store_true", help="leave out what torch.compile makes")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2), help="that compile")
     parser.add_argument("--output", type=Path, default=Path("study_overview.json"))
     parser.add_argument("--inside", metavar="CASE", help=argparse.SUPPRESS)
-    parser.add_argument("--compile-only", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--part", default="", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
