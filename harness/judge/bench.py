@@ -57,10 +57,13 @@ class Bench:
     clocks: Clocks = field(default_factory=Clocks)
     sizes: dict[str, int] = field(default_factory=dict)
     """As Terms.sizes; they last as long as the judge."""
+    fitted: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """As Terms.fitted; of the two sides whose processes were born last."""
 
     @contextmanager
     def pair(self, candidate: Side, opponent: Side) -> Iterator[Processes]:
         """Two fresh processes importing at the same time; the opponent is loaded."""
+        self.fitted.clear()
         with ExitStack() as stack:
             yield self._born(stack, candidate, opponent, 1)[0]
 
@@ -72,13 +75,16 @@ class Bench:
         *,
         from_source: bool = False,
         problems: Sequence[str] = (),
+        is_gated: bool = False,
     ) -> Generator[Processes, None, None]:
         """Up to `most` fresh pairs, one at a time, with `problems` compiled on both; every timed one unless told.
 
+        The first candidate's process has the gate's problems compiled too if it `is_gated`.
         On a GPU some are got ready together, since nothing that touches it may start beside a measurement; until it is
         their turn they are frozen. Close the iterator to end those that are left.
         """
         together = PAIRS_TOGETHER if self.device.kind == "cuda" else 1
+        self.fitted.clear()
         for done in range(0, most, together):
             with ExitStack() as stack:
                 count = min(together, most - done)
@@ -87,6 +93,8 @@ class Bench:
                 for process, _ in born:
                     process.await_loaded()
                 self.compile(sides, problems or self.timed_problems())
+                if is_gated and done == 0:
+                    self.compile([(0, born[0][0])], self.untimed_problems())
                 self.seal(sides)
                 yield from born
 
@@ -148,6 +156,11 @@ class Bench:
         suites = (self.case.suites[name] for name in self.case.judged_suites)
         return list(dict.fromkeys(name for suite in suites for name in suite.problems))
 
+    def untimed_problems(self) -> list[str]:
+        """Those that only the gate asks."""
+        timed = self.timed_problems()
+        return [name for name in self.gated_problems() if name not in timed]
+
     def suite(self, name: str = "") -> Suite:
         """The suite of this name, or the objective's. Raises UsageError where there is none such."""
         known = self.case.suites
@@ -178,7 +191,8 @@ class Bench:
         settings = self.case.settings
         segment = settings.duel.segment_ms / 1e3
         gate, cuda = settings.gate, settings.cuda
-        return Terms(self.device, segment, gate.error_budget, cuda.cache, self.secret, self.sizes)
+        budget = gate.error_budget
+        return Terms(self.device, segment, budget, cuda.cache, self.secret, self.sizes, self.fitted)
 
     def duel(self, sides: Processes, suite: str) -> Duel:
         return Duel(self.contract, self.case.suites[suite], sides, self.terms())
@@ -191,7 +205,7 @@ class Bench:
     def measure(self, sides: Processes, stage: Stage, suite: str, blocks: int) -> Pair:
         """A few blocks of one suite on two loaded processes."""
         with self.duel(sides, suite) as duel:
-            duel.probe()
+            duel.take_up()
             taken = list(self.clean_blocks(duel, blocks))
         return pair_of(stage, suite, taken)
 
@@ -205,7 +219,7 @@ class Bench:
         """
         settings, suite = self.case.settings, self.case.settings.objective.suite
         with self.duel(sides, suite) as duel:
-            duel.probe()
+            duel.take_up()
             taken = list(self.clean_blocks(duel, settings.duel.pair_blocks))
             decided = pair_of("decide", suite, taken)
             called = SOLO_BLOCKS if values_of([decided])[0] >= 0.75 * SHOWS_ALONE else 0

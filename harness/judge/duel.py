@@ -37,6 +37,9 @@ CHECKED_SLOTS = 2
 """Slots compared with the reference after each of the candidate's segments. A kernel that computes only a share
 1 - f of its calls passes n segments with probability (1 - f)^2n: under 1 % for f = 2 % over a deciding ten pairs."""
 
+WARM_CALLS = 8
+"""Calls of each side on a GPU before anything is timed, where sizing has not made some."""
+
 Order = Literal["ABBA", "BAAB"]
 ORDERS: tuple[Order, Order] = ("ABBA", "BAAB")
 
@@ -57,6 +60,8 @@ class Terms:
     secret: random.Random
     sizes: dict[str, int] = field(default_factory=dict)
     """Calls of a segment that the last opponent wanted, by problem: where the next duel's sizing begins."""
+    fitted: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Calls of both sides' segments, by problem, as an earlier duel of the same two sides found them."""
 
     def settle(self) -> None:
         """See to it that every segment starts from the same state: nothing running, and in the cache what is to be."""
@@ -132,6 +137,15 @@ class Duel:
             ratios.append(math.log(b / a))
         return math.exp(statistics.fmean(ratios))
 
+    def take_up(self) -> None:
+        """As `probe`, but where an earlier duel of the same sides has sized a problem's segments, by that one."""
+        for problem in self.suite.problems:
+            fitted = self.terms.fitted.get(problem)
+            if fitted is None:
+                self._fit(problem)
+            else:
+                self._warm_up(problem, fitted)
+
     def block(self) -> Block:
         """One block of whole segments."""
         return self._block(self.workloads)
@@ -183,28 +197,47 @@ class Duel:
 
         Sizing runs are checked like timed ones, and have walked the memory once before anything is timed.
         """
-        terms = self.terms
-        source = Source(
-            self.contract, problem, self.suite.distribution, terms.secret, terms.device.torch_device
-        )
-        work = self.contract.work(self.contract.problems[problem])
+        terms, source = self.terms, self._source(problem)
         most = sizing.most_calls(terms.device, terms.cache, source.layout(1).stride)
         calls = (min(most, sizing.first_calls(terms.device, terms.sizes.get(problem, 0))),) * 2
         while True:
             with ExitStack() as stack:
-                lead = sizing.lead_in(terms.device, max(calls))
-                arena = stack.enter_context(self._shared(source, lead + max(calls)))
-                workload = Workload(source, arena, calls, lead, work)
-                if lead:
-                    source.refresh(arena, range(lead + max(calls)))  # what is captured is run once
+                workload = self._workload(stack, source, calls)
                 seconds = [sizing.believable(self._segment(workload, side), calls[side]) for side in (0, 1)]
                 wanted = self._calls(seconds, most)
                 if all(w < sizing.ENOUGH * c for w, c in zip(wanted, calls, strict=True)):
                     self._stack.push(stack.pop_all())
                     self.workloads.append(workload)
+                    terms.fitted[problem] = calls
                     terms.sizes[problem] = sizing.wanted_calls(seconds[1], terms.segment_seconds, most)
                     return seconds
             calls = (min(wanted[0], sizing.GROWTH * calls[0]), min(wanted[1], sizing.GROWTH * calls[1]))
+
+    def _warm_up(self, problem: str, calls: tuple[int, int]) -> None:
+        """A workload of a known size, run by each side as it will be timed; on a CPU, that walks its memory once."""
+        with ExitStack() as stack:
+            workload = self._workload(stack, self._source(problem), calls)
+            most = WARM_CALLS if workload.lead else max(calls)
+            few = min(most, calls[0]), min(most, calls[1])
+            for side in (0, 1):
+                self._segment(replace(workload, calls=few, lead=min(1, workload.lead)), side)
+            self._stack.push(stack.pop_all())
+            self.workloads.append(workload)
+
+    def _source(self, problem: str) -> Source:
+        terms = self.terms
+        return Source(
+            self.contract, problem, self.suite.distribution, terms.secret, terms.device.torch_device
+        )
+
+    def _workload(self, stack: ExitStack, source: Source, calls: tuple[int, int]) -> Workload:
+        """Slots for so many calls of either side, in an arena that ends with the stack."""
+        lead = sizing.lead_in(self.terms.device, max(calls))
+        arena = stack.enter_context(self._shared(source, lead + max(calls)))
+        if lead:  # what is captured is run once, on whatever lies there
+            source.repeat(arena, range(lead + max(calls)))
+        work = self.contract.work(self.contract.problems[source.problem])
+        return Workload(source, arena, calls, lead, work)
 
     @contextmanager
     def _shared(self, source: Source, slots: int) -> Iterator[Arena]:

@@ -57,9 +57,20 @@ class Source:
             if slot in kept:
                 remembered[slot] = inputs
         arena.poison(slots)
+        self._await_device()
+        return remembered
+
+    def _await_device(self) -> None:
         if self.place.startswith("cuda"):
             torch.cuda.synchronize()
-        return remembered
+
+    def repeat(self, arena: Arena, slots: range) -> None:
+        """The same new inputs in every slot, outputs poisoned: for calls of which nothing is expected but to run."""
+        inputs = self.draw(self.generator())
+        for slot in slots:
+            arena.fill(slot, inputs)
+        arena.poison(slots)
+        self._await_device()
 
     def layout(self, slots: int) -> Layout:
         """Where the arrays of so many calls lie."""

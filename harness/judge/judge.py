@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Literal
 
+from harness.candidate.process import CandidateProcess
 from harness.case.case import Case
 from harness.case.contract import load_contract
 from harness.case.digest import benchmarks_digest, contract_digest, harness_digest
@@ -123,17 +124,24 @@ class CaseJudge:
         started = time.perf_counter()
         if self._bench.device.kind == "cuda" and not self._bench.clocks.is_taught:
             self.compare(incumbent, incumbent, "noise", watch)  # a judge that was started anew
-        found = ConfirmationTrial(self._bench, alpha, watch)
+        self._health.settle()
+        found, gate = ConfirmationTrial(self._bench, alpha, watch), None
         reason: Reason | None = None
         detail = ""
-        gate = self.gate(candidate, watch)
-        try:
+
+        def check(process: CandidateProcess) -> None:
+            nonlocal gate
+            gate = self._gate.check(process, watch)
             _demand(gate)
-            found.run(candidate, incumbent, baseline)
+
+        try:
+            found.run(candidate, incumbent, baseline, check)
             detail = found.note
         except CandidateFault as fault:
             reason, detail = fault.reason, fault.detail
+            gate = gate or _failed(fault)
             self._health.doubt(reason, detail)
+        assert gate is not None
         return Confirmation(
             gate=gate,
             reason=reason,
@@ -221,9 +229,8 @@ class CaseJudge:
     def _prepare(self, sides: Processes) -> None:
         """Compile what will be timed on both sides, and on the candidate what the gate asks besides."""
         both = list(enumerate(sides))
-        timed = self._bench.timed_problems()
-        self._bench.compile(both, timed)
-        self._bench.compile(both[:1], [name for name in self._bench.gated_problems() if name not in timed])
+        self._bench.compile(both, self._bench.timed_problems())
+        self._bench.compile(both[:1], self._bench.untimed_problems())
         self._bench.seal(both)
 
 

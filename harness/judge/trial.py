@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn
 
+from harness.candidate.process import CandidateProcess
 from harness.errors import CandidateFault
 from harness.judge import evidence, tools
 from harness.judge.bench import (
@@ -100,10 +102,13 @@ class ConfirmationTrial:
     note: str = ""
     """What the sanitizers left to be said of a winner."""
 
-    def run(self, candidate: Side, incumbent: Side, baseline: Side) -> None:
+    def run(
+        self, candidate: Side, incumbent: Side, baseline: Side, check: Callable[[CandidateProcess], None]
+    ) -> None:
+        """Blocks until it is decided; `check` is the gate, for the candidate's first process before it is timed."""
         self.bench.stable.prepare(candidate)  # the report pairs will want kernels made from the source alone
         self.bench.stable.prepare(incumbent)
-        self._decide(candidate, incumbent)
+        self._decide(candidate, incumbent, check)
         self.bench.clocks.expect_agreement(self._of("decide"))
         self._expect_undisturbed_opponent()
         self._expect_gain_call_by_call()
@@ -111,12 +116,15 @@ class ConfirmationTrial:
         self.note = tools.sanitize(self.bench, candidate, self.watch)
         self._measure(candidate, incumbent, baseline)
 
-    def _decide(self, candidate: Side, incumbent: Side) -> None:
+    def _decide(self, candidate: Side, incumbent: Side, check: Callable[[CandidateProcess], None]) -> None:
         """One value a pair, looked at after every one."""
         settings = self.bench.case.settings
         minimum, most = settings.objective.minimum_effect, settings.duel.max_pairs
-        with closing(self.bench.each_pair(candidate, incumbent, most)) as ready:
+        self.watch(Progress(stage="prepare"))
+        with closing(self.bench.each_pair(candidate, incumbent, most, is_gated=True)) as ready:
             for done, sides in enumerate(ready, start=1):
+                if done == 1:
+                    check(sides[0])
                 self.pairs += self.bench.deciding_pair(
                     sides, self._elsewhere(done), is_controlled=self._is_controlled(done)
                 )

@@ -171,7 +171,7 @@ SHORT_TAIL = 16
 
 SIZES = {"softmax": (4096, 4096), "small": (256, 1024)}
 
-SEGMENT_MS = 4.0
+SEGMENT_MS = 8.0
 
 
 def write_case(folder: Path, kind: str, minimum_effect: float, **duel: float) -> Path:

@@ -37,7 +37,7 @@ from harness.records import Side
 
 ALPHA = 0.01
 MINIMUM_EFFECT = 0.0025
-DUEL = {"pair_blocks": 3, "max_pairs": 30, "report_pairs": 5}
+DUEL = {"pair_blocks": 2, "max_pairs": 30, "report_pairs": 5}
 """As docs/decisions/0009-the-keep-rule-on-a-gpu.md recommends."""
 
 AHEAD = 8

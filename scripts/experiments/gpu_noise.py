@@ -6,13 +6,15 @@ standard deviation of a block's log ratio, between pairs that of the pairs' valu
 
     scripts/experiments/gpu_noise.py --kinds softmax gemm --output docs/evidence/gpu_noise.json
 
-Variants: `as judged`; `not fed` (timed calls are launched on an idle device); `contexts beside` (another process makes
-and destroys CUDA contexts all the time); `not evicted` (the L2 keeps what the judge's drawing left in it).
+Variants: `as judged`; `compilers beside` (eight processes compile, as they do ahead of a climb's candidates); `not fed`
+(timed calls are launched on an idle device); `contexts beside` (another process makes and destroys CUDA contexts all
+the time); `not evicted` (the L2 keeps what the judge's drawing left in it). `--raw` keeps every segment's three times.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import math
 import statistics
@@ -21,7 +23,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -33,7 +35,6 @@ from harness.candidate.process import CandidateProcess, Timing
 from harness.case.case import Case
 from harness.judge.__main__ import take_up
 from harness.judge.duel import clock_log_ratio, log_ratio, whole_log_ratio
-from harness.judge.judge import CaseJudge
 from harness.judge.protocol import Progress
 from harness.records import Block, Pair, Side
 
@@ -53,39 +54,76 @@ cuda.cuCtxCreate_v2(ctypes.byref(context), 0, device)
 time.sleep(0.05)
 """
 
+COMPILE = """
+import os, sys, tempfile
+os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(dir=sys.argv[1])
+from pathlib import Path
+import torch
+from harness.candidate.compiling import compile_only
+from harness.candidate.layout import Signature
+from harness.candidate.runner import import_kernel
+shape = (4096, 4096)
+arrays = [(name, shape, "bfloat16") for name in sys.argv[3].split()]
+print(compile_only(import_kernel(sys.argv[2], "kernel.py:run"), {"main": Signature(arrays, {})}, 90)["ok"])
+"""
+COMPILERS = 8
+
+VARIANTS = ("as judged", "compilers beside", "not fed", "contexts beside", "not evicted")
+
 
 def main() -> None:
     options = _parse()
     if len(options.kinds) > 1:  # one process a judge: CUDA is taken up once
         for kind in options.kinds:
             command = [sys.executable, __file__, "--kinds", kind, "--pairs", str(options.pairs)]
-            subprocess.run([*command, "--output", options.output], check=True)
+            command += ["--raw", options.raw] if options.raw else []
+            command += ["--variants", *options.variants, "--output", options.output]
+            subprocess.run(command, check=True)
         return
     rows = json.loads(options.output.read_text()) if options.output.exists() else []
-    for row in measure(options.kinds[0], options.pairs):
+    for row, pairs in measure(options.kinds[0], options.pairs, options.variants):
         rows.append(row)
+        if options.raw:
+            with gzip.open(options.raw, "at") as file:
+                file.write(
+                    json.dumps({"kind": row["kind"], "variant": row["variant"], "pairs": raw(pairs)}) + "\n"
+                )
         options.output.write_text(json.dumps(rows, indent=1) + "\n")
         print(row, flush=True)
 
 
-def measure(kind: str, pairs: int) -> Iterator[dict[str, Any]]:
-    """The variants of one kernel that can be had from one judge."""
+def measure(kind: str, pairs: int, variants: list[str]) -> Iterator[tuple[dict[str, Any], tuple[Pair, ...]]]:
+    """A row for each variant of one kernel, and the pairs it was made from."""
     with tempfile.TemporaryDirectory(prefix="hillclimb-noise-") as name:
         folder = Path(name)
         folder.chmod(0o755)
         case = gpu_cases.write_case(folder, kind, 0.0025, pair_blocks=6, report_pairs=pairs)
         judge = take_up(Case(case), trust_workspace=False)
-        side = Side(tree=str(case / "workspace"))
+        workspace = case / "workspace"
+        side = Side(tree=str(workspace))
         device: Any = judge._bench.device
-        provenance = judge.describe().model_dump()
-        yield {"provenance": provenance, **_row(judge, side, kind, "as judged")}
-        with not_fed():
-            yield _row(judge, side, kind, "not fed")
-        with contexts_beside():
-            yield _row(judge, side, kind, "contexts beside")
-        device.flush_cache = lambda: None
-        yield _row(judge, side, kind, "not evicted")
+        around: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+            "as judged": nullcontext,
+            "compilers beside": lambda: beside(
+                COMPILERS, COMPILE, str(folder), str(workspace), "a b c" if kind == "gemm" else "x y"
+            ),
+            "not fed": not_fed,
+            "contexts beside": lambda: beside(1, CONTEXT),
+            "not evicted": lambda: patch.object(device, "flush_cache", lambda: None),
+        }
+        for variant in variants:
+            with around[variant]():
+                found = judge.compare(side, side, "noise", _ignore)
+            row = {"kind": kind, "variant": variant, "us": found.seconds_per_call[0] * 1e6}
+            row |= {"pairs": len(found.pairs), "dropped": sum(pair.dropped for pair in found.pairs)}
+            row |= {name: spread(found.pairs, ratio) for name, ratio in CLOCKS.items()}
+            yield {"provenance": judge.describe().model_dump(), **row}, found.pairs
         judge.close()
+
+
+def raw(pairs: tuple[Pair, ...]) -> list[list[list[Any]]]:
+    """Of every pair's blocks: order, and each segment's seconds per call by events, by the clock, with the lead-in."""
+    return [[[b.order, b.events, b.seconds, b.whole] for b in pair.blocks] for pair in pairs]
 
 
 @contextmanager
@@ -103,28 +141,23 @@ def not_fed() -> Iterator[None]:
 
 
 @contextmanager
-def contexts_beside() -> Iterator[None]:
-    """Somebody else's comings and goings on the same GPU."""
+def beside(count: int, script: str, *arguments: str) -> Iterator[None]:
+    """So many processes at a time that run a script, again and again."""
     over = threading.Event()
 
-    def come_and_go() -> None:
+    def run() -> None:
         while not over.is_set():
-            subprocess.run([sys.executable, "-S", "-c", CONTEXT])
+            subprocess.run([sys.executable, "-c", script, *arguments], stdout=subprocess.DEVNULL, check=True)
 
-    thread = threading.Thread(target=come_and_go)
-    thread.start()
+    threads = [threading.Thread(target=run) for _ in range(count)]
+    for thread in threads:
+        thread.start()
     try:
         yield
     finally:
         over.set()
-        thread.join()
-
-
-def _row(judge: CaseJudge, side: Side, kind: str, variant: str) -> dict[str, Any]:
-    found = judge.compare(side, side, "noise", _ignore)
-    row: dict[str, Any] = {"kind": kind, "variant": variant, "us": found.seconds_per_call[0] * 1e6}
-    row |= {"pairs": len(found.pairs), "dropped": sum(pair.dropped for pair in found.pairs)}
-    return row | {name: spread(found.pairs, ratio) for name, ratio in CLOCKS.items()}
+        for thread in threads:
+            thread.join()
 
 
 def spread(pairs: tuple[Pair, ...], ratio: Callable[[Block], float]) -> dict[str, float]:
@@ -147,6 +180,8 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("--kinds", nargs="+", choices=gpu_cases.KINDS, default=list(gpu_cases.KINDS))
     parser.add_argument("--pairs", type=int, default=12, help="fresh pairs of each row")
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--raw", type=Path, help="append what every segment took to this .json.gz")
     parser.add_argument("--output", type=Path, required=True)
     return parser.parse_args()
 

@@ -127,13 +127,19 @@ class Ring:
 
     @contextmanager
     def duel(
-        self, a: str, b: str, device: Device, cache: Literal["cold", "hot"] = "cold", key: bytes = b"secret"
+        self,
+        a: str,
+        b: str,
+        device: Device,
+        cache: Literal["cold", "hot"] = "cold",
+        key: bytes = b"secret",
+        fitted: dict[str, tuple[int, int]] | None = None,
     ) -> Iterator[Duel]:
         case = self.folder / "cases" / "test" / "affine"
         case = case if case.exists() else write_case(self.folder)
         contract = load_contract(case / "contract.py")
         suite = Suite(problems=self.problems, distribution="normal")
-        terms = Terms(device, self.segment, 4.0, cache, SecretRandom(key))
+        terms = Terms(device, self.segment, 4.0, cache, SecretRandom(key), fitted=fitted or {})
         sides = self._process(a), self._process(b)
         for side in sides:
             side.await_loaded()
@@ -188,10 +194,11 @@ def test_a_gpus_block_has_three_clocks_and_a_lead_in(ring: Ring) -> None:
         assert workload.arena.layout.slots == workload.lead + max(workload.calls)
         assert device.done == ["rest", "flush", "synchronize"] * 4, "before each segment"
         alone = duel.solo_block()
-    for taken in (block, alone):
+    counted = 1 + workload.lead / max(workload.calls)  # the judge's clock is a mean over the calls fed as well
+    for taken, share in ((block, counted), (alone, 1.0)):
         assert taken.events is not None
         assert taken.whole is not None
-        assert all(0 < told <= seen for told, seen in zip(taken.events, taken.seconds, strict=True))
+        assert all(0 < told <= seen * share for told, seen in zip(taken.events, taken.seconds, strict=True))
         assert all(whole > 0 for whole in taken.whole)
 
 
@@ -217,6 +224,30 @@ def test_the_quicker_side_is_called_more_often_and_reads_faster(ring: Ring, devi
     assert workload.calls[0] > 2 * workload.calls[1]
     assert log_ratio(block) > math.log(2)
     assert seconds_of(block, "A") < 1e-2 < 2e-2 < seconds_of(block, "B")
+
+
+@pytest.mark.parametrize("device", [Host, Card])
+def test_sides_that_met_before_are_not_sized_again(ring: Ring, device: type[Host]) -> None:
+    sources, host = (WAITS.format(seconds=0.0005), WAITS.format(seconds=0.02)), device()
+    ring.problems, ring.segment = ("small",), 0.1
+    with ring.duel(*sources, host) as duel:
+        duel.take_up()
+        fitted = duel.terms.fitted
+        assert fitted == {"small": duel.workloads[0].calls}
+    with ring.duel(*sources, host, fitted=fitted) as duel:
+        duel.take_up()
+        (workload,) = duel.workloads
+        block = duel.block()
+    assert workload.calls == fitted["small"]
+    assert workload.arena.layout.slots == workload.lead + max(workload.calls)
+    assert log_ratio(block) > math.log(2)
+
+
+def test_what_a_first_duel_found_is_believed(ring: Ring) -> None:
+    """Even where sizing would choose otherwise."""
+    with ring.duel(KERNEL, KERNEL, Card(), fitted={"timed": (7, 7)}) as duel:
+        duel.take_up()
+        assert duel.workloads[0].calls == (7, 7)
 
 
 def test_problems_count_alike(ring: Ring) -> None:
