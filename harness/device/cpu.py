@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 from harness.device import host
 from harness.device.ceilings import measure_cpu
 from harness.device.device import Reading, Work
 from harness.device.host import name, software, take_precedence
+from harness.device.seats import Core
 from harness.dtypes import NUMPY_DTYPES, TORCH_DTYPES
 from harness.records import Ceilings, Environment
 
@@ -47,6 +48,9 @@ class Cpu:
 
     def variables(self) -> dict[str, str]:
         return {}
+
+    def cores(self) -> Sequence[Core]:
+        return ()
 
     def start(self) -> Reading:
         return Reading(host.read_counters())

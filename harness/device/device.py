@@ -5,11 +5,12 @@ Nothing here imports a framework; `open_device` imports what the kind asked for 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from harness.device.host import Counters
+from harness.device.seats import Core
 from harness.records import Ceilings, Environment
 
 if TYPE_CHECKING:
@@ -75,6 +76,9 @@ class Device(Protocol):
 
     def variables(self) -> dict[str, str]:
         """Environment that a candidate needs to find this device, and no other."""
+
+    def cores(self) -> Sequence[Core]:
+        """Of the host, those that duels on this device are seated on; none where the system is to choose."""
 
     def start(self) -> Reading:
         """Taken when a block begins."""

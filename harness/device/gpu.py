@@ -11,7 +11,7 @@ import re
 import shutil
 import stat
 import subprocess
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,7 @@ from harness.device.gpu_ceilings import measure_gpu, recall_or_measure
 from harness.device.guard import hold
 from harness.device.kept import shared_folder, state_folder
 from harness.device.nvml import Nvml
+from harness.device.seats import Core, list_cores, share
 from harness.dtypes import TORCH_DTYPES
 from harness.errors import MachineError
 from harness.records import Ceilings, Environment
@@ -96,6 +97,13 @@ class Cuda:
 
     def variables(self) -> dict[str, str]:
         return {"CUDA_VISIBLE_DEVICES": self._gpu.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+    def cores(self) -> Sequence[Core]:
+        return self._cores
+
+    @cached_property
+    def _cores(self) -> Sequence[Core]:
+        return share(list_cores(os.sched_getaffinity(0)), self._gpu.index, len(self._nvml.gpus()))
 
     def start(self) -> Reading:
         return Reading(host.read_counters(), self._nvml.sample(self._gpu.uuid))

@@ -27,6 +27,7 @@ from harness.case.case import Suite
 from harness.case.contract import Contract, Tensors, Work
 from harness.device.device import Device
 from harness.device.quiet import Quiet
+from harness.device.seats import seated
 from harness.errors import CandidateFault, MachineError
 from harness.judge import sizing
 from harness.judge.fresh import Source
@@ -124,6 +125,8 @@ class Duel:
         self.workloads: list[Workload] = []
 
     def __enter__(self) -> Duel:
+        pids = [side.pid for side in self.sides]
+        self._stack.enter_context(seated(self.terms.device.cores(), pids, self.terms.secret))
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -114,6 +114,7 @@ ENTRIES = (
         needs="cases/unroll_for_loop",
         least=120,
     ),
+    script("births", "gpu_births", "--output", "{out}", seconds=60),
     script("noise", "gpu_noise", "--kinds", "softmax", "gemm", "--output", "{out}", seconds=300),
     *(rates(f"aa_{kind}", kind, "--aa", "1000", *_NOTHING[2:]) for kind in ("softmax", "small", "gemm")),
     *(

@@ -6,9 +6,10 @@ standard deviation of a block's log ratio, between pairs that of the pairs' valu
 
     scripts/experiments/gpu_noise.py --kinds softmax gemm --output docs/evidence/gpu_noise.json
 
-Variants: `as judged`; `compilers beside` (eight processes compile, as they do ahead of a climb's candidates); `not fed`
-(timed calls are launched on an idle device); `contexts beside` (another process makes and destroys CUDA contexts all
-the time); `not evicted` (the L2 keeps what the judge's drawing left in it). `--raw` keeps every segment's three times.
+Variants: `as judged`; `not seated` (the system chooses every process's core); `compilers beside` (eight processes
+compile, as they do ahead of a climb's candidates); both of these; `not fed` (timed calls are launched on an idle
+device); `contexts beside` (another process makes and destroys CUDA contexts all the time); `not evicted` (the L2 keeps
+what the judge's drawing left in it). `--raw` keeps every segment's three times.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -68,7 +69,15 @@ print(compile_only(import_kernel(sys.argv[2], "kernel.py:run"), {"main": Signatu
 """
 COMPILERS = 8
 
-VARIANTS = ("as judged", "compilers beside", "not fed", "contexts beside", "not evicted")
+VARIANTS = (
+    "as judged",
+    "not seated",
+    "compilers beside",
+    "not seated, compilers beside",
+    "not fed",
+    "contexts beside",
+    "not evicted",
+)
 
 
 def main() -> None:
@@ -102,17 +111,19 @@ def measure(kind: str, pairs: int, variants: list[str]) -> Iterator[tuple[dict[s
         workspace = case / "workspace"
         side = Side(tree=str(workspace))
         device: Any = judge._bench.device
+        arrays = "a b c" if kind == "gemm" else "x y"
         around: dict[str, Callable[[], AbstractContextManager[Any]]] = {
             "as judged": nullcontext,
-            "compilers beside": lambda: beside(
-                COMPILERS, COMPILE, str(folder), str(workspace), "a b c" if kind == "gemm" else "x y"
-            ),
+            "not seated": lambda: patch.object(device, "cores", lambda: ()),
+            "compilers beside": lambda: beside(COMPILERS, COMPILE, str(folder), str(workspace), arrays),
             "not fed": not_fed,
             "contexts beside": lambda: beside(1, CONTEXT),
             "not evicted": lambda: patch.object(device, "flush_cache", lambda: None),
         }
         for variant in variants:
-            with around[variant]():
+            with ExitStack() as stack:
+                for each in variant.split(", "):
+                    stack.enter_context(around[each]())
                 found = judge.compare(side, side, "noise", _ignore)
             row = {"kind": kind, "variant": variant, "us": found.seconds_per_call[0] * 1e6}
             row |= {"pairs": len(found.pairs), "dropped": sum(pair.dropped for pair in found.pairs)}

@@ -194,7 +194,9 @@ def test_a_gpus_block_has_three_clocks_and_a_lead_in(ring: Ring) -> None:
         assert workload.arena.layout.slots == workload.lead + max(workload.calls)
         assert device.done == ["rest", "flush", "synchronize"] * 4, "before each segment"
         alone = duel.solo_block()
-    counted = 1 + workload.lead / max(workload.calls)  # the judge's clock is a mean over the calls fed as well
+    counted = 1 + workload.lead / max(
+        workload.calls
+    )  # the judge's clock is a mean over the calls fed as well
     for taken, share in ((block, counted), (alone, 1.0)):
         assert taken.events is not None
         assert taken.whole is not None
