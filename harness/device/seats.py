@@ -34,14 +34,15 @@ def share(cores: Sequence[Core], index: int, count: int) -> list[Core]:
 
 
 @contextmanager
-def seated(cores: Sequence[Core], pids: Collection[int], secret: random.Random) -> Iterator[None]:
-    """This thread on one of the cores, the main threads of `pids` together on another, by chance.
+def seated(cores: Sequence[Core], pids: Sequence[int]) -> Iterator[None]:
+    """This thread on one of the cores, the main threads of `pids` together on another; other processes, other seats.
 
-    This thread is let go at the end; the others keep their place. Where the system does not permit it, nothing is done.
+    This thread is let go at the end; the others keep their place, and find it again in a duel within the duel. Where
+    the system does not permit it, nothing is done.
     """
     before = os.sched_getaffinity(0)
     if cores:
-        ours, theirs = secret.sample(cores, 2)
+        ours, theirs = random.Random(repr(pids)).sample(cores, 2)
         for pid in pids:
             _seat(pid, theirs)
         _seat(0, ours)

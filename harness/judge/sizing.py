@@ -11,6 +11,9 @@ HOST_POOL_BYTES = 256 << 20
 CUDA_POOL_BYTES = 32 << 30
 """Most memory for one problem's call slots; on a GPU, a third of what is free, if that is less."""
 
+MOST_CALLS = 3072
+"""Calls of a segment on a GPU. Drawing for a call takes its time on the host however small it is: 25 us."""
+
 GROWTH = 16
 """Most by which the number of calls grows from one sizing run to the next."""
 
@@ -39,7 +42,9 @@ def pool_bytes(device: Device, cache: Literal["cold", "hot"]) -> int:
 def most_calls(device: Device, cache: Literal["cold", "hot"], slot_bytes: int) -> int:
     """How many calls there is room for, their lead-in included; one at the least."""
     most = pool_bytes(device, cache) // slot_bytes
-    return max(1, most * LEAD_SHARE // (LEAD_SHARE + 1) if device.kind == "cuda" else most)
+    if device.kind == "cuda":
+        most = min(MOST_CALLS, most * LEAD_SHARE // (LEAD_SHARE + 1))
+    return max(1, most)
 
 
 def first_calls(device: Device, earlier: int = 0) -> int:

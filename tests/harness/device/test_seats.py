@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -63,18 +62,22 @@ def test_the_sides_sit_together_and_the_judge_elsewhere(sleeper: int) -> None:
     before = os.sched_getaffinity(0)
     if len(before) < 2:
         pytest.skip("needs two CPUs")
-    with seated([(cpu,) for cpu in sorted(before)], [sleeper], random.Random(1)):
+    cores = [(cpu,) for cpu in sorted(before)]
+    with seated(cores, [sleeper]):
         ours, theirs = os.sched_getaffinity(0), os.sched_getaffinity(sleeper)
         assert (len(ours), len(theirs)) == (1, 1)
         assert ours.isdisjoint(theirs)
+        with seated(cores, [sleeper]):
+            assert (os.sched_getaffinity(0), os.sched_getaffinity(sleeper)) == (ours, theirs)
+        assert os.sched_getaffinity(0) == ours
     assert os.sched_getaffinity(0) == before
     assert os.sched_getaffinity(sleeper) == theirs
 
 
 def test_without_cores_nobody_is_moved_and_what_is_not_there_hinders_nobody(sleeper: int) -> None:
     before = os.sched_getaffinity(0), os.sched_getaffinity(sleeper)
-    with seated([], [sleeper], random.Random(1)):
+    with seated([], [sleeper]):
         assert (os.sched_getaffinity(0), os.sched_getaffinity(sleeper)) == before
-    with seated([(0,), (1000,)], [2**22 - 1], random.Random(1)):
+    with seated([(0,), (1000,)], [2**22 - 1]):
         pass
     assert os.sched_getaffinity(0) == before[0]
