@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import reduce
 
 import torch
 
@@ -15,6 +16,9 @@ from harness.case.contract import Spec, Tensors
 WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Whole numbers as wide as each float. The poison of an output before a call is -1 in all of them: every byte 0xFF,
 which is NaN in every float format."""
+
+Words = tuple[torch.Tensor, bool]
+"""A word of each slot, and whether it is a float's."""
 
 
 class Arena:
@@ -72,19 +76,16 @@ class Arena:
                         return slots.start + row
         return None
 
-    def first_missing(self, slots: range, at: float) -> int | None:
-        """The first slot in which one word of an output, `at` of 0 to 1 into it, still carries the poison.
-
-        Read by kernels, which have to wait for whatever still runs on the device, and not by copies, which need not.
-        """
-        missing: list[int] = []
+    def words(self, slots: range, at: float) -> list[Words]:
+        """One word of every output, `at` of 0 to 1 into it: for each output one in every slot, as it lies there."""
+        found = []
         for array in self.layout.outputs:
             dtype: torch.dtype = getattr(torch, array.dtype)
             words = self._columns(array)[slots.start : slots.stop].view(WORDS[dtype.itemsize])
-            word = words[:, min(int(at * words.shape[1]), words.shape[1] - 1)]
-            gone = ((word == -1) & dtype.is_floating_point).nonzero().flatten().tolist()
-            missing += [slots.start + slot for slot in gone[:1]]
-        return min(missing, default=None)
+            found.append(
+                (words[:, min(int(at * words.shape[1]), words.shape[1] - 1)], dtype.is_floating_point)
+            )
+        return found
 
     def guards_are_intact(self) -> bool:
         return all(
@@ -98,6 +99,18 @@ class Arena:
 
     def _view(self, array: Array, slot: int) -> torch.Tensor:
         return self._columns(array)[slot].view(getattr(torch, array.dtype)).view(array.shape)
+
+
+def first_poisoned(words: Sequence[Words]) -> int | None:
+    """The first row in which a word still carries the poison, which only floats can be told by.
+
+    All are read by kernels, which have to wait for whatever still runs on the device, and not by copies, which need
+    not; the device is asked once where nothing is poisoned, since that is timed.
+    """
+    poisoned = [word == -1 if can_tell else word != word for word, can_tell in words]
+    if not words or not bool(reduce(torch.logical_or, (rows.any() for rows in poisoned))):
+        return None
+    return min(int(rows.nonzero()[0]) for rows in poisoned if bool(rows.any()))
 
 
 def _rows_with_nan(values: torch.Tensor) -> list[int]:

@@ -99,9 +99,12 @@ class Conversation:
 
     def has_answer(self, seconds: float = 0) -> bool:
         """Wait so long for something to be there to read, or the other end to be closed."""
+        return bool(self._poll().poll(seconds * 1000))
+
+    def _poll(self) -> select.poll:
         poll = select.poll()
         poll.register(self._end, select.POLLIN | select.POLLHUP)
-        return bool(poll.poll(seconds * 1000))
+        return poll
 
     def answer(self, seconds: float, doing: str, *, spinning: bool = False) -> dict[str, Any]:
         """Wait for the one answer that is due; `spinning` without ever sleeping: waking up must not be timed."""
@@ -133,8 +136,8 @@ class Conversation:
         return self.has_answer()
 
     def _spin(self, seconds: float) -> bool:
-        deadline = time.perf_counter() + seconds
-        while not self.has_answer():
+        deadline, poll = time.perf_counter() + seconds, self._poll()
+        while not poll.poll(0):
             if time.perf_counter() > deadline:
                 return False
         return True

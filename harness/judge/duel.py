@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from harness.candidate.arena import Arena
+from harness.candidate.arena import Arena, Words, first_poisoned
 from harness.candidate.process import CandidateProcess, Timing
 from harness.case.case import Suite
 from harness.case.contract import Contract, Tensors, Work
@@ -90,17 +90,15 @@ class Workload:
 
 @dataclass
 class Probe:
-    """One word of every timed call's outputs, looked at before the judge's clock stops for good."""
+    """A word of every timed call's outputs, looked at before the judge's clock stops for good."""
 
-    arena: Arena
+    words: list[Words]
     slots: range
-    at: float
-    is_wanted: bool
     missing: int | None = None
 
     def look(self) -> None:
-        if self.is_wanted:
-            self.missing = self.arena.first_missing(self.slots, self.at)
+        row = first_poisoned(self.words)
+        self.missing = None if row is None else self.slots.start + row
 
 
 class Duel:
@@ -268,7 +266,7 @@ class Duel:
             self.sides[side].capture(workload.arena, lead, calls)
         late = workload.is_solo and lead > 0
         inputs = self._refresh(workload, range(lead if late else lead + calls), kept)
-        probe = Probe(workload.arena, timed, secret.random(), self.is_on_gpu)
+        probe = Probe(workload.arena.words(timed, secret.random()) if self.is_on_gpu else [], timed)
 
         def fill_late() -> None:
             inputs.update(workload.source.refresh(workload.arena, timed, kept))

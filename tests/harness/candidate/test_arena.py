@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.candidate.arena import Arena
+from harness.candidate.arena import Arena, first_poisoned
 from harness.candidate.layout import GUARD, Layout, lay_out
 from harness.candidate.slots import numpy_slots
 
@@ -75,6 +75,25 @@ def test_poison_is_told_from_every_other_number(dtype: str) -> None:
     arena.outputs(2)["y"][6:].view(torch.uint8).fill_(0xFF)
     assert arena.unwritten(range(3)) == 2
     assert arena.unwritten(range(2)) is None
+
+
+@pytest.mark.parametrize("at", [0.0, 0.5, 0.999])
+def test_a_word_of_each_output_tells_the_first_call_that_is_missing(at: float) -> None:
+    shapes = [("y", (4,), "float32"), ("n", (2,), "int32"), ("h", (3,), "bfloat16")]
+    arena = Arena(lay_out([("x", (2,), "float32")], shapes, 5))
+    arena.poison(range(5))
+    for slot in range(5):
+        arena.outputs(slot)["n"].fill_(-1)  # a whole number may be what the poison is
+    for slot in (0, 1, 3):
+        arena.outputs(slot)["y"].fill_(1)
+    for slot in (0, 1, 2, 3, 4):
+        arena.outputs(slot)["h"].fill_(2)
+    assert first_poisoned(arena.words(range(5), at)) == 2
+    assert first_poisoned(arena.words(range(3, 4), at)) is None
+    assert first_poisoned(arena.words(range(3, 5), at)) == 1, "counted from the first of those asked about"
+    arena.poison(range(1, 2))
+    assert first_poisoned(arena.words(range(5), at)) == 1
+    assert first_poisoned([]) is None
 
 
 def test_the_first_unwritten_slot_is_named() -> None:
