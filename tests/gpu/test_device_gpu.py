@@ -163,6 +163,8 @@ def look() -> None:
     assert torch.cuda.device_count() == 1
     print(device.nodes())
     assert all(Path(node).is_char_device() for node in device.nodes())
+    print(f"duels are seated on {device.cores()}")
+    assert {cpu for core in device.cores() for cpu in core} <= os.sched_getaffinity(0)
     assert os.environ["CUDA_VISIBLE_DEVICES"] == device.identity()
 
     _look_at_blocks(device)
