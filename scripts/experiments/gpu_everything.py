@@ -115,7 +115,12 @@ ENTRIES = (
         least=120,
     ),
     script("births", "gpu_births", "--output", "{out}", seconds=60),
-    script("noise", "gpu_noise", "--kinds", "softmax", "gemm", "--output", "{out}", seconds=300),
+    *(
+        script(
+            f"noise_{kind}", "gpu_noise", "--kinds", kind, "--raw", "{raw}", "--output", "{out}", seconds=240
+        )
+        for kind in ("softmax", "small", "gemm")
+    ),
     *(rates(f"aa_{kind}", kind, "--aa", "1000", *_NOTHING[2:]) for kind in ("softmax", "small", "gemm")),
     *(
         rates(f"planted_{kind}", kind, *_NOTHING[:2], "--planted", "40", "--losers", "10")
@@ -248,6 +253,7 @@ class Night:
         return {
             "python": [self.python],
             "out": [str(self.output / f"{entry.name}.json")],
+            "raw": [str(self.output / f"{entry.name}.raw.json.gz")],
             "folder": [str(self.output / entry.name)],
             "seconds": [f"{useful:.0f}"],
             "contest": [f"{useful / 3 / 60:.2f}"],
