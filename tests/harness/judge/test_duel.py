@@ -6,6 +6,7 @@ Cards are GPUs by what a judge asks of them, on which tensors lie on the host: t
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -243,6 +244,22 @@ def test_sides_that_met_before_are_not_sized_again(ring: Ring, device: type[Host
     assert workload.calls == fitted["small"]
     assert workload.arena.layout.slots == workload.lead + max(workload.calls)
     assert log_ratio(block) > math.log(2)
+
+
+def test_both_sides_sit_on_one_core_and_the_judge_on_another(
+    ring: Ring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = os.sched_getaffinity(0)
+    if len(before) < 2:
+        pytest.skip("needs two CPUs")
+    monkeypatch.setattr(Card, "cores", lambda card: [(cpu,) for cpu in sorted(before)])
+    with ring.duel(KERNEL, KERNEL, Card()) as duel:
+        judge, *sides = (os.sched_getaffinity(pid) for pid in (0, *(side.pid for side in duel.sides)))
+        assert sides[0] == sides[1]
+        assert judge.isdisjoint(sides[0])
+        duel.take_up()
+        assert duel.block().events is not None
+    assert os.sched_getaffinity(0) == before
 
 
 def test_what_a_first_duel_found_is_believed(ring: Ring) -> None:
