@@ -47,7 +47,7 @@ def test_late_segments_trouble_the_least_of_them_least() -> None:
     found = {
         name: scatter(name, lasting=0.0, passing=0.01, late=0.1, blocks=3) for name in clock_noise.READINGS
     }
-    assert max(found["least"], found["quarter"]) < 0.02 < found["median"] < found["mean"] < 0.2, found
+    assert max(found["least"], found["quarter"]) < 0.02 < min(found["median"], found["mean"]), found
 
 
 def test_ten_pairs_see_about_a_scatter() -> None:
