@@ -114,6 +114,7 @@ ENTRIES = (
         needs="cases/unroll_for_loop",
         least=120,
     ),
+    script("drawing", "gpu_drawing", "--output", "{out}", seconds=60),
     script("births", "gpu_births", "--output", "{out}", seconds=60),
     *(
         script(
