@@ -2,7 +2,7 @@
 """How long does a kernel of gpu_cases take, and how much longer with planted work?  Apart from any judge.
 
 One process, both variants captured as CUDA graphs over the same buffers, as many as a judge's segment takes, replayed
-in turn in a random order, with inputs drawn anew before each: the clocks are to be those of a judge's duel. Medians of
+in turn in a random order, with a rest and inputs drawn anew before each: the clocks are to be a judge's duel's. Medians of
 paired log ratios of device events.
 
     scripts/experiments/gpu_calibration.py WORKSPACE KIND EXTRA [EXTRA ...]   prints JSON, one row an EXTRA
@@ -17,6 +17,7 @@ import os
 import random
 import statistics
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,9 +25,11 @@ from typing import Any
 import gpu_cases
 import torch
 
-SLOTS = {"softmax": 224, "small": 1536, "gemm": 20}
+SLOTS = {"softmax": 450, "small": 3072, "gemm": 40}
 SHAPES = {"softmax": (4096, 4096), "small": (256, 1024), "gemm": (4096, 4096)}
-ROUNDS = 60
+ROUNDS = 30
+REST_SECONDS = 0.04
+"""Before each replay, about as long as a judge draws and compares: a GPU at work all the time lowers its clocks."""
 
 
 def main() -> None:
@@ -81,7 +84,8 @@ def capture(module: Any, slots: list[tuple[torch.Tensor, ...]]) -> torch.cuda.CU
 
 
 def replay(graph: torch.cuda.CUDAGraph, slots: list[tuple[torch.Tensor, ...]]) -> float:
-    """Seconds of one replay, by device events, after one that is not timed."""
+    """Seconds of one replay, by device events, after a rest and one that is not timed."""
+    time.sleep(REST_SECONDS)
     for *inputs, output in slots:
         for tensor in inputs:
             tensor.normal_()
