@@ -2,8 +2,8 @@
 """How long does a kernel of gpu_cases take, and how much longer with planted work?  Apart from any judge.
 
 One process, both variants captured as CUDA graphs over the same buffers, as many as a judge's segment takes, replayed
-in turn in a random order, with a rest and inputs drawn anew before each: the clocks are to be a judge's duel's. Medians of
-paired log ratios of device events.
+in turn in a random order, with a rest and inputs drawn anew before each: the clocks are to be those of a judge's duel.
+Medians of paired log ratios of device events.
 
     scripts/experiments/gpu_calibration.py WORKSPACE KIND EXTRA [EXTRA ...]   prints JSON, one row an EXTRA
 """
