@@ -114,6 +114,12 @@ ENTRIES = (
         needs="cases/unroll_for_loop",
         least=120,
     ),
+    *(
+        script(
+            f"verdict_{kind}", "gpu_verdict_profile", kind, "--steps", steps, "--output", "{out}", seconds=90
+        )
+        for kind, steps in (("softmax", "53"), ("small", "8"), ("gemm", "888"))
+    ),
     script("drawing", "gpu_drawing", "--output", "{out}", seconds=60),
     script("births", "gpu_births", "--output", "{out}", seconds=60),
     *(
