@@ -36,9 +36,10 @@ ROOMS = {
     "harness.studies": {"harness.studies", "harness.judge", "harness.report", "harness.case"},
     "harness": set(),
 }
-"""Room -> the rooms it may import besides the ground floor (harness.records, harness.errors, harness.dtypes)."""
+"""Room -> the rooms it may import besides the ground floor (harness.records, harness.readings, harness.errors,
+harness.dtypes)."""
 
-GROUND_FLOOR = {"harness", "harness.records", "harness.errors", "harness.dtypes"}
+GROUND_FLOOR = {"harness", "harness.records", "harness.readings", "harness.errors", "harness.dtypes"}
 
 HEAVY = {"torch", "numba", "triton", "matplotlib", "scipy", "pandas"}
 """Never in the controller's process, at any depth of its own code."""

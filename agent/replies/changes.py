@@ -197,9 +197,9 @@ def _begins_part(lines: Sequence[str], number: int, closable: bool) -> bool:
 
 def _string_after(line: str, string: str) -> str:
     """Which triple quote is open after a line, given the one that is before it."""
-    for found in _QUOTES.finditer(line):
-        if not string or found[0] == string:
-            string = "" if string else found[0]
+    for found in _QUOTES.findall(line):
+        if not string or found == string:
+            string = "" if string else found
     return string
 
 

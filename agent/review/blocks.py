@@ -9,33 +9,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from agent.lines import Line, neutralise
 from agent.scoreboard import describe_seconds
-from harness.records import Block, Environment, Pair
+from harness.readings import calm_log_ratio, log_ratio, seen, told
+from harness.records import Environment, Pair
 
 FEW = 4
 """Throttle reasons that are named of a stage, the most frequent first."""
 
 
-def log_ratio(block: Block) -> float:
-    """log(B's time / A's time), above 0 where the candidate is faster; by device events where there are any."""
-    return _log_ratio(block, block.events or block.seconds)
-
-
-def clock_log_ratio(block: Block) -> float:
-    """As `log_ratio`, by the judge's own clock."""
-    return _log_ratio(block, block.seconds)
-
-
-def _log_ratio(block: Block, seconds: Sequence[float]) -> float:
-    sides = zip(block.order, seconds, strict=True)
-    return sum((1 if letter == "B" else -1) * math.log(taken) for letter, taken in sides) / 2
-
-
 def by_the_clock(pairs: Iterable[Pair]) -> float | None:
-    """Median over the pairs of each one's median block by the judge's clock; None where nothing else was timed."""
-    blocks = [pair.blocks for pair in pairs if pair.blocks]
-    if not any(block.events for of_pair in blocks for block in of_pair):
+    """Median over the pairs by the judge's clock, each read as the judge does; None where nothing else was timed."""
+    pairs = [pair for pair in pairs if pair.blocks]
+    if not any(block.events for pair in pairs for block in pair.blocks):
         return None
-    return statistics.median(statistics.median(map(clock_log_ratio, of_pair)) for of_pair in blocks)
+    return statistics.median(calm_log_ratio(pair, seen) for pair in pairs)
 
 
 def describe_blocks(pairs: Iterable[Pair]) -> Iterator[Line]:
@@ -44,11 +30,11 @@ def describe_blocks(pairs: Iterable[Pair]) -> Iterator[Line]:
         dropped = describe_dropped(pair.dropped, pair.dropped_for)
         yield Line(f"pair {number}: {pair.stage}, {neutralise(pair.suite)}, {dropped}", "dim")
         for block in pair.blocks:
-            decides, clock = block.events or block.seconds, block.seconds
+            decides, clock = told(block), seen(block)
             machine = describe_environment(block.environment)
             yield Line(f"  {block.order}{_times(decides)}  {math.exp(log_ratio(block)):>8.4f}x  {machine}")
             if block.events:
-                yield Line(f"  clock{_times(clock)[1:]}  {math.exp(clock_log_ratio(block)):>8.4f}x", "dim")
+                yield Line(f"  clock{_times(clock)[1:]}  {math.exp(log_ratio(block, seen)):>8.4f}x", "dim")
 
         if pair.opponent_alone:
             alone = statistics.median(pair.opponent_alone)
@@ -94,9 +80,9 @@ def describe_machine(pairs: Iterable[Pair]) -> str:
 
 
 def _range(
-    seen: Iterable[Environment], form: str, of: Callable[[Environment], Sequence[int]]
+    environments: Iterable[Environment], form: str, of: Callable[[Environment], Sequence[int]]
 ) -> Iterator[str]:
-    found = [value for one in seen for value in of(one)]
+    found = [value for one in environments for value in of(one)]
     if found:
         yield form.format(_span(found))
 

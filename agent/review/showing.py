@@ -18,10 +18,11 @@ from agent.entries import Samples, Webhook
 from agent.ledger import Candidate, Ledger
 from agent.proposal import Proposal
 from agent.repository import Repository
-from agent.review.blocks import by_the_clock, describe_machine, log_ratio
+from agent.review.blocks import by_the_clock, describe_machine
 from agent.review.shown import Shown, ShownBaseline, Stage
 from agent.run import LEDGER
 from harness.errors import UsageError
+from harness.readings import log_ratio
 from harness.records import Comparison, Pair, Profile
 
 _DIFF = (

@@ -59,6 +59,14 @@ class Arena:
         for name, tensor in self.inputs(slot).items():
             tensor.copy_(values[name])
 
+    def fill_all(self, slots: range, values: Tensors) -> None:
+        """Write the inputs of many calls, of each a tensor with one row a slot."""
+        for array in self.layout.inputs:
+            width = math.gcd(array.nbytes, max(WORDS))
+            rows = values[array.name].reshape(len(slots), -1).view(torch.uint8)
+            columns = self._columns(array)[slots.start : slots.stop]
+            columns.view(WORDS[width]).copy_(rows.view(WORDS[width]))
+
     def poison(self, slots: range) -> None:
         """Overwrite outputs, so that what is found there later was written meanwhile."""
         for array in self.layout.outputs:

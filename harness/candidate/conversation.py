@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import select
 import signal
 import socket
 import time
@@ -99,12 +98,7 @@ class Conversation:
 
     def has_answer(self, seconds: float = 0) -> bool:
         """Wait so long for something to be there to read, or the other end to be closed."""
-        return bool(self._poll().poll(seconds * 1000))
-
-    def _poll(self) -> select.poll:
-        poll = select.poll()
-        poll.register(self._end, select.POLLIN | select.POLLHUP)
-        return poll
+        return bool(wire.make_poll(self._end).poll(seconds * 1000))
 
     def answer(self, seconds: float, doing: str, *, spinning: bool = False) -> dict[str, Any]:
         """Wait for the one answer that is due; `spinning` without ever sleeping: waking up must not be timed."""
@@ -136,7 +130,7 @@ class Conversation:
         return self.has_answer()
 
     def _spin(self, seconds: float) -> bool:
-        deadline, poll = time.perf_counter() + seconds, self._poll()
+        deadline, poll = time.perf_counter() + seconds, wire.make_poll(self._end)
         while not poll.poll(0):
             if time.perf_counter() > deadline:
                 return False

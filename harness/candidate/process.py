@@ -57,22 +57,45 @@ class Dress:
 
 
 @dataclass(frozen=True)
+class Turn:
+    """What one side runs when it is timed, a slot a call, from the first slot on."""
+
+    count: int
+    """Timed calls, the last ones."""
+    lead: int = 0
+    """Calls before the word to go, since the first milliseconds after a switch between processes are slower."""
+    fed: int = 0
+    """Calls from that word on that keep the device busy until the timed ones have been launched."""
+
+    @property
+    def slots(self) -> range:
+        return range(self.lead + self.fed + self.count)
+
+    @property
+    def timed(self) -> range:
+        return self.slots[self.lead + self.fed :]
+
+    def runs(self) -> list[tuple[int, int]]:
+        """(first slot, calls) of what is launched together."""
+        firsts = (0, self.lead, self.timed.start)
+        return [(f, n) for f, n in zip(firsts, (self.lead, self.fed, self.count), strict=True) if n]
+
+
+@dataclass(frozen=True)
 class Timing:
-    """One timed run of some calls."""
+    """One timed turn."""
 
     seconds: float
-    """By the judge's clock, from the word to go to the answer."""
+    """By the judge's clock, from the word to go to the answer: the calls fed and those timed."""
     whole: float
-    """By the judge's clock, from waking the process until its work is proven to be done: the lead-in included."""
+    """By the judge's clock, from waking the process until its work is proven to be done: all calls."""
     told: float
-    """By the candidate's own device events; on a CPU, where there are none, the judge's clock again."""
-    fed: int = 0
-    """Calls between the word to go and the first of the device's events."""
+    """By the candidate's own device events, the timed calls; on a CPU, which has none, by the judge's clock."""
 
-    def per_call(self, lead: int, count: int) -> Timing:
-        """Of one call, when `count` calls were timed after a lead-in of `lead`."""
-        ran = self.fed + count
-        return Timing(self.seconds / ran, self.whole / (lead + ran), self.told / count)
+    def per_call(self, turn: Turn) -> Timing:
+        """Of one call."""
+        ran, every = turn.fed + turn.count, len(turn.slots)
+        return Timing(self.seconds / ran, self.whole / every, self.told / turn.count)
 
 
 def _nothing() -> None:
@@ -127,7 +150,8 @@ class CandidateProcess:
         self._arenas: dict[int, Arena] = {}
         self._handed = 0
         self._late = 0
-        self._captured: set[tuple[int, int, int]] = set()
+        self._captured: set[tuple[int, Turn]] = set()
+        self._is_capturing = False
         self._talk.ask(
             {
                 "op": "load",
@@ -263,49 +287,61 @@ class CandidateProcess:
             raise CandidateFault(Reason.LEFT_WORK_RUNNING, detail)
         return seconds + late
 
-    def capture(self, arena: Arena, lead: int, count: int) -> None:
+    def capture(self, arena: Arena, turn: Turn) -> None:
         """Have the launches of these calls captured, if that is how they are timed; replays them once."""
+        self.begin_capture(arena, turn)
+        self.finish_capture()
+
+    def begin_capture(self, arena: Arena, turn: Turn) -> None:
+        """As `capture`, which `finish_capture` waits for; nothing is begun the second time they are timed."""
         self._map(arena)
-        if lead:
-            self._capture(arena, lead, count)
+        number = self._number(arena)
+        assert number is not None
+        if not turn.lead or self._dress.launch != "graph" or (number, turn) in self._captured:
+            return
+        self._captured.add((number, turn))
+        self._is_capturing = True
+        self._thaw_and_send({"op": "capture", "arena": number, "runs": turn.runs()})
+
+    def finish_capture(self) -> None:
+        """Wait for what was begun, then freeze."""
+        if self._is_capturing:
+            self._is_capturing = False
+            self._talk.answer(self._limits.prepare_seconds, "capturing its launches in a CUDA graph")
+            self._freeze()
 
     def time(
         self,
         arena: Arena,
-        lead: int,
-        count: int,
+        turn: Turn,
         prove: Callable[[], None] = _nothing,
-        between: Callable[[], None] | None = None,
+        between: Callable[[], None] = _nothing,
     ) -> Timing:
-        """Time `count` calls on the slots after the first `lead`, on which it runs untimed just before.
+        """Time one turn.
 
-        With a lead-in, both sides spin between its end and the word to go, so that waking is not timed. At that word
-        the lead-in is run again, which keeps the device busy until the timed calls have reached it; the judge's clock
-        counts it. `between` is done after the lead-in, and then nothing runs before the timed calls.
-        Whoever owns a process can say that it is done while its device still works: `prove` looks at the outputs, and
-        has to wait for whatever still runs; it is timed as part of the whole.
+        With a lead-in, both sides spin between its end and the word to go, so that waking is not timed; `between` is
+        done there. Whoever owns a process can say that it is done while its device still works: `prove` looks at the
+        outputs, and has to wait for whatever still runs; it is timed as part of the whole.
         """
-        if not lead:
-            seconds = self.call(arena, 0, count)
+        if not turn.lead:
+            seconds = self.call(arena, 0, turn.count)
             return Timing(seconds, seconds, seconds)
-        self._map(arena)
-        self._capture(arena, lead, count)
+        self.capture(arena, turn)
         self._expect_frozen()
         woken = time.perf_counter()
-        self._start("lead", arena, first=0, count=lead)
-        self._talk.answer(self._deadline(lead), "leading in", spinning=True)
-        fed = 0 if between else lead
-        if between:
-            between()
+        self._start("lead", arena, first=0, count=turn.lead)
+        self._talk.answer(self._deadline(turn.lead), "leading in", spinning=True)
+        between()
         start = time.perf_counter()
-        self._talk.ask({"op": "go", "first": lead, "count": count, "fed": fed})
-        answer = self._talk.answer(self._deadline(count), f"running {count} timed calls", spinning=True)
+        self._talk.ask({"op": "go", "first": turn.timed.start, "count": turn.count, "fed": turn.fed})
+        ran = turn.fed + turn.count
+        answer = self._talk.answer(self._deadline(ran), f"running {turn.count} timed calls", spinning=True)
         end = time.perf_counter()
         self._confined.stop()
         prove()
         proven = time.perf_counter()
         self._freeze()
-        return Timing(end - start, proven - woken, _told_seconds(answer), fed)
+        return Timing(end - start, proven - woken, _told_seconds(answer))
 
     def profile(self, arena: Arena, first: int, count: int) -> object:
         """As `call`, under a profiler in a watched process: what the candidate answers for rows, whatever that is."""
@@ -370,18 +406,6 @@ class CandidateProcess:
         )
         self._talk.answer(self._limits.prepare_seconds, "mapping buffers")
         self._freeze()
-
-    def _capture(self, arena: Arena, lead: int, count: int) -> None:
-        """Have the launches of these calls captured, the first time they are timed."""
-        number = self._number(arena)
-        assert number is not None
-        if self._dress.launch != "graph" or (number, lead, count) in self._captured:
-            return
-        self._captured.add((number, lead, count))
-        for first, calls in ((0, lead), (lead, count)):
-            self._thaw_and_send({"op": "capture", "arena": number, "first": first, "count": calls})
-            self._talk.answer(self._limits.prepare_seconds, "capturing its launches in a CUDA graph")
-            self._freeze()
 
     def _freeze(self) -> None:
         """Stop it for good until it is woken, and see what it holds."""

@@ -7,7 +7,7 @@ buffers itself. Whatever the workspace breaks in this process, it breaks only fo
                  compile  problems: name -> arrays and attributes                {"ok": true, "kernels": [...], ...}
                  map      arena, layout + descriptor                             {"ok": true}
                  call     arena, first, count                                    {"ok": true, "ns": own clock}
-                 capture  arena, first, count                                    {"ok": true}
+                 capture  arena, runs: (first, count) of each                    {"ok": true}
                  lead     arena, first, count                                    {"ok": true, "ns"}, then waits spinning
                  go       first, count, fed, on the arena of the lead-in         {"ok": true, "ns": device's clock}
                  profile  arena, first, count                                    {"ok": true, "rows": profiler's}
@@ -105,9 +105,10 @@ class Runner:
         assert self._kernel is not None
         return {"ns": self._arenas[arena].call(self._kernel, first, count)}
 
-    def capture(self, arena: int, first: int, count: int) -> Message:
+    def capture(self, arena: int, runs: list[tuple[int, int]]) -> Message:
         assert self._kernel is not None
-        self._arenas[arena].capture(self._kernel, first, count)
+        for first, count in runs:
+            self._arenas[arena].capture(self._kernel, first, count)
         return {}
 
     def lead(self, arena: int, first: int, count: int) -> Message:

@@ -48,10 +48,16 @@ def receive(end: socket.socket, most_descriptors: int = 0) -> tuple[dict[str, An
 
 def spin(end: socket.socket) -> None:
     """Return when something can be received, without ever sleeping."""
-    poll = select.poll()
-    poll.register(end, select.POLLIN | select.POLLHUP)
+    poll = make_poll(end)
     while not poll.poll(0):
         pass
+
+
+def make_poll(end: socket.socket) -> select.poll:
+    """For something that can be received, or the other side's end."""
+    poll = select.poll()
+    poll.register(end, select.POLLIN | select.POLLHUP)
+    return poll
 
 
 def _parse(data: bytes) -> dict[str, Any] | None:

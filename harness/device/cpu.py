@@ -20,6 +20,9 @@ __all__ = ["Cpu", "Interpreter", "name", "software", "take_precedence"]
 INTERPRETED_BYTES = 1 << 20
 """Most bytes that a problem may move where Triton interprets it, a few thousand times slower than a GPU."""
 
+LENIENCY = 6
+"""Times call_seconds that an interpreted call may take: some take seconds, and more where the machine is busy."""
+
 
 class Cpu:
     """Implements harness.device.device.Device: NumPy arrays on this process's CPUs."""
@@ -29,6 +32,7 @@ class Cpu:
     torch_device = "cpu"
     dtypes: Collection[str] = NUMPY_DTYPES
     most_bytes: float = math.inf
+    leniency: float = 1
     l2_bytes = 0
 
     def __init__(self) -> None:
@@ -98,6 +102,7 @@ class Interpreter(Cpu):
     tensors: Literal["numpy", "torch"] = "torch"
     dtypes: Collection[str] = TORCH_DTYPES
     most_bytes: float = INTERPRETED_BYTES
+    leniency: float = LENIENCY
 
     def name(self) -> str:
         return f"{host.name()}, interpreting GPU kernels"

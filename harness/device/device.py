@@ -60,6 +60,10 @@ class Device(Protocol):
         """Problems that move more are not run here; infinite but where kernels are interpreted."""
 
     @property
+    def leniency(self) -> float:
+        """How many times the case's call_seconds a call may take here: 1 but where kernels are interpreted."""
+
+    @property
     def l2_bytes(self) -> int:
         """Size of the cache that all of the device shares; 0 where it does not matter."""
 

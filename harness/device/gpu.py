@@ -56,11 +56,13 @@ class Cuda:
     torch_device = "cuda:0"
     dtypes: Collection[str] = TORCH_DTYPES
     most_bytes = float("inf")
+    leniency = 1.0
 
     def __init__(self) -> None:
         _expect_no_context()
         self._nvml = Nvml()
         self._ceilings: Ceilings | None = None
+        self._cpus = os.sched_getaffinity(0)  # now: in a duel this process is on one core
         with ExitStack() as undo:
             undo.callback(self._nvml.close)
             self._hold = hold(self._nvml, os.environ, shared_folder())
@@ -103,7 +105,7 @@ class Cuda:
 
     @cached_property
     def _cores(self) -> Sequence[Core]:
-        return share(list_cores(os.sched_getaffinity(0)), self._gpu.index, len(self._nvml.gpus()))
+        return share(list_cores(self._cpus), self._gpu.index, len(self._nvml.gpus()))
 
     def start(self) -> Reading:
         return Reading(host.read_counters(), self._nvml.sample(self._gpu.uuid))
@@ -119,7 +121,7 @@ class Cuda:
         return contamination.describe(load, reading.gpu or end, end, tenants)
 
     def disturbances(self, environment: Environment) -> tuple[str, ...]:
-        return contamination.disturbances(environment, len(os.sched_getaffinity(0)))
+        return contamination.disturbances(environment, len(self._cpus))
 
     def ceilings(self) -> Ceilings:
         if self._ceilings is None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from harness.candidate import wire
 from harness.candidate.memory import CudaError
 from harness.candidate.process import thread_variables
 from harness.case.case import Case
@@ -38,6 +39,10 @@ PRELOADED = ("numpy", "yaml", "harness.candidate.warm")
 """What the process imports from which candidates for a GPU are forked."""
 
 
+IDLE_SECONDS = 0.3
+"""Without a request, after which a climb has nothing to ask for the moment."""
+
+
 def serve(end: socket.socket, case_folder: Path, trust_workspace: bool) -> None:
     """Answer requests until the controller hangs up."""
     lines = end.makefile("rwb", buffering=0)
@@ -55,15 +60,33 @@ def serve(end: socket.socket, case_folder: Path, trust_workspace: bool) -> None:
         say("error", describe(error))
         return
     say("answer", None)
+    trouble: HillclimbError | None = None
     with closing(judge):
-        while request := lines.readline():
+        while True:
+            trouble = trouble or tidy_when_idle(end, judge, watch)
+            if not (request := lines.readline()):
+                return
             message = json.loads(request)
             try:
+                if trouble and message["op"] != "prepare":  # a hint that fails is forgotten
+                    raise trouble
                 answer = answer_one(judge, message["op"], message["arguments"], watch)
             except HillclimbError as error:
                 say("error", describe(error))
+                trouble = None if error is trouble else trouble
             else:
                 say("answer", answer.model_dump(mode="json"))
+
+
+def tidy_when_idle(end: socket.socket, judge: CaseJudge, watch: Any) -> HillclimbError | None:
+    """Where the next request takes its time, tidy up; what goes wrong is the answer to the next question."""
+    if wire.make_poll(end).poll(IDLE_SECONDS * 1e3):
+        return None
+    try:
+        answer_one(judge, "tidy", {}, watch)
+    except HillclimbError as error:
+        return error
+    return None
 
 
 def take_up(case: Case, trust_workspace: bool) -> CaseJudge:
@@ -92,6 +115,8 @@ def answer_one(judge: CaseJudge, op: str, arguments: dict[str, Any], watch: Any)
 def dispatch(judge: CaseJudge, op: str, arguments: dict[str, Any], watch: Any) -> Record:
     if op == "describe":
         return judge.describe()
+    if op == "tidy":
+        return judge.tidy()
     sides = {name: Side(**value) for name, value in arguments.items() if isinstance(value, dict)}
     if op == "prepare":
         return judge.prepare(**sides)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,19 +18,24 @@ from harness.case.checked import check_contract
 from harness.case.contract import Contract
 from harness.device.device import Device
 from harness.errors import CaseError, UsageError
+from harness.judge.batches import Batches
 from harness.judge.clocks import Clocks
-from harness.judge.duel import CleanBlock, Duel, Terms, blame, clean_blocks, log_ratio, seconds_of
+from harness.judge.duel import CleanBlock, Duel, Terms, blame, clean_blocks
 from harness.judge.fresh import Source
 from harness.judge.protocol import Progress, Watch
 from harness.judge.stable import Stable
-from harness.records import Block, Pair, Side
+from harness.readings import Letter, middle_log_ratio, seconds_of
+from harness.records import Pair, Side
 
 Stage = Literal["noise", "screen", "decide", "alone", "report", "cumulative", "guardrail"]
 Processes = tuple[CandidateProcess, CandidateProcess]
 """A, the candidate, and B, its opponent."""
 
-PAIRS_TOGETHER = 5
-"""Fresh pairs that are got ready at the same time on a GPU: as many as prove a clear win, or report one."""
+MOST_PAIRS = 6
+"""Fresh pairs that are got ready at the same time on a GPU."""
+
+PAIRS_MORE = 2
+"""Of those that are wanted besides the likely ones."""
 
 SOLO_BLOCKS = 8
 """Blocks of single calls in a deciding pair."""
@@ -59,6 +64,9 @@ class Bench:
     """As Terms.sizes; they last as long as the judge."""
     fitted: dict[str, tuple[int, int]] = field(default_factory=dict)
     """As Terms.fitted; of the two sides whose processes were born last."""
+    batches: Batches = field(default_factory=Batches)
+    leaving: list[CandidateProcess] = field(default_factory=list)
+    """Told to end, and not waited for yet."""
 
     @contextmanager
     def pair(self, candidate: Side, opponent: Side) -> Iterator[Processes]:
@@ -76,27 +84,25 @@ class Bench:
         from_source: bool = False,
         problems: Sequence[str] = (),
         is_gated: bool = False,
+        likely: int = 0,
     ) -> Generator[Processes, None, None]:
         """Up to `most` fresh pairs, one at a time, with `problems` compiled on both; every timed one unless told.
 
         The first candidate's process has the gate's problems compiled too if it `is_gated`.
         On a GPU some are got ready together, since nothing that touches it may start beside a measurement; until it is
-        their turn they are frozen. Close the iterator to end those that are left.
+        their turn they are frozen. First those that are `likely` to be wanted, all unless told, then a few at a time.
+        Close the iterator to end those that are left.
         """
-        together = PAIRS_TOGETHER if self.device.kind == "cuda" else 1
         self.fitted.clear()
-        for done in range(0, most, together):
+        done = 0
+        while done < most:
+            together = PAIRS_MORE if done else min(likely or most, MOST_PAIRS)
+            count = min(together if self.device.kind == "cuda" else 1, most - done)
             with ExitStack() as stack:
-                count = min(together, most - done)
                 born = self._born(stack, candidate, opponent, count, from_source=from_source)
-                sides = [(side, process) for pair in born for side, process in enumerate(pair)]
-                for process, _ in born:
-                    process.await_loaded()
-                self.compile(sides, problems or self.timed_problems())
-                if is_gated and done == 0:
-                    self.compile([(0, born[0][0])], self.untimed_problems())
-                self.seal(sides)
+                self.make_ready(born, problems, is_gated=is_gated and done == 0)
                 yield from born
+            done += count
 
     def _born(
         self,
@@ -107,20 +113,47 @@ class Bench:
         *,
         from_source: bool = False,
     ) -> list[Processes]:
-        """Fresh pairs, each born in a coin's order, ending with the stack; the opponents are loaded."""
+        """Fresh pairs, each born in a coin's order, sent off with the stack; the opponents are loaded.
+
+        Those that were sent off before are waited for while these import: a CUDA context takes its time to go.
+        """
         pairs: list[Processes] = []
         for _ in range(count):
             born: dict[int, CandidateProcess] = {}
             for side in self.secret.sample((0, 1), 2):
                 with blame(side):
-                    process = self.stable.process((candidate, opponent)[side], from_source=from_source)
-                    born[side] = stack.enter_context(process)
+                    born[side] = self.stable.process((candidate, opponent)[side], from_source=from_source)
+                stack.callback(self._send_off, born[side])
             pairs.append((born[0], born[1]))
-        stack.callback(_end_all, pairs)
+        self.reap()
         for _, process in pairs:
             with blame(1):
                 process.await_loaded()
         return pairs
+
+    def _send_off(self, process: CandidateProcess) -> None:
+        if not process.is_closed:
+            self.leaving.append(process)
+            process.end()
+
+    def reap(self) -> None:
+        """Wait for whatever was sent off, for all of it whatever one of them does."""
+        with ExitStack() as stack:
+            while self.leaving:
+                stack.callback(self.leaving.pop().close)
+
+    def make_ready(
+        self, born: Sequence[Processes], problems: Sequence[str] = (), *, is_gated: bool = False
+    ) -> None:
+        """Load the candidates, compile `problems` (every timed one) on all, the gate's on the first; then seal."""
+        sides = [(side, process) for pair in born for side, process in enumerate(pair)]
+        for process, _ in born:
+            process.await_loaded()
+        self.compile(sides, problems or self.timed_problems())
+        if is_gated:
+            timed = self.timed_problems()
+            self.compile(sides[:1], [name for name in self.gated_problems() if name not in timed])
+        self.seal(sides)
 
     def compile(self, sides: Sequence[tuple[int, CandidateProcess]], problems: Iterable[str]) -> None:
         """The first call on every problem, which may compile, of many at the same time; 0 is the candidate's side.
@@ -156,11 +189,6 @@ class Bench:
         suites = (self.case.suites[name] for name in self.case.judged_suites)
         return list(dict.fromkeys(name for suite in suites for name in suite.problems))
 
-    def untimed_problems(self) -> list[str]:
-        """Those that only the gate asks."""
-        timed = self.timed_problems()
-        return [name for name in self.gated_problems() if name not in timed]
-
     def suite(self, name: str = "") -> Suite:
         """The suite of this name, or the objective's. Raises UsageError where there is none such."""
         known = self.case.suites
@@ -192,7 +220,9 @@ class Bench:
         segment = settings.duel.segment_ms / 1e3
         gate, cuda = settings.gate, settings.cuda
         budget = gate.error_budget
-        return Terms(self.device, segment, budget, cuda.cache, self.secret, self.sizes, self.fitted)
+        return Terms(
+            self.device, segment, budget, cuda.cache, self.secret, self.sizes, self.fitted, self.batches
+        )
 
     def duel(self, sides: Processes, suite: str) -> Duel:
         return Duel(self.contract, self.case.suites[suite], sides, self.terms())
@@ -265,13 +295,6 @@ class Bench:
             _expect_among(file, "distribution", suite.distribution, list(self.contract.distributions))
 
 
-def _end_all(pairs: Iterable[Processes]) -> None:
-    """Begin to end them at the same time: a CUDA context takes its time to go."""
-    for pair in pairs:
-        for process in pair:
-            process.end()
-
-
 def pair_of(stage: Stage, suite: str, taken: Sequence[CleanBlock]) -> Pair:
     """Blocks, and those dropped before each, as one record."""
     drops = [causes for _, dropped in taken for causes in dropped]
@@ -284,9 +307,9 @@ def pair_of(stage: Stage, suite: str, taken: Sequence[CleanBlock]) -> Pair:
     )
 
 
-def values_of(pairs: list[Pair], ratio: Callable[[Block], float] = log_ratio) -> list[float]:
-    """Each pair's one value: the median log ratio of its blocks, which a burst of somebody else's work spoils less."""
-    return [statistics.median(ratio(block) for block in pair.blocks) for pair in pairs]
+def values_of(pairs: list[Pair]) -> list[float]:
+    """Each pair's one value."""
+    return [middle_log_ratio(pair) for pair in pairs]
 
 
 def speedup_of(values: list[float]) -> float:
@@ -294,7 +317,7 @@ def speedup_of(values: list[float]) -> float:
     return math.exp(statistics.fmean(values))
 
 
-def seconds_per_call(pairs: list[Pair], letter: Literal["A", "B"]) -> float:
+def seconds_per_call(pairs: list[Pair], letter: Letter) -> float:
     """One side's, geometric mean over all blocks."""
     logs = [math.log(seconds_of(block, letter)) for pair in pairs for block in pair.blocks]
     return math.exp(statistics.fmean(logs))

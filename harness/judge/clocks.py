@@ -13,16 +13,8 @@ from dataclasses import dataclass, field
 
 from harness.errors import CandidateFault
 from harness.judge import evidence
-from harness.judge.duel import clock_log_ratio, log_ratio, whole_log_ratio
-from harness.records import Block, Pair, Reason
-
-Ratio = Callable[[Block], float]
-
-WIDE: dict[str, Ratio] = {
-    "the judge's clock": clock_log_ratio,
-    "the judge's clock with the lead-in": whole_log_ratio,
-}
-"""What no candidate can touch, and less precise for that."""
+from harness.readings import Clock, calm_log_ratio, middle_log_ratio, seen, seen_with_lead, told
+from harness.records import Pair, Reason
 
 SEEN = 0.1
 """Chance that a clock on which there is no gain is taken to see one, shared out over the looks taken at it; the
@@ -32,18 +24,48 @@ MOST_HONEST = 200
 """Pairs of honest noise that are remembered."""
 
 
+@dataclass(frozen=True)
+class Wide:
+    """One way to read what no candidate can touch, and less precise for that."""
+
+    name: str
+    clock: Clock
+    read: Callable[[Pair, Clock], float]
+    forgives: bool = False
+    """One pair, which a burst of somebody else's work may have spoiled."""
+
+
+SEES = (
+    Wide("the judge's clock", seen, calm_log_ratio),
+    Wide("the judge's clock with the lead-in", seen_with_lead, calm_log_ratio),
+)
+"""On which there must be a gain."""
+
+VOUCHES = (
+    *SEES,
+    Wide("the judge's clock over all segments", seen, middle_log_ratio, forgives=True),
+    Wide(
+        "the judge's clock with the lead-in over all segments",
+        seen_with_lead,
+        middle_log_ratio,
+        forgives=True,
+    ),
+)
+"""Which must bear out what the events tell. The last two are there for lies in just those segments that calm readings
+leave out."""
+
+
 @dataclass
 class Clocks:
     """Remembers how far honest clocks drift apart on this device, and holds would-be wins to it."""
 
-    _gaps: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in WIDE})
+    _gaps: dict[str, list[float]] = field(default_factory=lambda: {wide.name: [] for wide in VOUCHES})
 
     def learn(self, pairs: Sequence[Pair]) -> None:
         """Take pairs of two equal sides for what they are."""
-        for name, gaps in self._gaps.items():
-            gaps += [
-                n - w for n, w in zip(_values(pairs, log_ratio), _values(pairs, WIDE[name]), strict=True)
-            ]
+        for wide in VOUCHES:
+            gaps = self._gaps[wide.name]
+            gaps += [middle_log_ratio(pair) - wide.read(pair, wide.clock) for pair in pairs]
             del gaps[:-MOST_HONEST]
 
     @property
@@ -55,14 +77,16 @@ class Clocks:
         """Raises CandidateFault where the gain on the precise clock is not borne out by the judge's own."""
         if any(block.events is None for pair in pairs for block in pair.blocks):
             return
-        narrow = _values(pairs, log_ratio)
-        for name, ratio in WIDE.items():
-            wide = _values(pairs, ratio)
-            found = evidence.agreement(narrow, wide, self._gaps[name], _overhead(pairs, name))
+        narrow = [middle_log_ratio(pair) for pair in pairs]
+        for wide in VOUCHES:
+            values = [wide.read(pair, wide.clock) for pair in pairs]
+            overhead = overhead_of(pairs, wide.clock)
+            gaps = self._gaps[wide.name]
+            found = evidence.agreement(narrow, values, gaps, overhead, forgiving=wide.forgives)
             if not found.holds:
-                told, seen = (math.exp(statistics.fmean(values)) for values in (narrow, wide))
+                says, sees = (math.exp(statistics.fmean(gains)) for gains in (narrow, values))
                 detail = (
-                    f"{told:.4f}x by its device events, but {seen:.4f}x by {name}: {found.gap:.2%} apart, "
+                    f"{says:.4f}x by its device events, but {sees:.4f}x by {wide.name}: {found.gap:.2%} apart, "
                     f"where honest clocks stay within {found.room:.2%}"
                 )
                 raise CandidateFault(Reason.CLOCKS_DISAGREE, detail)
@@ -85,28 +109,20 @@ def _unseen(pairs: Sequence[Pair], looks: int) -> str:
     """Which of the judge's clocks sees no gain; empty where each does, or nothing is told."""
     if any(block.events is None for pair in pairs for block in pair.blocks):
         return ""
-    for name, ratio in WIDE.items():
-        wide = _values(pairs, ratio)
-        if evidence.upper_bound([-value for value in wide], SEEN / looks) >= 0:
-            return f"{name} sees no gain: {math.exp(statistics.fmean(wide)):.4f}x over {len(wide)} pairs"
+    for wide in SEES:
+        values = [wide.read(pair, wide.clock) for pair in pairs]
+        if evidence.upper_bound([-value for value in values], SEEN / looks) >= 0:
+            return f"{wide.name} sees no gain: {math.exp(statistics.fmean(values)):.4f}x over {len(values)} pairs"
     return ""
 
 
-def _values(pairs: Sequence[Pair], ratio: Ratio) -> list[float]:
-    return [statistics.median(ratio(block) for block in pair.blocks) for pair in pairs]
-
-
-def _overhead(pairs: Sequence[Pair], name: str) -> float:
-    """What only the wide clock sees of the opponent's segments, as a share of its events."""
+def overhead_of(pairs: Sequence[Pair], clock: Clock) -> float:
+    """What only this clock sees of the opponent's segments, as a share of its events."""
     shares = [
-        wide / told - 1
+        wide / narrow - 1
         for pair in pairs
         for block in pair.blocks
-        for wide, told, letter in zip(_wide(block, name), block.events or (), block.order, strict=True)
+        for wide, narrow, letter in zip(clock(block), told(block), block.order, strict=True)
         if letter == "B"
     ]
     return max(0.0, statistics.median(shares))
-
-
-def _wide(block: Block, name: str) -> tuple[float, ...]:
-    return block.seconds if name == "the judge's clock" else block.whole or block.seconds

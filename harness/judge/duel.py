@@ -5,9 +5,10 @@ result nor skip its work; every timed call has a slot of its own. After every se
 must be written, and some slots chosen at random are compared with the reference. The side whose turn it is not is
 frozen. All slots of a segment are in memory when it starts, so single calls are timed as well (`solo_block`).
 
-On a GPU a segment begins with an untimed lead-in on slots of its own, since the first milliseconds after a switch
-between processes are slower, and each side's own device events are recorded beside the judge's clock. At the word to go
-the lead-in is run again, so that the timed calls wait in the queue while the device works.
+On a GPU a segment begins with an untimed lead-in, since the first milliseconds after a switch between processes are
+slower, and each side's own device events are recorded beside the judge's clock. At the word to go as many calls again
+are run, so that the timed ones wait in the queue while the device works. The judge's clock counts them all, so they
+have slots of their own, drawn and checked as those of the timed calls are.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from harness.candidate.arena import Arena, Words, first_poisoned
-from harness.candidate.process import CandidateProcess, Timing
+from harness.candidate.process import CandidateProcess, Timing, Turn
 from harness.case.case import Suite
 from harness.case.contract import Contract, Tensors, Work
 from harness.device.device import Device
@@ -30,22 +31,24 @@ from harness.device.quiet import Quiet
 from harness.device.seats import seated
 from harness.errors import CandidateFault, MachineError
 from harness.judge import sizing
+from harness.judge.batches import Batches
 from harness.judge.fresh import Source
-from harness.judge.gate import check_outputs
+from harness.judge.gate import check_guards, check_slot
+from harness.readings import Four
 from harness.records import Block, Reason
 
-CHECKED_SLOTS = {"cpu": 2, "cuda": 3}
-"""Slots compared with the reference after each of the candidate's segments, which on a GPU are fewer and longer. A
-kernel that computes only a share 1 - f of its calls passes n of them with probability (1 - f)^n: with 2 % left out, 9 %
-of ten pairs of four segments there."""
+CHECKED_SLOTS = 3
+"""Slots compared with the reference after a side's segment at the least; of the candidate's, more for as long as the
+segment was to take. A kernel that leaves out a share f of its calls passes n of them with probability (1 - f)^n."""
+
+MOST_CHECKED, KEPT_BYTES = 32, 1 << 30
+"""Most slots of a segment whose inputs are kept for that, and most memory for them."""
 
 WARM_CALLS = 8
 """Calls of each side on a GPU before anything is timed, where sizing has not made some."""
 
 Order = Literal["ABBA", "BAAB"]
 ORDERS: tuple[Order, Order] = ("ABBA", "BAAB")
-
-Four = tuple[float, float, float, float]
 
 CleanBlock = tuple[Block, list[tuple[str, ...]]]
 """A block, and for each disturbed one that was dropped before it what disturbed that."""
@@ -64,6 +67,7 @@ class Terms:
     """Calls of a segment that the last opponent wanted, by problem: where the next duel's sizing begins."""
     fitted: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Calls of both sides' segments, by problem, as an earlier duel of the same two sides found them."""
+    batches: Batches = field(default_factory=Batches)
 
     def settle(self) -> None:
         """See to it that every segment starts from the same state: nothing running, and in the cache what is to be."""
@@ -82,23 +86,25 @@ class Workload:
     calls: tuple[int, int]
     """Of A and of B. Equal unless one side is over twice as fast."""
     lead: int
-    """Slots before those that are timed; 0 on a CPU."""
+    """Calls of the lead-in; 0 on a CPU."""
     work: Work
     is_solo: bool = False
-    """Single calls, whose inputs come after the lead-in: nothing can be done for them beforehand."""
+    """Single calls, whose inputs come after the lead-in: nothing can be done for them beforehand. They are not fed."""
+
+    def turn(self, side: int) -> Turn:
+        return Turn(self.calls[side], self.lead, 0 if self.is_solo else self.lead)
 
 
 @dataclass
 class Probe:
-    """A word of every timed call's outputs, looked at before the judge's clock stops for good."""
+    """A word of every call's outputs, looked at before the judge's clock stops for good."""
 
     words: list[Words]
-    slots: range
     missing: int | None = None
+    """The first slot that carries the poison there."""
 
     def look(self) -> None:
-        row = first_poisoned(self.words)
-        self.missing = None if row is None else self.slots.start + row
+        self.missing = first_poisoned(self.words)
 
 
 class Duel:
@@ -162,7 +168,7 @@ class Duel:
         """The very calls that are timed, on inputs of other distributions: the gate has called the kernel otherwise."""
         for distribution in distributions:
             for workload in self.workloads:
-                source = replace(workload.source, distribution=distribution)
+                source = self._source(workload.source.problem, distribution)
                 self._segment(replace(workload, source=source), 0)
 
     def opponent_alone(self, segments: int) -> tuple[float, ...]:
@@ -199,7 +205,7 @@ class Duel:
 
         Sizing runs are checked like timed ones, and have walked the memory once before anything is timed.
         """
-        terms, source = self.terms, self._source(problem)
+        terms, source = self.terms, self._source(problem, self.suite.distribution)
         most = sizing.most_calls(terms.device, terms.cache, source.layout(1).stride)
         calls = (min(most, sizing.first_calls(terms.device, terms.sizes.get(problem, 0))),) * 2
         while True:
@@ -218,7 +224,7 @@ class Duel:
     def _warm_up(self, problem: str, calls: tuple[int, int]) -> None:
         """A workload of a known size, run by each side as it will be timed; on a CPU, that walks its memory once."""
         with ExitStack() as stack:
-            workload = self._workload(stack, self._source(problem), calls)
+            workload = self._workload(stack, self._source(problem, self.suite.distribution), calls)
             most = WARM_CALLS if workload.lead else max(calls)
             few = min(most, calls[0]), min(most, calls[1])
             for side in (0, 1):
@@ -226,20 +232,30 @@ class Duel:
             self._stack.push(stack.pop_all())
             self.workloads.append(workload)
 
-    def _source(self, problem: str) -> Source:
-        terms = self.terms
-        return Source(
-            self.contract, problem, self.suite.distribution, terms.secret, terms.device.torch_device
-        )
+    def _source(self, problem: str, distribution: str) -> Source:
+        terms, place = self.terms, self.terms.device.torch_device
+        source = Source(self.contract, problem, distribution, terms.secret, place)
+        return replace(source, batch=terms.batches.of(problem, distribution, source.draw_more, place))
 
     def _workload(self, stack: ExitStack, source: Source, calls: tuple[int, int]) -> Workload:
         """Slots for so many calls of either side, in an arena that ends with the stack."""
-        lead = sizing.lead_in(self.terms.device, max(calls))
-        arena = stack.enter_context(self._shared(source, lead + max(calls)))
-        if lead:  # what is captured is run once, on whatever lies there
-            source.repeat(arena, range(lead + max(calls)))
+        longest = sizing.turn(self.terms.device, max(calls))
+        arena = stack.enter_context(self._shared(source, len(longest.slots)))
+        if longest.lead:  # what is captured is run once, on whatever lies there
+            source.repeat(arena, longest.slots)
         work = self.contract.work(self.contract.problems[source.problem])
-        return Workload(source, arena, calls, lead, work)
+        workload = Workload(source, arena, calls, longest.lead, work)
+        self._capture(workload)
+        return workload
+
+    def _capture(self, workload: Workload) -> None:
+        """Both sides' launches at the same time, before any is timed."""
+        for side in (0, 1):
+            with blame(side):
+                self.sides[side].begin_capture(workload.arena, workload.turn(side))
+        for side in (0, 1):
+            with blame(side):
+                self.sides[side].finish_capture()
 
     @contextmanager
     def _shared(self, source: Source, slots: int) -> Iterator[Arena]:
@@ -258,29 +274,34 @@ class Duel:
 
     def _segment(self, workload: Workload, side: int) -> Timing:
         """Seconds per call of one side's calls over fresh inputs."""
-        calls, lead, secret = workload.calls[side], workload.lead, self.terms.secret
-        timed = range(lead, lead + calls)
-        checked = min(CHECKED_SLOTS[self.terms.device.kind], calls) if side == 0 or self.is_on_gpu else 0
-        kept = secret.sample(timed, checked)
+        arena, turn, secret = workload.arena, workload.turn(side), self.terms.secret
+        kept = self._chosen(workload, turn, side)
         with blame(side):  # it replays the calls, so it comes before the inputs
-            self.sides[side].capture(workload.arena, lead, calls)
-        late = workload.is_solo and lead > 0
-        inputs = self._refresh(workload, range(lead if late else lead + calls), kept)
-        probe = Probe(workload.arena.words(timed, secret.random()) if self.is_on_gpu else [], timed)
+            self.sides[side].capture(arena, turn)
+        late = turn.timed if workload.is_solo and turn.lead else range(0)
+        inputs = self._refresh(workload, turn.slots[: len(turn.slots) - len(late)], kept)
+        probe = Probe(arena.words(turn.slots, secret.random()) if self.is_on_gpu else [])
 
         def fill_late() -> None:
-            inputs.update(workload.source.refresh(workload.arena, timed, kept))
-            self.terms.settle()
+            if late:
+                inputs.update(workload.source.refresh(arena, late, kept))
+                self.terms.settle()
 
         self._ran_last = side
         with blame(side):
-            timing = self.sides[side].time(
-                workload.arena, lead, calls, probe.look, fill_late if late else None
-            )
-            self._check(workload, timed, inputs, probe.missing)
-            timing = timing.per_call(lead, calls)
-            self._expect_above_floor(workload, timing, calls)
+            timing = self.sides[side].time(arena, turn, probe.look, fill_late)
+            self._check(workload, turn.slots, {slot: inputs[slot] for slot in kept}, probe.missing)
+            timing = timing.per_call(turn)
+            self._expect_above_floor(workload, timing, turn.count)
         return timing
+
+    def _chosen(self, workload: Workload, turn: Turn, side: int) -> list[int]:
+        """Slots that may be compared with the reference, in the order in which they will be."""
+        if side == 1:
+            few = CHECKED_SLOTS if self.is_on_gpu else 0
+        else:
+            few = max(CHECKED_SLOTS, min(MOST_CHECKED, KEPT_BYTES // workload.arena.layout.stride))
+        return self.terms.secret.sample(turn.slots, min(few, len(turn.slots)))
 
     def _refresh(self, workload: Workload, slots: range, kept: Sequence[int]) -> dict[int, Tensors]:
         """New inputs, poisoned outputs, a settled device; and an ear for work that the last side left running there."""
@@ -300,20 +321,22 @@ class Duel:
         return inputs
 
     def _check(
-        self, workload: Workload, timed: range, inputs: dict[int, Tensors], missing: int | None
+        self, workload: Workload, slots: range, inputs: dict[int, Tensors], missing: int | None
     ) -> None:
-        """Every slot must be written, and those chosen at random before must be right."""
+        """Every slot must be written, and those chosen at random before must be right, as many as there is time for."""
+        if not inputs:
+            return
         source, arena = workload.source, workload.arena
-        slot = arena.unwritten(timed) if inputs and missing is None else missing
+        slot = arena.unwritten(slots) if missing is None else missing
         if slot is not None:
-            number = slot - timed.start + 1
-            detail = (
-                f"problem {source.problem}: call {number} of {len(timed)} timed ones wrote no whole output"
-            )
+            detail = f"problem {source.problem}: call {slot + 1} of the {len(slots)} of a segment wrote no whole output"
             raise CandidateFault(Reason.OUTPUT_NOT_WRITTEN, detail)
-        where = f"{source.distribution} (while timed)"
-        for slot, drawn in inputs.items():
-            check_outputs(self.contract, source.problem, arena, slot, drawn, self.terms.error_budget, where)
+        where, start = f"{source.distribution} (while timed)", time.perf_counter()
+        check_guards(source.problem, arena, where)
+        for done, (slot, drawn) in enumerate(inputs.items()):
+            if done >= CHECKED_SLOTS and time.perf_counter() - start > self.terms.segment_seconds:
+                return
+            check_slot(self.contract, source.problem, arena, slot, drawn, self.terms.error_budget, where)
 
     def _expect_above_floor(self, workload: Workload, timing: Timing, calls: int) -> None:
         """Nothing is faster than the device can move what must be moved: a cheat, or a contract that miscounts."""
@@ -356,34 +379,6 @@ def clean_blocks(device: Device, take: Callable[[], Block], count: int) -> Itera
             dropped.append(causes)
             block = take()
         yield block, dropped
-
-
-def log_ratio(block: Block) -> float:
-    """log(B's time / A's time) of a block, by device events where there are some: positive when A is faster."""
-    return _log_ratio(block.order, block.events or block.seconds)
-
-
-def clock_log_ratio(block: Block) -> float:
-    """As `log_ratio`, by the judge's own clock."""
-    return _log_ratio(block.order, block.seconds)
-
-
-def whole_log_ratio(block: Block) -> float:
-    """As `log_ratio`, by the judge's own clock, the lead-in included."""
-    return _log_ratio(block.order, block.whole or block.seconds)
-
-
-def seconds_of(block: Block, letter: Literal["A", "B"]) -> float:
-    """One side's seconds per call in a block."""
-    taken = block.events or block.seconds
-    return math.exp(
-        statistics.fmean(math.log(s) for s, turn in zip(taken, block.order, strict=True) if turn == letter)
-    )
-
-
-def _log_ratio(order: str, seconds: Four) -> float:
-    signs = [1 if letter == "B" else -1 for letter in order]
-    return sum(sign * math.log(s) for sign, s in zip(signs, seconds, strict=True)) / 2
 
 
 def _means(problems: Sequence[Sequence[float]]) -> Four:

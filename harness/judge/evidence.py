@@ -29,11 +29,14 @@ FUTILITY_MARGINS = (0.0025, 0.0075)
 quarters of the minimum effect. See docs/decisions/0009-the-keep-rule-on-a-gpu.md."""
 
 FALSE_ALARM = 1e-5
-"""Nominal chance that two honest clocks are told to disagree, once a duel. Where honest gaps have heavy tails it is up
-to 5e-5 (docs/evidence/keep_rules.json, `agreement`)."""
+"""Nominal chance that two honest clocks are told to disagree. Where honest gaps have heavy tails it is up to 3e-5 by
+medians of blocks (docs/evidence/keep_rules.json, `agreement`), and more where others keep the host busy."""
 
 FEWEST_HONEST = 5
 """Honest pairs from which something is learned; of fewer the scatter is a guess that would refuse honest wins."""
+
+ENOUGH_PAIRS = 5
+"""Pairs of which one may be left out of an agreement."""
 
 INFLATION = 3.0
 """A duel's own scatter between the clocks counts up to this many times that of honest pairs, so that a candidate cannot
@@ -65,6 +68,14 @@ def e_value(values: Sequence[float], threshold: float = 0.0) -> float:
 def proves_gain(values: Sequence[float], minimum_effect: float, alpha: float) -> bool:
     """Whether a speedup above 1 + minimum_effect is proven at `alpha`; at least three values are asked for."""
     return len(values) >= 3 and e_value(values, math.log1p(minimum_effect)) >= 1 / alpha
+
+
+def fewest_values(alpha: float) -> int:
+    """So many values at the least prove anything at `alpha`, however little they scatter."""
+    n = 3
+    while e_value([1.0] * n) < 1 / alpha:
+        n += 1
+    return n
 
 
 def is_futile(values: Sequence[float], minimum_effect: float) -> bool:
@@ -119,14 +130,25 @@ class Agreement:
         return self.gap <= self.room
 
 
+def diluted(gain: float, overhead: float) -> float:
+    """What a clock shows of a log ratio that sees besides what both sides take alike, as a share of the opponent's."""
+    return math.log((1 + overhead) / (math.exp(-gain) + overhead))
+
+
 def agreement(
-    narrow: Sequence[float], wide: Sequence[float], noise: Sequence[float] = (), overhead: float = 0.0
+    narrow: Sequence[float],
+    wide: Sequence[float],
+    noise: Sequence[float] = (),
+    overhead: float = 0.0,
+    *,
+    forgiving: bool = False,
 ) -> Agreement:
     """Hold one clock's values against another's over the same pairs, at a false alarm of FALSE_ALARM.
 
     `narrow` and `wide` hold one log ratio a pair, two pairs or more. `noise` holds narrow less wide of honest pairs,
     such as those of an A/A duel; five or more make the interval tighter, and proof against scatter made on purpose.
-    `overhead` is what only the wide clock sees of a segment, as a share of the incumbent's; it dilutes its ratio.
+    `overhead` is what only the wide clock sees of a segment, as a share of the incumbent's; it dilutes its ratio. If
+    `forgiving`, the pair with the largest gap is left out where there are ENOUGH_PAIRS: a burst in one refuses no win.
 
     Student's t on the gaps, one-sided: honest ones have mean 0, because a coin decides which process comes first.
     Raises ValueError where lengths differ or there are fewer than two pairs.
@@ -134,6 +156,10 @@ def agreement(
     n, own = len(narrow), [a - b for a, b in zip(narrow, wide, strict=True)]
     if n < 2:
         raise ValueError(f"agreement: {n} pairs of values; two at least are needed")
+    if forgiving and n >= ENOUGH_PAIRS:
+        worst = own.index(max(own))
+        own, narrow = ([*x[:worst], *x[worst + 1 :]] for x in (own, narrow))
+        n -= 1
     freedom, squares = n - 1, (n - 1) * statistics.variance(own)
     if len(noise) >= FEWEST_HONEST:
         honest = statistics.variance(noise)
@@ -141,8 +167,7 @@ def agreement(
         freedom += len(noise) - 1
     spread = math.sqrt(squares / freedom / n)
     gain = max(0.0, statistics.fmean(narrow))
-    diluted = math.log((1 + overhead) / (math.exp(-gain) + overhead))
-    room = student_quantile(1 - FALSE_ALARM, freedom) * spread + gain - diluted
+    room = student_quantile(1 - FALSE_ALARM, freedom) * spread + gain - diluted(gain, overhead)
     return Agreement(gap=statistics.fmean(own), room=room)
 
 

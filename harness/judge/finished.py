@@ -12,7 +12,7 @@ import re
 from collections.abc import Container, Iterator
 from functools import cache
 
-from harness.judge.naming import Names, attribute_of, base_of
+from harness.judge.naming import Names, attribute_of, base_of, nodes_of
 
 
 def _words(text: str) -> frozenset[str]:
@@ -74,7 +74,7 @@ def finished_operators(
 ) -> Iterator[tuple[int, str]]:
     """(line, problem) of each; `own` are the workspace's modules, `with_tensors` where torch's are handed over."""
     compiled = _inside_kernels(tree, names)
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult):
             yield node.lineno, _tell("@")
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -97,7 +97,7 @@ def finished_operators(
 def captured_graphs(tree: ast.AST, names: Names) -> Iterator[tuple[int, str]]:
     """(line, problem) of each name that captures or replays launches."""
     paths = [(node.lineno, path) for node, path in names.uses(tree)]
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.ImportFrom):
             paths += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
     for line, path in paths:
@@ -129,7 +129,7 @@ def _is_torch(path: str | None) -> bool:
 def _inside_kernels(tree: ast.AST, names: Names) -> set[int]:
     """Nodes of the bodies of functions that nothing but a kernel language's compiler is given."""
     found: set[int] = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.FunctionDef) and node.decorator_list:
             paths = [names.path(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list]
             if any(p and JITS.match(p) for p in paths) and all(_is_language(p) for p in paths):

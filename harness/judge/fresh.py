@@ -13,6 +13,7 @@ from harness.candidate.arena import Arena, shapes_of
 from harness.candidate.layout import Layout, Signature, lay_out
 from harness.candidate.memory import CudaMemory, HostMemory
 from harness.case.contract import Contract, Tensors
+from harness.judge.batches import Batch
 
 
 def signature_of_problem(contract: Contract, name: str, place: str) -> Signature:
@@ -33,9 +34,15 @@ class Source:
     secret: random.Random
     place: str
     """torch's name of the device the tensors are on."""
+    batch: Batch | None = None
+    """By which many calls' inputs are drawn sooner than call by call."""
 
     def draw(self, generator: torch.Generator) -> Tensors:
         return self.contract.inputs(self.contract.problems[self.problem], self.distribution, generator)
+
+    def draw_more(self, generator: torch.Generator) -> Tensors:
+        """As `draw`, just after which it is not checked again."""
+        return self.contract.more_inputs(self.contract.problems[self.problem], self.distribution, generator)
 
     def generator(self) -> torch.Generator:
         """A generator nobody else can repeat."""
@@ -46,13 +53,16 @@ class Source:
 
         All of it is done when this returns: another process's kernels do not wait for this one's.
         """
-        generator, remembered = self.generator(), {}
-        problem = self.contract.problems[self.problem]
-        for slot in slots:
-            if slot == slots.start:
-                inputs = self.draw(generator)
-            else:
-                inputs = self.contract.more_inputs(problem, self.distribution, generator)
+        remembered, rest = {}, slots
+        while self.batch is not None and len(rest) >= self.batch.count:
+            some, rest = rest[: self.batch.count], rest[self.batch.count :]
+            drawn = self.batch.draw(self.secret.getrandbits(62))
+            arena.fill_all(some, drawn)
+            for slot in sorted(set(some).intersection(kept)):
+                remembered[slot] = {name: rows[slot - some.start].clone() for name, rows in drawn.items()}
+        generator = self.generator()
+        for slot in rest:
+            inputs = self.draw(generator) if slot == rest.start else self.draw_more(generator)
             arena.fill(slot, inputs)
             if slot in kept:
                 remembered[slot] = inputs

@@ -105,12 +105,31 @@ def check_outputs(
     budget: float,
     where: str,
 ) -> float:
+    """As `check_slot`, and nothing beside the arrays of any slot may have been written."""
+    check_guards(name, arena, where)
+    return check_slot(contract, name, arena, slot, inputs, budget, where)
+
+
+def check_guards(name: str, arena: Arena, where: str) -> None:
+    """Raises CandidateFault where memory between the arrays is not as it was."""
+    if not arena.guards_are_intact():
+        detail = f"problem {name}, inputs {where}: memory beside the arrays was written"
+        raise CandidateFault(Reason.WROTE_OUT_OF_BOUNDS, detail)
+
+
+def check_slot(
+    contract: Contract,
+    name: str,
+    arena: Arena,
+    slot: int,
+    inputs: Tensors,
+    budget: float,
+    where: str,
+) -> float:
     """Compare one slot with the reference; the error as a share of the budget. Raises CandidateFault."""
     at = f"problem {name}, inputs {where}"
     if any(not torch.equal(_bits(now), _bits(inputs[key])) for key, now in arena.inputs(slot).items()):
         raise CandidateFault(Reason.INPUTS_CHANGED, f"{at}: the kernel wrote to its inputs")
-    if not arena.guards_are_intact():
-        raise CandidateFault(Reason.WROTE_OUT_OF_BOUNDS, f"{at}: memory beside the arrays was written")
     if arena.unwritten(range(slot, slot + 1)) is not None:
         raise CandidateFault(Reason.OUTPUT_NOT_WRITTEN, f"{at}: parts of the output were not written")
     outputs = arena.outputs(slot)

@@ -47,10 +47,12 @@ class Health:
         if self._device.kind == "cuda" and reason in SHAKING:
             self._doubt = f"{reason}: {detail}"
 
+    @property
+    def is_in_doubt(self) -> bool:
+        return bool(self._doubt)
+
     def settle(self) -> None:
-        """Run the canary kernel where there is a doubt. Raises MachineError where it does not do what it must."""
-        if not self._doubt:
-            return
+        """Run the canary kernel. Raises MachineError where it does not do what it must."""
         layout = lay_out([("x", (SIZE,), "float32")], [("y", (SIZE,), "float32")], 1)
         arena = Arena(layout, CudaMemory)
         try:

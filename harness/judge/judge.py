@@ -16,7 +16,7 @@ from harness.case.digest import benchmarks_digest, contract_digest, harness_dige
 from harness.device.device import Device
 from harness.errors import CandidateFault, MachineError, UnreapedError, UsageError
 from harness.judge import evidence, tools
-from harness.judge.bench import Bench, Processes, seconds_per_call, values_of
+from harness.judge.bench import Bench, seconds_per_call, values_of
 from harness.judge.counters import Counted
 from harness.judge.fresh import signature_of_problem
 from harness.judge.gate import Gate
@@ -42,7 +42,10 @@ from harness.sandbox.rungs import Rung
 
 
 class CaseJudge:
-    """Implements harness.judge.protocol.Judge in this process. Nothing outlives a method call."""
+    """Implements harness.judge.protocol.Judge in this process.
+
+    Of a method call nothing is left but candidates' processes on their way out, which the next one or `tidy` waits for.
+    """
 
     def __init__(self, case: Case, rung: Rung, device: Device) -> None:
         self._seed = secrets.token_bytes(32)
@@ -84,14 +87,15 @@ class CaseJudge:
         return Nothing()
 
     def gate(self, side: Side, watch: Watch) -> GateReport:
-        self._health.settle()
+        self._bench.reap()
+        self._settle()
         report = self._report(side, watch)
         self._health.doubt(report.reason, report.detail)
         return report
 
     def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:
         self._expect_clock()
-        self._health.settle()
+        self._settle()
         started = time.perf_counter()
         screening, gate = ScreeningTrial(self._bench, watch), None
         reason: Reason | None = None
@@ -99,8 +103,7 @@ class CaseJudge:
         try:
             with self._bench.pair(candidate, incumbent) as sides:
                 watch(Progress(stage="prepare"))
-                sides[0].await_loaded()
-                self._prepare(sides)
+                self._bench.make_ready([sides], is_gated=True)
                 gate = self._gate.check(sides[0], watch)
                 _demand(gate)
                 screening.run(sides)
@@ -124,7 +127,7 @@ class CaseJudge:
         started = time.perf_counter()
         if self._bench.device.kind == "cuda" and not self._bench.clocks.is_taught:
             self.compare(incumbent, incumbent, "noise", watch)  # a judge that was started anew
-        self._health.settle()
+        self._settle()
         found, gate = ConfirmationTrial(self._bench, alpha, watch), None
         reason: Reason | None = None
         detail = ""
@@ -160,7 +163,7 @@ class CaseJudge:
         self, first: Side, last: Side, stage: Literal["noise", "cumulative"], watch: Watch, suite: str = ""
     ) -> Comparison:
         self._expect_clock()
-        self._health.settle()
+        self._settle()
         started = time.perf_counter()
         try:
             pairs = self._bench.fresh_pairs(last, first, stage, watch, suite)
@@ -179,6 +182,7 @@ class CaseJudge:
 
     def profile(self, side: Side, watch: Watch, suite: str = "") -> Profile:
         self._expect_clock()
+        self._bench.reap()
         started = time.perf_counter()
         look = Look(self._bench, watch)
         look.take(side, suite)
@@ -201,9 +205,26 @@ class CaseJudge:
         """A process that cannot be ended may hold the device: no judge uses it before a person has looked."""
         self._bench.device.quarantine(str(error), error.pid)
 
+    def tidy(self) -> Nothing:
+        """Wait for processes that are no longer needed; while nothing is asked there is time for it."""
+        self._bench.reap()
+        return Nothing()
+
     def close(self) -> None:
-        self._bench.stable.close()
-        self._bench.device.close()
+        try:
+            self._bench.reap()
+        except UnreapedError as error:
+            self.quarantine(error)
+            raise
+        finally:
+            self._bench.stable.close()
+            self._bench.device.close()
+
+    def _settle(self) -> None:
+        """Where the last candidate left a doubt, settle it, once all of its processes are gone."""
+        if self._health.is_in_doubt:
+            self._bench.reap()
+            self._health.settle()
 
     def _report(self, side: Side, watch: Watch) -> GateReport:
         try:
@@ -225,13 +246,6 @@ class CaseJudge:
                 f"{self._bench.case.name} is for an NVIDIA GPU, and none is here: nothing can be timed; go where there "
                 "is one, or use `hillclimb check`, which compiles for it and interprets the small problems"
             )
-
-    def _prepare(self, sides: Processes) -> None:
-        """Compile what will be timed on both sides, and on the candidate what the gate asks besides."""
-        both = list(enumerate(sides))
-        self._bench.compile(both, self._bench.timed_problems())
-        self._bench.compile(both[:1], self._bench.untimed_problems())
-        self._bench.seal(both)
 
 
 def _demand(gate: GateReport) -> None:

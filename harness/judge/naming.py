@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import PurePath
 
 MOST_HOPS = 16
@@ -13,6 +14,22 @@ MOST_PARTS = 32
 """Attributes in a chain that is followed; no library is nested as deeply."""
 
 
+REMEMBERED = 256
+"""Files whose reading is kept: most of a workspace is what it was when it was read last."""
+
+
+@lru_cache(maxsize=REMEMBERED)
+def parse(source: bytes) -> ast.Module:
+    """Raises as ast.parse does."""
+    return ast.parse(source)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """All that ast.walk comes to, which is slow."""
+    return tuple(ast.walk(tree))
+
+
 class Names:
     """The names of one file as dotted paths: `F` is torch.nn.functional after `import torch.nn.functional as F`."""
 
@@ -20,9 +37,9 @@ class Names:
         """`others` are the workspace's own modules by name, in which names are followed on; it may still grow."""
         self._others = others
         self._paths: dict[str, str] = {}
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             self._paths.update(imported(node))
-        self._aliases = [found for node in ast.walk(tree) if (found := _alias(node))]
+        self._aliases = [found for node in nodes_of(tree) if (found := _alias(node))]
         for _ in range(2):
             for name, value in self._aliases:
                 if path := self._dotted(value):
@@ -40,9 +57,9 @@ class Names:
 
     def uses(self, tree: ast.AST) -> Iterator[tuple[ast.expr, str]]:
         """Every longest chain of attributes that starts at an import, with its path; renamings are no use."""
-        parts = {id(part) for node in ast.walk(tree) if (part := base_of(node)) is not None}
+        parts = {id(part) for node in nodes_of(tree) if (part := base_of(node)) is not None}
         passed = parts | {id(value) for _, value in self._aliases if isinstance(value, ast.Name)}
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             if not isinstance(node, ast.expr) or id(node) in passed or _binds(node):
                 continue
             if path := self.path(node):

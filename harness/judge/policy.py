@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 from harness.case.case import Policy
 from harness.errors import CandidateFault
 from harness.judge.finished import LIBRARY_CALLS, captured_graphs, finished_operators, has_own_rules
-from harness.judge.naming import Names, attribute_of, module_name
+from harness.judge.naming import Names, attribute_of, module_name, nodes_of, parse
 from harness.records import Reason
 
 __all__ = ["DYNAMIC", "LIBRARY_CALLS", "check_policy"]
@@ -109,7 +109,7 @@ def _complaint(sources: tuple[tuple[PurePath, bytes], ...], policy: Policy) -> t
     trees: dict[PurePath, ast.Module] = {}
     for file, source in sources:
         try:
-            trees[file] = ast.parse(source)
+            trees[file] = parse(source)
         except UNREADABLE as error:
             return Reason.DOES_NOT_LOAD, _unreadable(file, error)
     names: dict[str, Names] = {}
@@ -129,8 +129,8 @@ def _unreadable(file: PurePath, error: BaseException) -> str:
 
 def _offences(tree: ast.AST, names: Names, own: set[str], policy: Policy) -> Iterator[tuple[int, str]]:
     """(line, problem) of everything that the policy does not allow."""
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    for node in ast.walk(tree):
+    called = {id(node.func) for node in nodes_of(tree) if isinstance(node, ast.Call)}
+    for node in nodes_of(tree):
         problems = [*_imports(node, own, policy), *_disguises(node, id(node) in called, names)]
         problems += _patches(node, names, own)
         yield from ((getattr(node, "lineno", 0), problem) for problem in problems)

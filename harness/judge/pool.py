@@ -30,8 +30,10 @@ from harness.records import (
 )
 
 CLOSE_SECONDS = 15
+"""For a judge to end: longer than it waits for a candidate's process to be gone."""
+
 LEAVE_SECONDS = 3.0
-"""For a judge that was hung up on to end its candidates and clear up."""
+"""The same for one that was hung up on in the middle of a question."""
 
 Answer = TypeVar("Answer", bound=Record)
 
@@ -95,7 +97,7 @@ class LocalJudge:
         self._lines.close()
         self._end.close()
         try:
-            self._process.wait(LEAVE_SECONDS)
+            self._process.wait(LEAVE_SECONDS if self._is_asked else CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(CLOSE_SECONDS)
@@ -111,14 +113,13 @@ class LocalJudge:
         return kind.model_validate(self._await_answer(watch))
 
     def _await_answer(self, watch: Watch) -> Any:
-        while True:
-            message = self._read()
-            if "progress" in message:
-                watch(Progress(**message["progress"]))
-            elif "error" in message:
-                raise _rebuild(message["error"])
-            else:
-                return message["answer"]
+        self._is_asked = True
+        while "progress" in (message := self._read()):
+            watch(Progress(**message["progress"]))
+        self._is_asked = False
+        if "error" in message:
+            raise _rebuild(message["error"])
+        return message["answer"]
 
     def _read(self) -> dict[str, Any]:
         try:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from harness.candidate.arena import Arena
-from harness.candidate.process import CandidateProcess
+from harness.candidate.process import CandidateProcess, Turn
 from harness.case.case import Suite
 from harness.errors import CandidateFault
 from harness.judge import sizing
@@ -64,11 +64,11 @@ class Look:
             self.watch(Progress(stage="profile", done=done, of=len(suite.problems)))
             problem = TimedProblem(self.bench, self.bench.source(name, suite.distribution))
             problem.compile_both(timed, profiled)
-            with problem.fitted(timed) as (arena, calls), self._others_watched(timed, profiled):
-                times = [problem.segment(timed, arena, calls) for _ in range(SEGMENTS)]
+            with problem.fitted(timed) as (arena, turn), self._others_watched(timed, profiled):
+                times = [problem.segment(timed, arena, turn) for _ in range(SEGMENTS)]
                 self.problems.append(problem.record(statistics.median(times)))
                 problem.refresh(arena)
-                profiled.profile(arena, calls, statistics.median(times))
+                profiled.profile(arena, turn.count, statistics.median(times))
         self.buckets = profiled.buckets()
         self.detail = profiled.trouble() or self._crowded or profiled.distortion()
 
@@ -166,33 +166,33 @@ class TimedProblem:
             profiled.attempt(lambda process: process.forget(arena))
 
     @contextmanager
-    def fitted(self, timed: CandidateProcess) -> Iterator[tuple[Arena, int]]:
-        """An arena with as many slots as calls fill a segment, and a lead-in's."""
+    def fitted(self, timed: CandidateProcess) -> Iterator[tuple[Arena, Turn]]:
+        """An arena with a slot for every call of a segment, and which of them are timed."""
         device, settings = self.bench.device, self.bench.case.settings
         most = sizing.most_calls(device, settings.cuda.cache, self.source.layout(1).stride)
         calls = min(most, sizing.first_calls(device))
         while True:
-            with self.source.arena(sizing.lead_in(device, calls) + calls) as arena:
-                seconds = self.segment(timed, arena, calls)
+            turn = sizing.turn(device, calls)
+            with self.source.arena(len(turn.slots)) as arena:
+                seconds = self.segment(timed, arena, turn)
                 wanted = sizing.wanted_calls(seconds, settings.duel.segment_ms / 1e3, most)
                 if wanted < sizing.ENOUGH * calls:
-                    yield arena, calls
+                    yield arena, turn
                     timed.forget(arena)
                     return
                 timed.forget(arena)
             calls = min(wanted, sizing.GROWTH * calls)
 
-    def segment(self, timed: CandidateProcess, arena: Arena, calls: int) -> float:
+    def segment(self, timed: CandidateProcess, arena: Arena, turn: Turn) -> float:
         """Seconds per call over fresh inputs; the outputs of one call are checked."""
-        lead = sizing.lead_in(self.bench.device, calls)
-        slot = self.bench.secret.randrange(lead, lead + calls)
-        inputs = self.source.refresh(arena, range(lead + calls), (slot,))[slot]
+        slot = self.bench.secret.choice(turn.timed)
+        inputs = self.source.refresh(arena, turn.slots, (slot,))[slot]
         self.bench.terms().settle()
-        timing = timed.time(arena, lead, calls).per_call(lead, calls)
+        timing = timed.time(arena, turn).per_call(turn)
         budget = self.bench.case.settings.gate.error_budget
         where = f"{self.source.distribution} (while profiled)"
         check_outputs(self.bench.contract, self.source.problem, arena, slot, inputs, budget, where)
-        return sizing.believable(timing, calls)
+        return sizing.believable(timing, turn.count)
 
     def refresh(self, arena: Arena) -> None:
         """New inputs and poisoned outputs in every slot."""

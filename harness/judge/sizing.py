@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from harness.candidate.process import Timing
+from harness.candidate.process import Timing, Turn
 from harness.device.device import Device
 
 HOST_POOL_BYTES = 256 << 20
@@ -40,10 +40,11 @@ def pool_bytes(device: Device, cache: Literal["cold", "hot"]) -> int:
 
 
 def most_calls(device: Device, cache: Literal["cold", "hot"], slot_bytes: int) -> int:
-    """How many calls there is room for, their lead-in included; one at the least."""
+    """How many calls there is room for beside their lead-in and as many that feed them; one at the least."""
     most = pool_bytes(device, cache) // slot_bytes
     if device.kind == "cuda":
-        most = min(MOST_CALLS, most * LEAD_SHARE // (LEAD_SHARE + 1))
+        groups, left = divmod(most, LEAD_SHARE + 2)  # so many calls, one of the lead-in and one that feeds
+        most = min(MOST_CALLS, groups * LEAD_SHARE + max(0, left - 2))
     return max(1, most)
 
 
@@ -56,8 +57,14 @@ def first_calls(device: Device, earlier: int = 0) -> int:
 
 
 def lead_in(device: Device, calls: int) -> int:
-    """Slots before those that are timed; none on a CPU."""
+    """Calls of the lead-in, none on a CPU."""
     return -(-calls // LEAD_SHARE) if device.kind == "cuda" else 0
+
+
+def turn(device: Device, calls: int) -> Turn:
+    """A segment of `calls`: fed by as many as lead it in."""
+    lead = lead_in(device, calls)
+    return Turn(calls, lead, fed=lead)
 
 
 def believable(timing: Timing, calls: int) -> float:

@@ -98,7 +98,8 @@ class Stable:
 
     def _limits(self) -> Limits:
         budgets = self._case.settings.budgets
-        return Limits(budgets.prepare_seconds, budgets.call_seconds, budgets.memory_mib << 20)
+        call_seconds = budgets.call_seconds * self._device.leniency
+        return Limits(budgets.prepare_seconds, call_seconds, budgets.memory_mib << 20)
 
     def _preload(self) -> tuple[str, ...]:
         return tuple(sorted(TRUSTED_IMPORTS & set(self._case.settings.policy.imports)))

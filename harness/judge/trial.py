@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Literal, NoReturn
+from typing import NoReturn
 
 from harness.candidate.process import CandidateProcess
 from harness.errors import CandidateFault
@@ -21,8 +21,9 @@ from harness.judge.bench import (
     speedup_of,
     values_of,
 )
-from harness.judge.duel import CleanBlock, log_ratio
+from harness.judge.duel import CleanBlock
 from harness.judge.protocol import Progress, Watch
+from harness.readings import calm_seconds, log_ratio
 from harness.records import GuardrailReport, Interval, Pair, Reason, Side
 
 SCREEN_ALPHA = 0.1
@@ -30,6 +31,10 @@ SCREEN_ALPHA = 0.1
 
 HOPELESS = 2.0
 """A candidate this many times slower than the incumbent in its first calls is not duelled."""
+
+PLAINLY = 1.01
+"""Times longer, at the least, that every segment of a candidate's took than any of its incumbent's, for it to be slower
+without more ado; in two blocks, where the four of each would fall so by chance once in 70 times, were both as fast."""
 
 SHOWN_ALONE = 0.25
 """Share of what is expected of single calls that is demanded of them: threads that sleep between calls cost an honest
@@ -39,7 +44,7 @@ DISTURBED = 0.0025
 """Log ratio by which an opponent may be faster once the candidate has ended; a quarter of the gain if that is more."""
 
 CALM = 0.1
-"""Share of a pair's single calls, the fastest, whose slowest stands for it: what disturbs a call makes it longer."""
+"""Share of a pair's single calls, the fastest, whose slowest stands for it; there are more of them than of segments."""
 
 UNLUCKY = 0.05
 """Chance that single calls which show just that share scatter below it; honest ones show all of it."""
@@ -78,6 +83,10 @@ class ScreeningTrial:
                 values = [log_ratio(b) for b, _ in taken]
                 self.speedup = speedup_of(values)
                 self.watch(Progress(stage="screen", done=len(values), of=most, speedup=self.speedup))
+                if is_plainly_slower(self.pairs[0]):
+                    raise CandidateFault(
+                        Reason.SLOWER, f"{self.speedup:.3f}x, in every segment of {len(values)} blocks"
+                    )
                 if evidence.proves_gain(values, minimum, SCREEN_ALPHA):
                     return
                 if evidence.is_futile(values, minimum):
@@ -121,7 +130,8 @@ class ConfirmationTrial:
         settings = self.bench.case.settings
         minimum, most = settings.objective.minimum_effect, settings.duel.max_pairs
         self.watch(Progress(stage="prepare"))
-        with closing(self.bench.each_pair(candidate, incumbent, most, is_gated=True)) as ready:
+        likely = evidence.fewest_values(self.alpha)
+        with closing(self.bench.each_pair(candidate, incumbent, most, is_gated=True, likely=likely)) as ready:
             for done, sides in enumerate(ready, start=1):
                 if done == 1:
                     check(sides[0])
@@ -216,7 +226,7 @@ class ConfirmationTrial:
         if len(alone) < 2:
             return
         ours, theirs = seconds_per_call(segments, "A"), seconds_per_call(segments, "B")
-        calm = [(calm_seconds(pair, "A"), calm_seconds(pair, "B")) for pair in alone]
+        calm = [(calm_seconds(pair, "A", share=CALM), calm_seconds(pair, "B", share=CALM)) for pair in alone]
         overhead = max(0.0, statistics.geometric_mean(b for _, b in calm) - theirs)
         expected = math.log((theirs + overhead) / (ours + overhead))
         seen = [math.log(b / a) for a, b in calm]
@@ -239,15 +249,10 @@ class ConfirmationTrial:
         return [pair for pair in self.pairs if pair.stage == stage]
 
 
-def calm_seconds(pair: Pair, letter: Literal["A", "B"]) -> float:
-    """One side's single call while nothing disturbed it, as far as the pair has such."""
-    calls = sorted(
-        seconds
-        for block in pair.blocks
-        for seconds, turn in zip(block.events or block.seconds, block.order, strict=True)
-        if turn == letter
-    )
-    return calls[int(CALM * (len(calls) - 1))]
+def is_plainly_slower(pair: Pair) -> bool:
+    """Whether A's fastest segment took longer than B's slowest, and by how much is beyond doubt."""
+    fastest, slowest = calm_seconds(pair, "A", share=0.0), calm_seconds(pair, "B", share=1.0)
+    return len(pair.blocks) >= 2 and fastest > PLAINLY * slowest
 
 
 def reject(values: list[float], minimum: float) -> NoReturn:

@@ -27,8 +27,8 @@ from harness.case.case import Case
 from harness.case.contract import load_contract
 from harness.device import cpu
 from harness.judge.bench import Bench
-from harness.judge.duel import log_ratio
 from harness.judge.stable import Stable
+from harness.readings import log_ratio
 from harness.records import Pair, Side
 from harness.sandbox.rungs import choose_rung
 

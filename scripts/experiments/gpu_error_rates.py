@@ -213,6 +213,7 @@ class Lab:
             "screened": screening.speedup,
             "blocks": sum(len(p.blocks) for p in screening.pairs),
             "dropped": sum(p.dropped for p in screening.pairs),
+            "dropped_for": sorted({cause for p in screening.pairs for cause in p.dropped_for}),
             "screen_seconds": round(time.perf_counter() - started, 3),
         }
         if screening.reason is None:

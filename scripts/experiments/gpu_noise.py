@@ -31,19 +31,15 @@ from unittest.mock import patch
 
 import gpu_cases
 
-from harness.candidate.arena import Arena
-from harness.candidate.process import CandidateProcess, Timing
+from harness.candidate.process import Turn
 from harness.case.case import Case
 from harness.judge.__main__ import take_up
-from harness.judge.duel import clock_log_ratio, log_ratio, whole_log_ratio
+from harness.judge.duel import Workload
 from harness.judge.protocol import Progress
-from harness.records import Block, Pair, Side
+from harness.readings import Clock, log_ratio, seen, seen_with_lead, told
+from harness.records import Pair, Side
 
-CLOCKS: dict[str, Callable[[Block], float]] = {
-    "events": log_ratio,
-    "clock": clock_log_ratio,
-    "with lead-in": whole_log_ratio,
-}
+CLOCKS: dict[str, Clock] = {"events": told, "clock": seen, "with lead-in": seen_with_lead}
 
 CONTEXT = """
 import ctypes, time
@@ -127,7 +123,7 @@ def measure(kind: str, pairs: int, variants: list[str]) -> Iterator[tuple[dict[s
                 found = judge.compare(side, side, "noise", _ignore)
             row = {"kind": kind, "variant": variant, "us": found.seconds_per_call[0] * 1e6}
             row |= {"pairs": len(found.pairs), "dropped": sum(pair.dropped for pair in found.pairs)}
-            row |= {name: spread(found.pairs, ratio) for name, ratio in CLOCKS.items()}
+            row |= {name: spread(found.pairs, clock) for name, clock in CLOCKS.items()}
             yield {"provenance": judge.describe().model_dump(), **row}, found.pairs
         judge.close()
 
@@ -140,14 +136,11 @@ def raw(pairs: tuple[Pair, ...]) -> list[list[list[Any]]]:
 @contextmanager
 def not_fed() -> Iterator[None]:
     """Segments as single calls are timed, which nothing may run before."""
-    fed = CandidateProcess.time
 
-    def unfed(
-        process: CandidateProcess, arena: Arena, lead: int, count: int, prove: Any, late: Any
-    ) -> Timing:
-        return fed(process, arena, lead, count, prove, late or (lambda: None))
+    def turn(workload: Workload, side: int) -> Turn:
+        return Turn(workload.calls[side], workload.lead)
 
-    with patch.object(CandidateProcess, "time", unfed):
+    with patch.object(Workload, "turn", turn):
         yield
 
 
@@ -171,9 +164,9 @@ def beside(count: int, script: str, *arguments: str) -> Iterator[None]:
             thread.join()
 
 
-def spread(pairs: tuple[Pair, ...], ratio: Callable[[Block], float]) -> dict[str, float]:
+def spread(pairs: tuple[Pair, ...], clock: Clock) -> dict[str, float]:
     """Standard deviations in percent: of a block, of a pair's mean, and of that as far as blocks explain it."""
-    within = [[ratio(block) for block in pair.blocks] for pair in pairs]
+    within = [[log_ratio(block, clock) for block in pair.blocks] for pair in pairs]
     block = math.sqrt(statistics.fmean(statistics.variance(values) for values in within))
     means = [statistics.fmean(values) for values in within]
     explained = block / math.sqrt(len(within[0]))

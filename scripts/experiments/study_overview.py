@@ -4,7 +4,8 @@
 Each timed problem of each case, each variant: CUDA graphs over call slots that do not fit into the L2, replayed twice,
 the second timed by events; medians. Nothing is sandboxed, gated or duelled: figures to choose by, not to claim by.
 `apart` is how far one call's outputs lie from those of the first variant, as a share of the largest of them.
-Kernels are compiled in many processes first, then timed one case at a time on each GPU.
+Kernels are compiled first, without a device and each in a process of its own; what is compiled is timed, one case at a
+time on each GPU.
 
     scripts/experiments/study_overview.py --output docs/evidence/study_overview.json
     scripts/experiments/study_overview.py --settings scripts/experiments/study_settings --gpus 0 1
@@ -22,13 +23,14 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import cycle
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from harness.candidate.layout import Signature
 from harness.case.case import Case
 from harness.studies.study import choose
 from harness.studies.variants import YARDSTICK, YARDSTICK_FILE, list_variants, timed_problems
@@ -41,8 +43,11 @@ COPIED_BYTES = 1 << 30
 """Of the copy that shares are of."""
 
 MOST_SLOTS, REPLAYS = 24, 7
-SETTINGS_TOGETHER = 5
-"""That one process compiles."""
+LONGEST_SECONDS = 0.5
+"""Of replays after which there are no more."""
+
+SLOW = ("fused_recurrent_delta", "fused_rwkv6_kernel", "fused_recurrent_retention", "diag_ssm_triton")
+"""Cases whose kernels take longest to compile, which are begun first."""
 
 TUNED = "optimized"
 """The variant that settings are tried on."""
@@ -52,65 +57,117 @@ Row = dict[str, Any]
 
 def main() -> int:
     options = _parse()
+    if options.inside and options.part is not None:
+        compile_part(options.inside, options.settings, options.part)
+        return 0
     if options.inside:
-        inside(options.inside, options.settings, options.part, yardstick=not options.no_yardstick)
+        inside(options.inside, options.settings, yardstick=not options.no_yardstick)
         return 0
     names = [case.name for case in choose(ROOT / "cases") if not options.case or case.name in options.case]
-    parts = [(name, part) for name in names for part in parts_of(name, options.settings)]
-    with ThreadPoolExecutor(options.jobs) as pool:
-        gpus = cycle(options.gpus)
-        compiled = [pool.submit(run_inside, *part, options.settings, next(gpus)) for part in parts]
-        for future in compiled:
-            future.result()
+    names.sort(key=lambda name: (name not in SLOW, name))
     free: SimpleQueue[str] = SimpleQueue()
     for gpu in options.gpus:
         free.put(gpu)
     rows: list[Row] = []
 
-    def take(name: str) -> None:
+    def take(name: str, compiled: Sequence[Future[list[Row]]]) -> None:
+        wait(compiled)
         gpu = free.get()
         try:
-            found = run_inside(name, "", options.settings, gpu)
+            found = run_inside(options, name, None, gpu)
         finally:
             free.put(gpu)
         rows.extend(found)
         options.output.write_text(json.dumps(rows, indent=1) + "\n")
         print(*map(show, found), sep="\n", flush=True)
 
-    with ThreadPoolExecutor(len(options.gpus)) as pool:
-        list(pool.map(take, names))
+    with ThreadPoolExecutor(options.jobs) as compilers, ThreadPoolExecutor(len(names)) as clocks:
+        for name in names:
+            parts = range(len(kernels_of(name, options.settings)))
+            compiled = [compilers.submit(run_inside, options, name, part, options.gpus[0]) for part in parts]
+            clocks.submit(take, name, compiled)
     return any("error" in row for row in rows)
 
 
-def parts_of(name: str, settings: Path | None) -> list[str]:
-    """How the compiling of one case is shared out, as `inside` takes it."""
-    count = 1 + len(settings_of(name, settings)) // SETTINGS_TOGETHER
-    return [f"{i}/{count}" for i in range(count)]
+def kernels_of(name: str, settings: Path | None) -> list[tuple[str, dict[str, str], list[str]]]:
+    """(variant, knobs, problems) of everything that is timed of one case, but the yardstick, which compiles itself."""
+    (study,) = choose(ROOT / "cases", name=name)
+    case = Case(study.folder)
+    found: dict[str, tuple[str, dict[str, str], list[str]]] = {}
+    for problem in timed_problems(case):
+        for variant, knobs, _ in kernels(case, problem, settings):
+            if variant != YARDSTICK:
+                found.setdefault(json.dumps([variant, knobs]), (variant, knobs, []))[2].append(problem)
+    return list(found.values())
+
+
+def compile_part(name: str, settings: Path | None, part: int) -> None:
+    """Leave one kernel of `kernels_of`, for all its problems, in Triton's cache."""
+    from harness.candidate import compiling
+
+    (study,) = choose(ROOT / "cases", name=name)
+    case = Case(study.folder)
+    variant, knobs, problems = kernels_of(name, settings)[part]
+    signatures = signatures_of(case, problems)
+    compiling.aim(case.settings.cuda.architecture)
+    kernel = load(case, case.workspace, variant, knobs)
+    told = compiling.compile_only(kernel, signatures, case.settings.cuda.architecture)
+    if not told["ok"]:
+        raise SystemExit(str(told)[-500:])
+
+
+def signatures_of(case: Case, problems: Sequence[str]) -> dict[str, Signature]:
+    """What each problem's calls are handed: shapes without the gigabytes, where they hang on no random number."""
+    import torch
+    from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
+
+    from harness.candidate.arena import shapes_of
+    from harness.case.contract import load_contract
+    from harness.dtypes import TORCH_DTYPES
+    from harness.judge.fresh import signature_of_problem
+
+    contract, found = load_contract(case.contract_file, "cpu", TORCH_DTYPES), {}
+    distribution = case.suites[case.settings.objective.suite].distribution
+    for problem in problems:
+        sizes = contract.problems[problem]
+        try:
+            with FakeTensorMode():
+                inputs = contract.more_inputs(sizes, distribution, torch.Generator("cpu").manual_seed(1))
+        except DynamicOutputShapeException:
+            there = load_contract(case.contract_file, "cuda:0", TORCH_DTYPES)
+            found[problem] = signature_of_problem(there, problem, "cuda:0")
+            continue
+        arrays = [*shapes_of(inputs), *shapes_of(contract.outputs(sizes))]
+        found[problem] = Signature(arrays, contract.attributes(sizes))
+    return found
 
 
 def settings_of(name: str, settings: Path | None) -> list[dict[str, Any]]:
+    """What is to be tried on one case besides its variants."""
     file = settings / f"{name}.json" if settings else None
     found: list[dict[str, Any]] = json.loads(file.read_text()) if file and file.exists() else []
     return found
 
 
-def run_inside(name: str, part: str, settings: Path | None, gpu: str) -> list[Row]:
-    """The rows of one case, from a process of its own."""
+def run_inside(options: argparse.Namespace, name: str, part: int | None, gpu: str) -> list[Row]:
+    """The rows of one case, or none of a part that is but compiled, from a process of its own."""
     command = [sys.executable, __file__, "--inside", name]
-    command += ["--settings", str(settings)] if settings else []
-    command += ["--part", part] if part else []
-    command += ["--no-yardstick"] if "--no-yardstick" in sys.argv else []
+    command += [] if part is None else ["--part", str(part)]
+    command += ["--settings", str(options.settings)] if options.settings else []
+    command += ["--no-yardstick"] if options.no_yardstick else []
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu, "PYTHONPATH": paths}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode:
+    if done.returncode and part is None:
         rows.append({"case": name, "error": done.stderr[-500:]})
+    elif done.returncode:
+        print(f"{name}, kernel {part}, is not compiled ahead: {done.stderr[-300:]}", file=sys.stderr)
     return rows
 
 
-def inside(name: str, settings: Path | None, part: str, *, yardstick: bool) -> None:
-    """Print a row of JSON for every problem, variant and setting; of a `part`, i/n, every nth is but compiled."""
+def inside(name: str, settings: Path | None, *, yardstick: bool) -> None:
+    """Print a row of JSON for every problem, variant and setting."""
     import torch
 
     from harness.case.contract import load_contract
@@ -121,14 +178,12 @@ def inside(name: str, settings: Path | None, part: str, *, yardstick: bool) -> N
     (study,) = choose(ROOT / "cases", name=name)
     case = Case(study.folder)
     contract = load_contract(case.contract_file, "cuda:0", TORCH_DTYPES)
-    index, count = map(int, part.split("/")) if part else (0, 1)
-    ceiling = 0.0 if part else memory_rates("cuda:0", COPIED_BYTES)[0]
-    number = 0
+    ceiling = memory_rates("cuda:0", COPIED_BYTES)[0]
     distribution = case.suites[case.settings.objective.suite].distribution
     for problem in timed_problems(case):
         sizes = contract.problems[problem]
         work = contract.work(sizes)
-        pool = 1 if part else int(min(MOST_SLOTS, max(3, POOL_BYTES // work.bytes + 1)))
+        pool = int(min(MOST_SLOTS, max(3, POOL_BYTES // work.bytes + 1)))
         generator = torch.Generator("cuda:0").manual_seed(1)
         slots = [arrays_of_call(contract, sizes, distribution, generator) for _ in range(pool)]
         attributes = dict(contract.attributes(sizes))
@@ -137,9 +192,6 @@ def inside(name: str, settings: Path | None, part: str, *, yardstick: bool) -> N
             if variant == YARDSTICK and not yardstick:
                 continue
             row: Row = {"case": name, "problem": problem, "variant": variant, "knobs": knobs}
-            number += 1
-            if number % count != index:
-                continue
             try:
                 kernel = load()
                 kernel(*slots[0], **attributes)
@@ -147,10 +199,9 @@ def inside(name: str, settings: Path | None, part: str, *, yardstick: bool) -> N
                 found = [array.double() for array in outputs]
                 expected = expected or found
                 row["apart"] = max(apart(*both) for both in zip(found, expected, strict=True))
-                if not part:
-                    seconds, how = clock(torch, kernel, slots, attributes)
-                    row |= {"us": seconds * 1e6, "how": how, "tflops": work.flops / seconds / 1e12}
-                    row |= {"copy_share": work.bytes / seconds / ceiling, "copy_gb_per_s": ceiling / 1e9}
+                seconds, how = clock(torch, kernel, slots, attributes)
+                row |= {"us": seconds * 1e6, "how": how, "tflops": work.flops / seconds / 1e12}
+                row |= {"copy_share": work.bytes / seconds / ceiling, "copy_gb_per_s": ceiling / 1e9}
             except Exception as error:  # noqa: BLE001 - one kernel that fails hides no other
                 row["error"] = f"{type(error).__name__}: {error}"[:300]
             print(json.dumps(row), flush=True)
@@ -202,7 +253,7 @@ def clock(torch: Any, kernel: Any, slots: list[Any], attributes: dict[str, Any])
         go, how = graph.replay, "graph"
     except Exception:  # noqa: BLE001 - whatever keeps it from being captured
         torch.cuda.synchronize()
-    taken = []
+    taken, began = [], time.perf_counter()
     for _ in range(REPLAYS):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         go()
@@ -211,6 +262,8 @@ def clock(torch: Any, kernel: Any, slots: list[Any], attributes: dict[str, Any])
         end.record()
         torch.cuda.synchronize()
         taken.append(start.elapsed_time(end) / 1e3 / len(slots))
+        if time.perf_counter() - began > LONGEST_SECONDS:
+            break
     return statistics.median(taken), how
 
 
@@ -237,10 +290,12 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--settings", type=Path, metavar="FOLDER", help="of knob settings to try")
     parser.add_argument("--gpus", nargs="+", default=["0"], metavar="INDEX")
     parser.add_argument("--no-yardstick", action="store_true", help="leave out what torch.compile makes")
-    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2), help="that compile")
+    parser.add_argument(
+        "--jobs", type=int, default=max(1, 3 * (os.cpu_count() or 2) // 4), help="that compile"
+    )
     parser.add_argument("--output", type=Path, default=Path("study_overview.json"))
     parser.add_argument("--inside", metavar="CASE", help=argparse.SUPPRESS)
-    parser.add_argument("--part", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 

@@ -53,12 +53,17 @@ def checkout(tmp_path: Path) -> Path:
     assert done.returncode == 0, done.stderr
     settings = root / "cases/fresh/rows/case.yaml"
     settings.write_text(_hasten(settings.read_text()))
-    kernel = root / "cases/fresh/rows/workspace/kernel.py"
-    assert ROWS in kernel.read_text()
-    kernel.write_text(kernel.read_text().replace(ROWS, OFTEN))
     git(root, "add", ".")
     git(root, "commit", "--quiet", "--message", "start")
     return root
+
+
+def slow_down(root: Path) -> None:
+    """Have the case start from sums that are repeated."""
+    kernel = root / "cases/fresh/rows/workspace/kernel.py"
+    assert ROWS in kernel.read_text()
+    kernel.write_text(kernel.read_text().replace(ROWS, OFTEN))
+    git(root, "commit", "--quiet", "--all", "--message", "slow")
 
 
 def _hasten(settings: str) -> str:
@@ -81,7 +86,7 @@ def hillclimb(
     command = [sys.executable, "-c", "from agent.cli import main; main()", *arguments]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI")}
     return subprocess.run(
-        command, cwd=root, env={**inherited, **environment}, capture_output=True, text=True, timeout=280
+        command, cwd=root, env={**inherited, **environment}, capture_output=True, text=True, timeout=500
     )
 
 
@@ -102,7 +107,10 @@ def of_kind(lines: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [line for line in lines if line["kind"] == kind]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_model_with_good_bad_and_malicious_replies(checkout: Path) -> None:
+    slow_down(checkout)
     script = [
         "Sure! Here is what I would do: make it faster.",
         SPY,
@@ -135,6 +143,7 @@ def test_a_model_with_good_bad_and_malicious_replies(checkout: Path) -> None:
         assert KEY.encode() not in path.read_bytes(), path
 
 
+@pytest.mark.slow
 def test_with_a_key_the_climb_is_mixed(checkout: Path) -> None:
     with openai_server(["not asked yet"]) as server:
         _, ledger = climb(checkout, server, "--budget-candidates", "1")

@@ -79,6 +79,8 @@ def test_a_case_is_complete(study: StudyCase) -> None:
     assert (study.name in RECURRENCES) != (study.folder / YARDSTICK_FILE).is_file()
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 @each
 def test_every_kernel_is_right_where_it_is_interpreted(study: StudyCase, tmp_path: Path) -> None:
     """Compiled for the case's target, and through the gate in the sandbox, with one seed: interpreting is slow."""

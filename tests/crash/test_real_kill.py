@@ -63,6 +63,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_real_climb_killed_three_times_comes_to_its_budget(root: Path) -> None:
     before, moments = users_side(root), random.Random(20)
     for _ in range(KILLS):
@@ -70,7 +71,7 @@ def test_a_real_climb_killed_three_times_comes_to_its_budget(root: Path) -> None
         assert users_side(root) == before
     candidates = Ledger.read(root / "runs" / RUN / "ledger.jsonl").judged + MORE
     with _start(root, candidates) as last:
-        last.communicate(timeout=120)
+        last.communicate(timeout=280)
         assert last.returncode == 0
     assert users_side(root) == before
     assert complaints(root) == []

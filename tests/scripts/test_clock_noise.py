@@ -13,6 +13,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "experi
 
 import clock_noise
 
+from harness.readings import told
+
 SECONDS = 1e-3
 
 
@@ -32,8 +34,11 @@ def made(rng: random.Random, lasting: float, passing: float, late: float) -> lis
 
 def scatter(name: str, *, lasting: float, passing: float, late: float = 0.0, blocks: int = 2) -> float:
     rng = random.Random(7)
-    pairs = [made(rng, lasting, passing, late) for _ in range(400)]
-    return clock_noise.deviation(pairs, blocks, 1, clock_noise.READINGS[name])
+    read = clock_noise.READINGS[name]
+    pairs = [clock_noise.pair_of(made(rng, lasting, passing, late)) for _ in range(400)]
+    return clock_noise.deviation(
+        [[read(part, told) for part in clock_noise.parts(pair, blocks)] for pair in pairs]
+    )
 
 
 def test_what_lasts_and_what_passes_add_up() -> None:
@@ -56,5 +61,17 @@ def test_ten_pairs_see_about_a_scatter() -> None:
 
 
 def test_a_row_for_each_clock_and_reading() -> None:
-    rows = list(clock_noise.rows([made(random.Random(1), 0.01, 0.01, 0.0)], [1, 2]))
+    rows = list(clock_noise.rows([clock_noise.pair_of(made(random.Random(1), 0.01, 0.01, 0.0))], [1, 2]))
     assert len(rows) == 3 * 2 * len(clock_noise.READINGS)
+
+
+def test_honest_duels_are_not_refused_and_no_lie_far_beyond_the_scatter_passes() -> None:
+    rng = random.Random(3)
+    kept = [made(rng, 0.0, 0.002, 0.0) for _ in range(14)]
+    told_exactly = [[[order, [SECONDS] * 4, took, took] for order, _, took, _ in pair] for pair in kept]
+    pairs = [clock_noise.pair_of(pair) for pair in told_exactly]
+    rows = list(clock_noise.refusals(pairs, [2], 100))
+    assert len(rows) == 2 * len(clock_noise.VOUCHES)
+    assert all(" refuses 0 of 100, " in row for row in rows)
+    gap, room = clock_noise.duel(rng, clock_noise.VOUCHES[0], pairs, 2, 8)
+    assert abs(gap) < 0.003 < room < 0.03

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -35,6 +37,24 @@ def test_variants_come_first_and_settings_only_where_they_are_meant(settings: Pa
     assert found[:3] == [("baseline", {}), ("optimized", {}), ("torch", {})]
     assert found[3:] == [("optimized", {"LN_WARPS": "16"})]
     assert len(list(study_overview.kernels(case, "small_128x512", settings))) == 3
+
+
+def test_what_is_compiled_ahead_is_every_kernel_once_with_its_problems(settings: Path) -> None:
+    found = study_overview.kernels_of("softmax_optimize", settings)
+    everywhere = list(timed_problems(Case(SOFTMAX)))
+    assert found == [
+        ("baseline", {}, everywhere),
+        ("optimized", {}, everywhere),
+        ("optimized", {"LN_WARPS": "16"}, ["square_8192x8192"]),
+    ]
+
+
+def test_a_kernel_is_compiled_into_tritons_cache_without_a_device(tmp_path: Path) -> None:
+    script = ROOT / "scripts" / "experiments" / "study_overview.py"
+    command = [sys.executable, script, "--inside", "mean_reduction", "--part", "0"]
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    subprocess.run(command, env=environment, check=True, cwd=ROOT)
+    assert list(tmp_path.rglob("*.cubin"))
 
 
 def test_a_kernel_is_imported_under_its_knobs_and_leaves_none_behind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,10 +21,11 @@ from agent.entries import Called, Proposed, Samples, Usage
 from agent.lines import Line, neutralise, print_lines
 from agent.proposal import Edit, Proposal
 from agent.repository import Repository
-from agent.review.blocks import describe_environment, log_ratio
+from agent.review.blocks import describe_environment
 from agent.review.showing import Shelf, show_baseline, show_candidate, summarise
 from agent.review.shown import describe_baseline, describe_candidate
 from harness.errors import UsageError
+from harness.readings import log_ratio
 from harness.records import Block, Environment, Pair
 from tests.fakes.night import KINDS, Night, git, make_repository
 from tests.fakes.toy import kernel

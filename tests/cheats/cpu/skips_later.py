@@ -3,7 +3,7 @@
 entries: [10, 30, 39]
 case: affine
 reason: output_not_written
-says: timed ones wrote no whole output
+says: of a segment wrote no whole output
 stage: screen
 """
 

@@ -29,7 +29,7 @@ def softmax(x, y):
     whole[(rows,)](x, y, columns, triton.next_power_of_2(columns), num_warps=8)
 
 
-cuda_slots.CudaSlots.launch = lambda self, kernel, first, count: 60_000 * count
+cuda_slots.CudaSlots.launch = lambda self, kernel, first, count, fed=0: 60_000 * count
 
 
 def run(x, y):

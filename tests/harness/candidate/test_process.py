@@ -14,7 +14,7 @@ import torch
 
 from harness.candidate.arena import Arena
 from harness.candidate.layout import Signature, lay_out
-from harness.candidate.process import CandidateProcess, Dress, Limits, Timing, thread_variables
+from harness.candidate.process import CandidateProcess, Dress, Limits, Timing, Turn, thread_variables
 from harness.errors import CandidateFault
 from harness.records import Reason, Side
 from harness.sandbox.rungs import Prefork, Rung, choose_rung
@@ -113,25 +113,27 @@ def test_the_lead_in_and_then_the_timed_slots_are_called_in_their_order(
     start: Start, launch: Literal["graph", "eager"]
 ) -> None:
     process, arena = start.loaded(NUMBERED, launch=launch), make_arena(8)
-    process.time(arena, 3, 5)
-    assert written(arena) == [4, 5, 6, 7, 8, 9, 10, 11], (
-        "the lead-in twice: alone, and to feed the timed calls"
-    )
-    process.time(arena, 3, 5, between=lambda: None)
-    assert written(arena) == [12, 13, 14, 15, 16, 17, 18, 19], (
-        "nothing runs between filling late and the timed calls"
-    )
-    process.time(arena, 0, 2)
-    assert written(arena) == [20, 21, 14, 15, 16, 17, 18, 19]
+    process.time(arena, Turn(5, lead=2, fed=1))
+    assert written(arena) == [1, 2, 3, 4, 5, 6, 7, 8]
+    process.time(arena, Turn(5, lead=3))
+    assert written(arena) == [9, 10, 11, 12, 13, 14, 15, 16]
+    process.time(arena, Turn(2))
+    assert written(arena) == [17, 18, 11, 12, 13, 14, 15, 16]
     assert arena.guards_are_intact()
+
+
+def test_a_turn_is_made_of_runs() -> None:
+    turn = Turn(5, lead=2, fed=1)
+    assert (turn.slots, turn.timed, turn.runs()) == (range(8), range(3, 8), [(0, 2), (2, 1), (3, 5)])
+    assert (Turn(5).slots, Turn(5).timed, Turn(5).runs()) == (range(5), range(5), [(0, 5)])
 
 
 def test_three_clocks_say_what_each_has_seen(start: Start) -> None:
     process, arena = start.loaded(HEAD + "wait = 0.01\n"), make_arena(12)
-    timing = process.time(arena, 4, 8)
-    assert 0.08 <= timing.told <= timing.seconds - 0.04, "the feeding calls are the judge's clock's alone"
+    timing = process.time(arena, Turn(4, lead=4, fed=4))
+    assert 0.04 <= timing.told <= timing.seconds - 0.04, "the feeding calls are the judge's clock's alone"
     assert timing.seconds + 0.04 <= timing.whole < 0.6
-    alone = process.time(arena, 0, 8)
+    alone = process.time(arena, Turn(8))
     assert alone.seconds == alone.whole == alone.told >= 0.08
 
 
@@ -148,7 +150,7 @@ def test_what_is_done_between_lead_in_and_word_to_go_is_not_timed_and_the_proof_
         for slot in range(2, 6):
             arena.fill(slot, {"x": torch.full((64,), 100.0 + slot)})
 
-    timing = process.time(arena, 2, 4, prove=look, between=fill)
+    timing = process.time(arena, Turn(4, lead=2), prove=look, between=fill)
     assert seen[0][:2] == [1, 2]
     assert all(math.isnan(value) for value in seen[0][2:]), "it waits for the word to go"
     assert seen[1] == [1, 2, 103, 104, 105, 106]
@@ -158,10 +160,22 @@ def test_what_is_done_between_lead_in_and_word_to_go_is_not_timed_and_the_proof_
 
 def test_what_is_captured_ahead_is_not_captured_again(start: Start) -> None:
     process, arena = start.loaded(COUNTED, launch="graph"), make_arena(6)
-    process.capture(arena, 2, 4)
-    process.capture(arena, 0, 4)
-    process.time(arena, 2, 4)
-    assert written(arena)[0] == 2
+    process.capture(arena, Turn(3, lead=2, fed=1))
+    process.capture(arena, Turn(4))
+    process.time(arena, Turn(3, lead=2, fed=1))
+    assert written(arena)[0] == 1
+
+
+def test_two_processes_capture_at_the_same_time(start: Start) -> None:
+    slow = "runner.Runner.capture = lambda self, **fields: time.sleep(0.4) or {}\n"
+    both, arena = [start.loaded(HEAD + slow, launch="graph") for _ in range(2)], make_arena(6)
+    began = time.perf_counter()
+    for process in both:
+        process.begin_capture(arena, Turn(4, lead=2))
+    for process in both:
+        process.finish_capture()
+        process.finish_capture()
+    assert 0.4 < time.perf_counter() - began < 0.75
 
 
 def test_a_process_can_be_closed_again(start: Start) -> None:
@@ -179,8 +193,8 @@ def test_who_speaks_of_tuning_itself_is_known(start: Start) -> None:
 
 
 def test_a_call_is_its_share_of_what_was_timed() -> None:
-    assert Timing(seconds=8.0, whole=10.0, told=6.0).per_call(2, 8) == Timing(1.0, 1.0, 0.75)
-    fed = Timing(seconds=10.0, whole=12.0, told=6.0, fed=2).per_call(2, 8)
+    assert Timing(seconds=8.0, whole=10.0, told=6.0).per_call(Turn(8, lead=2)) == Timing(1.0, 1.0, 0.75)
+    fed = Timing(seconds=10.0, whole=12.0, told=6.0).per_call(Turn(8, lead=2, fed=2))
     assert fed == Timing(1.0, 1.0, 0.75)
 
 
@@ -201,17 +215,18 @@ def run(x, y):
 )
 
 
-@pytest.mark.parametrize(("launch", "each"), [("graph", 2), ("eager", 0)])
+@pytest.mark.parametrize(("launch", "each"), [("graph", 1), ("eager", 0)])
 def test_launches_are_captured_once_for_each_shape_of_a_segment(
     start: Start, launch: Literal["graph", "eager"], each: int
 ) -> None:
     process, arena, other = start.loaded(COUNTED, launch=launch), make_arena(6), make_arena(6)
     seen = []
-    for taken, lead, count in ((arena, 2, 4), (arena, 2, 4), (arena, 1, 1), (other, 2, 4)):
-        process.time(taken, lead, count)
+    turn, single = Turn(3, lead=2, fed=1), Turn(1, lead=1)
+    for taken, run in ((arena, turn), (arena, turn), (arena, single), (other, turn)):
+        process.time(taken, run)
         seen.append(written(taken)[0])
     process.forget(arena)
-    process.time(arena, 2, 4)
+    process.time(arena, turn)
     assert [*seen, written(arena)[0]] == [each, each, 2 * each, 3 * each, 4 * each]
 
 
@@ -233,7 +248,7 @@ FORGED = {
 def test_a_told_time_that_is_none_breaks_the_protocol(start: Start, told: str) -> None:
     source = HEAD + f"runner.Runner.go = lambda self, first, count, fed: {{'ns': {told}}}\n"
     with pytest.raises(CandidateFault, match="as its own time") as caught:
-        start.loaded(source).time(make_arena(4), 2, 2)
+        start.loaded(source).time(make_arena(4), Turn(2, lead=2))
     assert caught.value.reason is Reason.BROKE_PROTOCOL
 
 
@@ -242,7 +257,7 @@ def test_two_answers_for_one_are_one_too_many(start: Start) -> None:
     source += "def twice(self, **fields):\n    say(b'{\"ok\": true}')\n    say(b'{\"ok\": true}')\n"
     source += "    return lead(self, **fields)\nrunner.Runner.lead = twice\n"
     with pytest.raises(CandidateFault, match="without being asked") as caught:
-        start.loaded(source).time(make_arena(4), 2, 2)
+        start.loaded(source).time(make_arena(4), Turn(2, lead=2))
     assert caught.value.reason is Reason.BROKE_PROTOCOL
 
 
@@ -252,7 +267,7 @@ def test_an_answer_before_its_time_leaves_the_timed_slots_unwritten(start: Start
     source += 'def early(self, **fields):\n    say(b\'{"ok": true, "ns": 1}\')\n'
     source += "    return lead(self, **fields)\nrunner.Runner.lead = early\n"
     process, arena = start.loaded(source), make_arena(6)
-    process.time(arena, 2, 4)
+    process.time(arena, Turn(4, lead=2))
     assert arena.unwritten(range(2, 6)) == 2
 
 
@@ -261,9 +276,9 @@ def test_an_answer_kept_for_later_is_found_at_the_next_question(start: Start) ->
     source += '    say(b\'{"ok": true, "ns": 1}\')\n    say(b\'{"ok": true, "ns": 1}\')\n    return answer\n'
     source += "runner.Runner.go = spare\n"
     process, arena = start.loaded(source), make_arena(4)
-    assert process.time(arena, 2, 2).told == 1e-9
+    assert process.time(arena, Turn(2, lead=2)).told == 1e-9
     with pytest.raises(CandidateFault, match="without being asked"):
-        process.time(arena, 2, 2)
+        process.time(arena, Turn(2, lead=2))
 
 
 ILL = {
@@ -320,21 +335,21 @@ ILL = {
 def test_what_goes_wrong_around_the_word_to_go_is_named(start: Start, name: str) -> None:
     reason, says, source = ILL[name]
     with pytest.raises(CandidateFault, match=says) as caught:
-        start.loaded(HEAD + source, HURRIED).time(make_arena(3), 2, 1)
+        start.loaded(HEAD + source, HURRIED).time(make_arena(3), Turn(1, lead=2))
     assert caught.value.reason is reason, caught.value.detail
 
 
 def test_an_arena_that_was_forgotten_is_mapped_again(start: Start) -> None:
     process, arena, other = start.loaded(HEAD), make_arena(6), make_arena(3)
-    process.time(arena, 2, 4)
-    process.time(other, 1, 2)
+    process.time(arena, Turn(4, lead=2))
+    process.time(other, Turn(2, lead=1))
     process.forget(arena)
     process.forget(arena)
     arena.poison(range(6))
     other.poison(range(3))
-    process.time(other, 1, 2)
+    process.time(other, Turn(2, lead=1))
     assert (written(other), arena.unwritten(range(6))) == ([1, 2, 3], 0)
-    process.time(arena, 2, 4)
+    process.time(arena, Turn(4, lead=2))
     assert written(arena) == [1, 2, 3, 4, 5, 6]
 
 

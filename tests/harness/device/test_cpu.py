@@ -33,6 +33,7 @@ def test_what_kernels_are_handed() -> None:
     assert (interpreter.tensors, interpreter.dtypes) == ("torch", TORCH_DTYPES)
     assert interpreter.variables()["TRITON_INTERPRET"] == "1"
     assert interpreter.most_bytes < 1 << 24
+    assert interpreter.leniency > cpu.leniency == 1
 
 
 def test_a_block_is_told_by_the_host_alone() -> None:

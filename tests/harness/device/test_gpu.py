@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.device.gpu import device_nodes
+from harness.device.gpu import Cuda, device_nodes
 from harness.device.gpu_ceilings import array_bytes, recall_or_measure
 from harness.device.kept import state_folder
+from harness.device.seats import seated
 from harness.errors import MachineError, StorageError
-from harness.records import Ceilings
+from harness.records import Ceilings, Environment
 
 
 def made(rate: float) -> Ceilings:
@@ -101,3 +102,16 @@ def test_arrays_outgrow_the_cache_and_leave_room() -> None:
     assert array_bytes(6 << 20, 139 << 30) == 256 << 20
     assert array_bytes(60 << 20, 2 << 30) == 128 << 20
     assert array_bytes(60 << 20, 10**9) % 1024 == 0
+
+
+def test_a_seat_of_its_own_makes_the_judge_no_smaller_machine() -> None:
+    """In a duel it may use one core; how busy the host may be hangs on all that it had before."""
+    cpus = os.sched_getaffinity(0)
+    if len(cpus) < 2:
+        pytest.skip("needs two CPUs")
+    device = object.__new__(Cuda)  # what is asked needs no GPU
+    device._cpus = set(range(16))
+    with seated([(cpu,) for cpu in sorted(cpus)], []):
+        assert len(os.sched_getaffinity(0)) == 1
+        assert device.disturbances(Environment(others=12.0)) == ()
+        assert device.disturbances(Environment(others=14.0)) == ("other processes",)

@@ -28,12 +28,9 @@ from harness.judge.duel import (
     Duel,
     Terms,
     clean_blocks,
-    clock_log_ratio,
-    log_ratio,
-    seconds_of,
-    whole_log_ratio,
 )
 from harness.judge.secret import SecretRandom
+from harness.readings import log_ratio, seconds_of
 from harness.records import Block, Environment, Reason, Side
 from harness.sandbox.rungs import Prefork, Rung, choose_rung
 from tests.fakes.cases import write_case
@@ -192,12 +189,11 @@ def test_a_gpus_block_has_three_clocks_and_a_lead_in(ring: Ring) -> None:
         block = duel.block()
         (workload,) = duel.workloads
         assert workload.lead == math.ceil(max(workload.calls) / 8)
-        assert workload.arena.layout.slots == workload.lead + max(workload.calls)
+        assert workload.arena.layout.slots == 2 * workload.lead + max(workload.calls)
         assert device.done == ["rest", "flush", "synchronize"] * 4, "before each segment"
         alone = duel.solo_block()
-    counted = 1 + workload.lead / max(
-        workload.calls
-    )  # the judge's clock is a mean over the calls fed as well
+    # the judge's clock is a mean over the calls fed as well
+    counted = 1 + workload.lead / max(workload.calls)
     for taken, share in ((block, counted), (alone, 1.0)):
         assert taken.events is not None
         assert taken.whole is not None
@@ -242,7 +238,7 @@ def test_sides_that_met_before_are_not_sized_again(ring: Ring, device: type[Host
         (workload,) = duel.workloads
         block = duel.block()
     assert workload.calls == fitted["small"]
-    assert workload.arena.layout.slots == workload.lead + max(workload.calls)
+    assert workload.arena.layout.slots == 2 * workload.lead + max(workload.calls)
     assert log_ratio(block) > math.log(2)
 
 
@@ -355,7 +351,7 @@ def test_nobody_keeps_the_buffers(ring: Ring, device: type[Host]) -> None:
 ILL = {
     "skips a call": (
         Reason.OUTPUT_NOT_WRITTEN,
-        "timed ones wrote no whole output",
+        "of a segment wrote no whole output",
         "n, once = 0, run\ndef run(x, y):\n    global n\n    n += 1\n    if n % 50: once(x, y)\n",
     ),
     "is wrong": (Reason.WRONG_RESULT, "(while timed)", "def run(x, y):\n    torch.mul(x, 2, out=y)\n"),
@@ -366,8 +362,19 @@ ILL = {
     ),
     "goes on where it led in": (
         Reason.OUTPUT_NOT_WRITTEN,
-        "timed ones",
+        "of a segment wrote no whole output",
         RUNNER + "go = runner.go\nrunner.go = lambda self, first, count, fed: go(self, 0, first, 0)\n",
+    ),
+    "leaves the lead-in out": (
+        Reason.OUTPUT_NOT_WRITTEN,
+        "call 1 of the ",
+        RUNNER + "def lead(self, arena, first, count):\n    self._led = arena\n    return {'ns': 1}\n"
+        "runner.lead = lead\n",
+    ),
+    "leaves out what feeds it": (
+        Reason.OUTPUT_NOT_WRITTEN,
+        "call 2 of the ",
+        RUNNER + "go = runner.go\nrunner.go = lambda self, first, count, fed: go(self, first, count, 0)\n",
     ),
     "leaves": (
         Reason.EXITED,
@@ -503,13 +510,3 @@ def test_real_blocks_are_dropped_by_what_the_device_says(ring: Ring) -> None:
     assert [len(dropped) for _, dropped in found] == [1, 2, 0, 0]
     pair = pair_of("screen", "main", found)
     assert (pair.dropped, pair.dropped_for) == (3, ("unrest", "heat") * 3)
-
-
-def test_ratios_are_positive_where_a_is_faster_on_the_clock_that_they_name() -> None:
-    block = Block(
-        order="BAAB", events=(4.0, 1.0, 1.0, 4.0), seconds=(2.0, 1.0, 1.0, 2.0), whole=(1.0, 1.0, 1.0, 1.0)
-    )
-    assert log_ratio(block) == pytest.approx(math.log(4))
-    assert clock_log_ratio(block) == pytest.approx(math.log(2))
-    assert whole_log_ratio(block) == pytest.approx(0)
-    assert (seconds_of(block, "A"), seconds_of(block, "B")) == pytest.approx((1, 4))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from harness.judge.evidence import (
     agreement,
     e_value,
+    fewest_values,
     interval,
     is_futile,
     is_slower,
@@ -144,6 +145,37 @@ def test_a_lie_larger_than_the_room_is_seen() -> None:
     assert not found.holds
     assert 0.002 < found.room < 0.01
     assert agreement([-0.02] * 8, wide, noise).holds, "a lie against oneself harms nobody"
+
+
+def test_a_burst_in_one_pair_is_no_lie() -> None:
+    generator = random.Random(15)
+    noise = [generator.gauss(0, 0.003) for _ in range(12)]
+    wide = [0.005 + generator.gauss(0, 0.003) for _ in range(5)]
+    wide[3] -= 0.3
+    assert agreement([0.005] * 5, wide, noise, forgiving=True).holds
+    assert not agreement([0.005] * 5, wide, noise).holds
+    assert not agreement([0.005] * 4, wide[1:], noise, forgiving=True).holds, "of few pairs all count"
+    wide[1] -= 0.3
+    assert not agreement([0.005] * 5, wide, noise, forgiving=True).holds
+
+
+def test_a_pair_that_is_forgiven_buys_no_room_for_the_others() -> None:
+    generator = random.Random(16)
+    noise = [generator.gauss(0, 0.003) for _ in range(12)]
+    wide = [generator.gauss(0, 0.003) for _ in range(5)]
+    honest = agreement([0.0] * 4, wide[:4], noise, overhead=0.1)
+    lying = agreement([0.0] * 4 + [3.0], wide, noise, overhead=0.1, forgiving=True)
+    assert lying == honest
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.01, 0.006, 1e-4, 1e-6])
+def test_fewer_values_than_the_fewest_prove_nothing(alpha: float) -> None:
+    fewest = fewest_values(alpha)
+    assert fewest >= 3
+    assert proves_gain([0.02, 0.02 + 1e-9] * 20, 0.0, alpha)
+    values = [0.02 + 1e-9 * n for n in range(fewest)]
+    assert proves_gain(values, 0.0, alpha)
+    assert fewest == 3 or not proves_gain(values[:-1], 0.0, alpha)
 
 
 def test_scatter_made_on_purpose_buys_little_room() -> None:

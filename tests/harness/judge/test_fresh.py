@@ -14,6 +14,7 @@ import torch
 from harness.candidate.arena import Arena
 from harness.candidate.layout import Signature
 from harness.case.contract import Contract, Problem, Spec, Tensors, Work, load_contract
+from harness.judge import batches
 from harness.judge.fresh import Source, signature_of_problem
 from harness.judge.secret import SecretRandom
 from tests.fakes.cases import write_case
@@ -183,3 +184,76 @@ def test_an_arena_has_the_problems_arrays_in_call_order_and_is_closed(arena: Are
         maps = Path("/proc/self/maps").read_text().count("/memfd:hillclimb-arena")
         assert passing.layout.slots == 2
     assert Path("/proc/self/maps").read_text().count("/memfd:hillclimb-arena") == maps - 1
+
+
+class Stacked:
+    """A batch of three calls, into the same memory every time."""
+
+    count = 3
+
+    def __init__(self) -> None:
+        self._drawn: Tensors = {}
+
+    def draw(self, seed: int) -> Tensors:
+        generator = torch.Generator().manual_seed(seed)
+        calls = [Mixed().inputs({"n": 33}, "normal", generator) for _ in range(self.count)]
+        rows = {name: torch.stack([call[name] for call in calls]) for name in calls[0]}
+        for name, tensor in rows.items():
+            self._drawn.setdefault(name, tensor).copy_(tensor)
+        return self._drawn
+
+
+def batched(key: bytes = b"key") -> Source:
+    return Source(Mixed(), "one", "normal", SecretRandom(key), "cpu", batch=Stacked())  # type: ignore[arg-type]
+
+
+def test_in_batches_too_every_slot_gets_inputs_of_its_own(arena: Arena) -> None:
+    seen = set()
+    for _ in range(2):
+        batched_bytes = batched(os.urandom(8)).refresh(arena, range(8))
+        assert batched_bytes == {}
+        seen |= {arena.inputs(slot)["x"].view(torch.uint8).numpy().tobytes() for slot in range(8)}
+    assert len(seen) == 16
+    assert arena.guards_are_intact()
+    assert arena.unwritten(range(8)) == 0, "poisoned, all of them"
+
+
+def test_of_a_batch_too_what_is_kept_is_what_lies_there_and_the_judges_own(arena: Arena) -> None:
+    kept = batched().refresh(arena, range(8), (0, 2, 4, 7))
+    assert list(kept) == [0, 2, 4, 7], "of the first batch, of the second, and of those drawn by themselves"
+    for slot, inputs in kept.items():
+        assert same(inputs, arena.inputs(slot))
+
+
+def test_batches_touch_their_slots_alone_and_follow_from_the_secret(arena: Arena) -> None:
+    with source().arena(8) as other:
+        source().refresh(arena, range(8))
+        before = contents(arena, range(8))
+        batched(b"same").refresh(arena, range(1, 7))
+        batched(b"same").refresh(other, range(1, 7))
+        after = contents(arena, range(8))
+        assert [slot for slot in range(8) if before[slot] != after[slot]] == [1, 2, 3, 4, 5, 6]
+        assert all(same(arena.inputs(slot), other.inputs(slot)) for slot in range(1, 7))
+
+
+def test_a_batch_is_used_only_where_it_draws_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "COUNT", Stacked.count)
+    drawing = source().draw_more
+    assert batches.draws_the_same(Stacked(), drawing, "cpu")  # type: ignore[arg-type]
+
+    class Constant(Stacked):
+        """As a graph whose contract chose by numbers of the host's."""
+
+        def draw(self, seed: int) -> Tensors:
+            return super().draw(1)
+
+    class Short(Stacked):
+        def draw(self, seed: int) -> Tensors:
+            return {"x": super().draw(seed)["x"]}
+
+    assert not batches.draws_the_same(Constant(), drawing, "cpu")  # type: ignore[arg-type]
+    assert not batches.draws_the_same(Short(), drawing, "cpu")  # type: ignore[arg-type]
+
+
+def test_on_a_cpu_calls_are_drawn_one_by_one() -> None:
+    assert batches.Batches().of("one", "normal", source().draw_more, "cpu") is None

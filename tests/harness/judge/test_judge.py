@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from harness.candidate.process import CandidateProcess
 from harness.case.case import Case
 from harness.device.cpu import Cpu
-from harness.errors import CaseError, MachineError
+from harness.errors import CaseError, MachineError, UnreapedError
+from harness.judge.health import Health
 from harness.judge.judge import CaseJudge
 from harness.judge.protocol import Progress
 from harness.records import Reason, Side
@@ -70,6 +74,18 @@ def _ignore(progress: Progress) -> None:
 FAST, SLOW = repeated(10), repeated(60)
 
 
+JUDGES: list[CaseJudge] = []
+"""That a test has made."""
+
+
+@pytest.fixture(autouse=True)
+def tidied() -> Iterator[None]:
+    """What a judge sent off is waited for, as its process does where nothing is asked."""
+    yield
+    while JUDGES:
+        JUDGES.pop().tidy()
+
+
 class Bench:
     """A judge over the small case, and workspaces by name."""
 
@@ -82,6 +98,7 @@ class Bench:
         self.judge = CaseJudge(
             Case(write_case(root, settings=settings)), choose_rung(trust_workspace=False), Cpu()
         )
+        JUDGES.append(self.judge)
 
     def side(self, name: str, kernel: str) -> Side:
         return Side(tree=str(write_workspace(self.root / name / "workspace", kernel)))
@@ -128,7 +145,7 @@ def test_work_skipped_while_timed_is_found(tmp_path: Path) -> None:
     screening = bench.judge.screen(cheat, slow, _ignore)
     assert screening.reason is Reason.OUTPUT_NOT_WRITTEN
     assert screening.gate.passed
-    assert "timed ones wrote no whole output" in screening.detail
+    assert "of a segment wrote no whole output" in screening.detail
 
 
 def test_threads_left_running_do_not_slow_the_other_side(tmp_path: Path) -> None:
@@ -161,6 +178,7 @@ def test_a_guardrail_stops_a_win_that_costs_too_much_elsewhere(tmp_path: Path) -
     (folder / "benchmarks" / "small.yaml").write_text("problems: [odd]\ndistribution: normal\n")
     trade = FAST.replace("range(10)", "range(10 if x.size == 20_000 else 200)")
     bench = CaseJudge(Case(folder), choose_rung(trust_workspace=False), Cpu())
+    JUDGES.append(bench)
     fast = Side(tree=str(write_workspace(tmp_path / "trade" / "workspace", trade)))
     slow = Side(tree=str(write_workspace(tmp_path / "slow" / "workspace", SLOW)))
     verdict = bench.confirm(fast, slow, slow, 0.006, _ignore)
@@ -182,6 +200,60 @@ def test_comparing_a_tree_with_itself_measures_the_noise(tmp_path: Path) -> None
     assert 0.5 < found.speedup.estimate < 2
     assert found.pair_sd > 0
     assert found.seconds_per_call[0] > 0
+
+
+def test_who_is_sent_off_is_told_at_once_and_waited_for_later(tmp_path: Path) -> None:
+    """The next pair's imports hide how long that takes."""
+    bench = Bench(tmp_path)
+    slow, same = bench.side("slow", SLOW), bench.side("same", HONEST)
+    waiting = bench.judge._bench.leaving
+    bench.judge.screen(slow, same, _ignore)
+    first = list(waiting)
+    assert len(first) == 2
+    assert not any(process.is_closed for process in first)
+    bench.judge.screen(slow, same, _ignore)
+    assert all(process.is_closed for process in first)
+    assert len(waiting) == 2
+    bench.judge.tidy()
+    assert waiting == []
+    assert not any(Path(f"/proc/{process.pid}").exists() for process in first)
+
+
+class Hung:
+    """A process that no signal ends."""
+
+    def close(self) -> None:
+        raise UnreapedError("it hangs in the kernel", 4711)
+
+
+def test_one_that_cannot_be_ended_is_put_down_and_keeps_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[tuple[str, int]] = []
+    monkeypatch.setattr(Cpu, "quarantine", lambda cpu, reason, pid: noted.append((reason, pid)))
+    bench = Bench(tmp_path)
+    slow, same = bench.side("slow", SLOW), bench.side("same", HONEST)
+    bench.judge.screen(slow, same, _ignore)
+    leaving = bench.judge._bench.leaving
+    living = list(leaving)
+    leaving[1:1] = [cast(CandidateProcess, Hung())]
+    with pytest.raises(UnreapedError):
+        bench.judge.close()
+    assert noted == [("it hangs in the kernel", 4711)]
+    assert all(process.is_closed for process in living)
+
+
+def test_a_doubt_is_settled_when_the_last_candidates_processes_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    slow, same = bench.side("slow", SLOW), bench.side("same", HONEST)
+    bench.judge.screen(slow, same, _ignore)
+    left: list[int] = []
+    monkeypatch.setattr(Health, "is_in_doubt", True)
+    monkeypatch.setattr(Health, "settle", lambda health: left.append(len(bench.judge._bench.leaving)))
+    bench.judge.screen(slow, same, _ignore)
+    assert left == [0]
 
 
 def test_a_suite_that_names_an_unknown_problem_is_the_cases_error(tmp_path: Path) -> None:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import json
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from harness.errors import CaseError, JudgeError, StorageError
-from harness.judge.__main__ import answer_one
+from harness.errors import CaseError, JudgeError, StorageError, UnreapedError
+from harness.judge.__main__ import IDLE_SECONDS, answer_one, serve
 from harness.judge.judge import CaseJudge
 from harness.judge.pool import LocalJudge
-from harness.judge.protocol import Progress
+from harness.judge.protocol import Nothing, Progress
 from harness.judge.refusal import DISK, refusal
 from harness.records import Reason, Side
 from tests.fakes.cases import HONEST, write_case, write_workspace
@@ -111,6 +114,54 @@ def test_what_a_disk_refuses_is_a_storage_error(number: int) -> None:
     )
     assert type(error) is StorageError
     assert str(error).startswith(f"the judge could not be started: /there/judge.log: {os.strerror(number)}; ")
+
+
+class Untidy:
+    """A judge whose last candidate's process cannot be ended."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def tidy(self) -> None:
+        if "tidy" not in self.done:
+            self.done.append("tidy")
+            raise UnreapedError("it hangs in the kernel", 4711)
+
+    def quarantine(self, error: UnreapedError) -> None:
+        self.done.append(f"quarantine {error.pid}")
+
+    def prepare(self, side: Side, parent: Side) -> Nothing:
+        return Nothing()
+
+    def gate(self, side: Side, watch: object) -> Nothing:
+        return Nothing()
+
+    def close(self) -> None:
+        self.done.append("close")
+
+
+def test_what_goes_wrong_while_nothing_is_asked_answers_the_next_question_and_no_hint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = Untidy()
+    monkeypatch.setattr("harness.judge.__main__.take_up", lambda case, trust_workspace: judge)
+    ours, theirs = socket.socketpair()
+    side = {"tree": "/nowhere"}
+    with theirs, ours:
+        serving = threading.Thread(target=serve, args=(theirs, write_case(tmp_path), False))
+        serving.start()
+        lines = ours.makefile("rwb", buffering=0)
+        assert json.loads(lines.readline()) == {"answer": None}
+        time.sleep(IDLE_SECONDS + 0.2)
+        told = []
+        for op, arguments in (("prepare", {"side": side, "parent": side}), *[("gate", {"side": side})] * 2):
+            lines.write(json.dumps({"op": op, "arguments": arguments}).encode() + b"\n")
+            told.append(next(iter(json.loads(lines.readline()))))
+        lines.close()
+        ours.shutdown(socket.SHUT_RDWR)
+        serving.join()
+    assert told == ["answer", "error", "answer"]
+    assert judge.done == ["tidy", "quarantine 4711", "close"]
 
 
 class FullDisk:

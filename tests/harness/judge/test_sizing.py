@@ -92,10 +92,10 @@ def test_calls_and_their_lead_in_have_room(free: int, slot_bytes: int) -> None:
         most = sizing.most_calls(device, "cold", slot_bytes)
         lead = sizing.lead_in(device, most)
         assert most >= 1
-        assert most == 1 or most + lead <= room
+        assert most == 1 or most + 2 * lead <= room
         if device.kind == "cuda" and most == sizing.MOST_CALLS:
             continue
-        assert most + lead >= room - 1, "nothing is given away"
+        assert most + 2 * lead >= room - 2, "nothing is given away"
 
 
 def sized(seconds: float, dispatch: float, told: float | None) -> tuple[int, int]:

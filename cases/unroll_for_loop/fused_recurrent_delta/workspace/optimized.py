@@ -37,6 +37,10 @@ VALUES, TILE, WARPS, STAGES, SEGMENTS = (
 PROCESSORS = 132
 """Streaming multiprocessors of an H200."""
 
+NARROW, SHORT = 64, 32
+"""Below so many keys or values, at most so many tokens in a tile of outputs. In products of 64 rows Triton 3.6 reads
+beyond a program's shared memory with 32 keys and 64 values (compute-sanitizer); 32 rows take another instruction."""
+
 CHUNK = 16
 """Tokens solved for at once: the smallest that a matrix product takes, since solving is what costs."""
 
@@ -285,7 +289,7 @@ def run(
     batch, heads, length, key = q.shape
     value, many, betas = v.shape[3], batch * heads, beta.shape[3]
     bk, bv = (max(16, triton.next_power_of_2(size)) for size in (key, value))
-    tile = min(TILE, max(CHUNK, triton.next_power_of_2(length)))
+    tile = min(TILE, max(CHUNK, triton.next_power_of_2(length)), SHORT if min(bk, bv) < NARROW else TILE)
     chunks, tiles, fits = triton.cdiv(length, CHUNK), triton.cdiv(length, tile), (bk, bv) == (key, value)
     errors, pulls = torch.empty_like(v, dtype=torch.float32), torch.empty_like(v)
     states = torch.empty((2, many, tiles, bv, bk), dtype=torch.float32, device=q.device)

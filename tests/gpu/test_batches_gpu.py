@@ -1,0 +1,55 @@
+"""The inputs of many calls drawn by a graph: the very bits that calls draw one by one, or not by a graph at all."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from harness.case.contract import Tensors
+from harness.judge import batches
+from harness.judge.batches import Batches, Draw, capture, one_by_one
+
+PLACE = "cuda:0"
+
+
+def honest(generator: torch.Generator) -> Tensors:
+    x = torch.randn(4, 130, generator=generator, device=PLACE)
+    return {
+        "x": (3 * x).bfloat16(),
+        "turned": x.half().T,
+        "at": torch.randint(0, 10**12, (7,), generator=generator, device=PLACE),
+        "mask": torch.rand(5, generator=generator, device=PLACE) < 0.5,
+    }
+
+
+def test_a_graph_draws_what_calls_draw() -> None:
+    batch = capture(honest, PLACE)
+    assert batch is not None
+    for seed in (3, 2**61, 3):
+        expected = one_by_one(honest, torch.Generator(PLACE).manual_seed(seed))
+        found = batch.draw(seed)
+        assert all(torch.equal(found[name], expected[name]) for name in expected)
+        assert len({row.cpu().float().numpy().tobytes() for row in found["x"]}) == batches.COUNT
+
+
+def by_the_host(generator: torch.Generator) -> Tensors:
+    return {"x": random.random() * torch.randn(8, generator=generator, device=PLACE)}
+
+
+def waiting(generator: torch.Generator) -> Tensors:
+    x = torch.randn(8, generator=generator, device=PLACE)
+    return {"x": x * float(x.sum().item())}
+
+
+def large(generator: torch.Generator) -> Tensors:
+    return {"x": torch.empty(batches.LARGEST + 1, dtype=torch.uint8, device=PLACE)}
+
+
+@pytest.mark.parametrize("draw", [by_the_host, waiting, large])
+def test_what_no_graph_can_stand_for_is_drawn_call_by_call(draw: Draw) -> None:
+    made = Batches()
+    assert made.of("main", "normal", draw, PLACE) is None
+    assert float(torch.ones(3, device=PLACE).sum()) == 3, "and the device works on"
+    assert made.of("main", "uniform", honest, PLACE) is not None
