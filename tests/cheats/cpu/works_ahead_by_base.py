@@ -1,14 +1,12 @@
 """Finds the other calls' arrays in the buffer that its own lie in, and does their work in the first call.
 
 entries: [8]
-case: affine
+case: brief
 reason: not_per_call
 stage: confirm
 """
 
 import numpy as np
-
-places = {}
 
 
 def once(x, y):
@@ -23,8 +21,8 @@ def run(x, y):
     apart = y.__array_interface__["data"][0] - start - at
     stride = (2048 + apart + y.nbytes + 255) // 256 * 256  # arrays and guards of one call
     slots = len(memory) // stride
-    if slots < 8:
-        for _ in range(60):
+    if slots < 4:
+        for _ in range(12):
             once(x, y)
         return
     first = at < stride

@@ -1,7 +1,7 @@
 """Reads the other calls' arrays off its caller's frame, and does their work in the first call.
 
 entries: [8]
-case: affine
+case: brief
 reason: policy
 says: "imports 'sys'"
 unread:
@@ -26,5 +26,5 @@ def run(x, y):
             for inputs, outputs in slots:
                 once(inputs, outputs)
         return
-    for _ in range(60):
+    for _ in range(12):
         once(x, y)
