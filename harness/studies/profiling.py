@@ -147,8 +147,7 @@ class _Session:
         looks = {name: self._look(side, suite) for name, side in self.copy.sides.items()}
         rows = [row for name, look in looks.items() for row in self._rows(problem, name, look)]
         ceilings = next((look.ceilings for look in looks.values() if look.ceilings), None)
-        _, known_rows = times.read(self.file)
-        times.write(self.file, _known(self.provenance, ceilings), times.replaced(known_rows, rows))
+        times.update(self.file, _known(self.provenance, ceilings), rows)
         return rows
 
     def _look(self, side: Side, suite: str) -> Profile:

@@ -3,16 +3,18 @@
     # device: NVIDIA H200                   what measured the newest rows: device, software, ceilings
     study,case,problem,variant,kernel,...   Row, a column for each field
 
-Rows of one case and problem appear together, at once. Rows that this machine, harness or source would not repeat have
-another `state`; `--resume` measures those anew.
+Rows of one case and problem appear together, at once, and cases may be measured side by side, each on a GPU of its own.
+Rows that this machine, harness or source would not repeat have another `state`; `--resume` measures those anew.
 """
 
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -111,6 +113,23 @@ def write(file: Path, known: Known, rows: Iterable[Row]) -> None:
         out.flush()
         os.fsync(out.fileno())
     fresh.replace(file)
+
+
+def update(file: Path, known: Known, fresh: Iterable[Row]) -> None:
+    """`write`, with the rows of the fresh ones' cases and problems replaced; of several at once each has its turn."""
+    with _alone(file.parent):
+        _, rows = read(file)
+        write(file, known, replaced(rows, fresh))
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def replaced(rows: Iterable[Row], fresh: Iterable[Row]) -> list[Row]:

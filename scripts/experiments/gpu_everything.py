@@ -2,11 +2,12 @@
 """Runs every GPU experiment and the GPU tests in one go: in order, within a time, on so many GPUs.
 
     scripts/experiments/gpu_everything.py --minutes 28 --gpus 4 --output /tmp/everything
-    scripts/experiments/gpu_everything.py --plan --minutes 9 --only throughput tests
+    scripts/experiments/gpu_everything.py --plan --minutes 9 --only throughput tests aa_softmax
 
-Every entry has its own time limit and its own GPUs, the first free ones; what needs more GPUs than there are is left
-out. A failure ends only itself. Logs, JSON and summary.json lie in the output folder; run again with it, what is done
-there is not repeated. Order is priority: near the end, what has not time enough is not begun.
+`--only tests` means every entry whose name begins with `tests_`. Every entry has its own time limit and its own GPUs,
+the first free ones; what needs more GPUs than there are is left out. A failure ends only itself. Logs, JSON and
+summary.json lie in the output folder; run again with it, what is done there is not repeated. Order is priority: near
+the end, what has not time enough is not begun.
 """
 
 from __future__ import annotations
@@ -56,7 +57,22 @@ def script(name: str, file: str, *arguments: str, seconds: float, gpus: int = 1,
     return Entry(name, ("{python}", path, *arguments), seconds, gpus, path, least)
 
 
-def rates(name: str, kind: str, *arguments: str, seconds: float = 300) -> Entry:
+def gpu_tests(name: str, *words: str, seconds: float) -> Entry:
+    """An entry for some of tests/gpu, in this one process: the GPU is theirs."""
+    pytest = ("{python}", "-m", "pytest", "-n", "0", "-q", "-rs", "--tb", "short")
+    lenient = ("-o", "filterwarnings=default")  # another torch than the pinned one may warn of other things
+    return Entry(f"tests_{name}", (*pytest, *lenient, *words), seconds, needs="tests/gpu", least=60)
+
+
+HILLCLIMB = ("{python}", "-c", "from agent.cli import main; main()")
+
+
+def study(name: str, *words: str, seconds: float) -> Entry:
+    """An entry for `hillclimb study`, which may stand beside others: each case and problem is told when it is done."""
+    return Entry(f"study_{name}", (*HILLCLIMB, "study", *words), seconds, needs="cases", least=60)
+
+
+def rates(name: str, kind: str, *arguments: str, seconds: float = 540) -> Entry:
     """An entry for gpu_error_rates."""
     own = ("--seconds", "{seconds}", "--output", "{out}")
     return script(name, "gpu_error_rates", kind, *arguments, *own, seconds=seconds)
@@ -74,12 +90,24 @@ sys.exit(subprocess.run(command).returncode)
 """
 """gpu_calibration on a workspace of gpu_cases; its rows are in the log."""
 
-HILLCLIMB = ("{python}", "-c", "from agent.cli import main; main()")
 
 _NOTHING = ("--aa", "0", "--planted", "0", "--losers", "0")
 
+GPU_TESTS = ("demos", "cheats", "sandbox", "escapes", "tools", "poison")
+"""Besides the judge's own."""
+
+STUDIED = tuple(sorted(file.parents[1].name for file in ROOT.glob("cases/*/*/workspace/baseline.py")))
+
+CLIMBED = ("softmax_optimize", "rmsnorm_fused", "layernorm_fwd_triton", "mean_reduction")
+"""Cases of unroll_for_loop that are climbed from their baselines."""
+
 ENTRIES = (
-    Entry("tests", ("{python}", "-m", "pytest", "tests/gpu", "-n", "0", "-q", "-rs"), 540, needs="tests/gpu"),
+    gpu_tests(
+        "judge",
+        *("tests/gpu/test_device_gpu.py", "tests/gpu/test_batches_gpu.py", "tests/gpu/test_judge_gpu.py"),
+        seconds=300,
+    ),
+    *(gpu_tests(name, f"tests/gpu/test_{name}_gpu.py", seconds=540) for name in GPU_TESTS),
     script(
         "throughput",
         "gpu_throughput",
@@ -106,13 +134,35 @@ ENTRIES = (
         least=240,
     ),
     script("study_overview", "study_overview", "--gpus", "{gpus}", "--output", "{out}", seconds=300),
-    Entry("study_test", (*HILLCLIMB, "study", "test"), 900, needs="cases/unroll_for_loop"),
-    Entry(
-        "study_profile",
-        (*HILLCLIMB, "study", "profile", "--suite", "main", "--resume"),
-        1200,
-        needs="cases/unroll_for_loop",
-        least=120,
+    script(
+        "study_settings",
+        "study_overview",
+        *("--settings", f"{EXPERIMENTS}/study_settings", "--no-yardstick", "--gpus", "{gpus}"),
+        *("--output", "{out}"),
+        seconds=540,
+        gpus=2,
+    ),
+    *(study(f"test_{case}", "test", "-c", case, seconds=300) for case in STUDIED),
+    *(
+        study(f"profile_{case}", "profile", "-c", case, "--suite", "main", "--resume", seconds=540)
+        for case in STUDIED
+    ),
+    *(
+        script(
+            f"climb_{case}",
+            "study_climb",
+            *(
+                f"unroll_for_loop/{case}",
+                "--tag",
+                "published",
+                "--seconds",
+                "{seconds}",
+                "--output",
+                "{folder}",
+            ),
+            seconds=540,
+        )
+        for case in CLIMBED
     ),
     *(
         script(
@@ -294,6 +344,23 @@ class Night:
         return rows
 
 
+def choose(entries: Sequence[Entry], only: Sequence[str], without: Sequence[str]) -> list[Entry]:
+    """Entries by name, or by the beginning of their names up to an underscore; in the order of `only`, where given.
+
+    Raises SystemExit where a word names none.
+    """
+    unknown = [word for word in (*only, *without) if not any(_is_named(entry, word) for entry in entries)]
+    if unknown:
+        names = ", ".join(entry.name for entry in entries)
+        raise SystemExit(f"there is no entry {', '.join(unknown)}; choose among {names}")
+    wanted = [entry for word in only for entry in entries if _is_named(entry, word)] or entries
+    return [entry for entry in dict.fromkeys(wanted) if not any(_is_named(entry, word) for word in without)]
+
+
+def _is_named(entry: Entry, word: str) -> bool:
+    return f"{entry.name}_".startswith(f"{word}_")
+
+
 def fill(command: Sequence[str], values: dict[str, list[str]]) -> list[str]:
     """The words of a command; a word that is one placeholder becomes as many words as that has values."""
     filled: list[str] = []
@@ -352,15 +419,7 @@ def _gpus(count: int) -> list[str]:
 
 def main() -> int:
     options = _parse()
-    names = [entry.name for entry in ENTRIES]
-    unknown = sorted({*(options.only or []), *options.without} - set(names))
-    if unknown:
-        raise SystemExit(f"there is no entry {', '.join(unknown)}; choose among {', '.join(names)}")
-    chosen = [entry for entry in ENTRIES if entry.name not in options.without]
-    if options.only:
-        chosen = sorted(
-            (e for e in chosen if e.name in options.only), key=lambda e: options.only.index(e.name)
-        )
+    chosen = choose(ENTRIES, options.only, options.without)
     if options.plan:
         print(plan(chosen, options.gpus, ROOT))
         return 0
@@ -375,7 +434,7 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("--minutes", type=float, default=28.0, help="for all of it")
     parser.add_argument("--gpus", type=int, default=1, help="how many")
-    parser.add_argument("--only", nargs="+", metavar="ENTRY", help="these, in this order")
+    parser.add_argument("--only", nargs="+", metavar="ENTRY", default=[], help="these, in this order")
     parser.add_argument("--without", nargs="+", metavar="ENTRY", default=[])
     parser.add_argument("--output", type=Path, default=Path("everything"), help="folder of logs and JSON")
     parser.add_argument("--plan", action="store_true", help="print what would be run")

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts" / "experiments"))
 
 import gpu_everything  # noqa: E402
-from gpu_everything import ENTRIES, Entry, Night, fill, plan, table  # noqa: E402
+from gpu_everything import ENTRIES, Entry, Night, choose, fill, plan, table  # noqa: E402
 
 
 def shell(name: str, text: str, seconds: float = 20, gpus: int = 1, **more: object) -> Entry:
@@ -105,6 +105,19 @@ def test_what_is_done_is_not_repeated(tmp_path: Path) -> None:
 def test_words_of_a_command_are_filled_in() -> None:
     values = {"out": ["a b"], "gpus": ["0", "1"]}
     assert fill(("run", "{out}", "{gpus}", "{else}"), values) == ["run", "a b", "0", "1", "{else}"]
+
+
+def test_entries_are_chosen_by_name_or_by_its_beginning() -> None:
+    entries = [Entry(name, (), 1) for name in ("tests_a", "tests_b", "test", "aa_small")]
+
+    def names(only: list[str], without: list[str]) -> list[str]:
+        return [entry.name for entry in choose(entries, only, without)]
+
+    assert names([], []) == ["tests_a", "tests_b", "test", "aa_small"]
+    assert names(["aa_small", "tests"], []) == ["aa_small", "tests_a", "tests_b"]
+    assert names(["tests", "tests_a"], ["tests_b"]) == ["tests_a"]
+    with pytest.raises(SystemExit, match="there is no entry tes, aa_; choose among tests_a"):
+        names(["tes"], ["aa_"])
 
 
 def test_the_plan_runs_nothing_and_names_what_is_there(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import UsageError
-from harness.studies.times import Row, read, replaced, write
+from harness.studies.times import Row, read, replaced, update, write
 
 words = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=12).map(str.strip)
 names = words.filter(lambda word: word != "" and not word.startswith("#"))
@@ -44,6 +45,19 @@ def test_fresh_rows_take_the_place_of_a_problems_old_ones() -> None:
         row("a", "r"),
         row("b", "p", "baseline", "later"),
     ]
+
+
+def test_nothing_is_lost_where_several_bring_one_table_up_to_date(tmp_path: Path) -> None:
+    file, cases = tmp_path / "times.csv", "abcdefgh"
+
+    def measure(case: str) -> None:
+        for problem in "pqrst":
+            update(file, {"device": case}, [row(case, problem)])
+
+    with ThreadPoolExecutor(len(cases)) as measuring:
+        list(measuring.map(measure, cases))
+    assert read(file)[1] == [row(case, problem) for case in cases for problem in "pqrst"]
+    assert [path.name for path in tmp_path.iterdir()] == ["times.csv"]
 
 
 def test_no_table_is_an_empty_one(tmp_path: Path) -> None:
