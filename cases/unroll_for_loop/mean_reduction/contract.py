@@ -10,6 +10,9 @@ import torch
 from harness.case import contract
 from harness.case.contract import Problem, Spec, Tensors, Work
 
+ROUNDINGS = 3.0
+"""Of float32, that a sum of any length may be off by."""
+
 
 class Contract(contract.Contract):
     """x has one to four dimensions and is contiguous; y has as many, those that are averaged over of length one."""
@@ -65,11 +68,12 @@ class Contract(contract.Contract):
     def scale(self, problem: Problem, inputs: Tensors, reference: Tensors) -> Tensors:
         """The mean of magnitudes, which conditions sums of any order, times a quarter of the levels of a tree of sums.
 
-        Each level rounds once; what one accumulator leaves of a million numbers is far beyond that.
+        Each level rounds once; what one accumulator leaves of a million numbers is far beyond that. Two dozen numbers
+        may be added one after another, and their sum multiplied by a rounded reciprocal: roundings of three.
         """
         dims = _dims(problem)
         levels = log2(prod(problem["shape"][dim] for dim in dims))
-        return {"y": inputs["x"].double().abs_().mean(dims, keepdim=True).mul_(max(1.0, levels / 4))}
+        return {"y": inputs["x"].double().abs_().mean(dims, keepdim=True).mul_(max(ROUNDINGS, levels / 4))}
 
     def work(self, problem: Problem) -> Work:
         """A sum an element; x read once, y written once."""
