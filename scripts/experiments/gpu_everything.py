@@ -90,7 +90,6 @@ sys.exit(subprocess.run(command).returncode)
 """
 """gpu_calibration on a workspace of gpu_cases; its rows are in the log."""
 
-
 _NOTHING = ("--aa", "0", "--planted", "0", "--losers", "0")
 
 GPU_TESTS = ("demos", "cheats", "sandbox", "escapes", "tools", "poison")
@@ -151,15 +150,8 @@ ENTRIES = (
         script(
             f"climb_{case}",
             "study_climb",
-            *(
-                f"unroll_for_loop/{case}",
-                "--tag",
-                "published",
-                "--seconds",
-                "{seconds}",
-                "--output",
-                "{folder}",
-            ),
+            *(f"unroll_for_loop/{case}", "--tag", "published"),
+            *("--seconds", "{seconds}", "--output", "{folder}"),
             seconds=540,
         )
         for case in CLIMBED
