@@ -52,10 +52,34 @@ def seated(cores: Sequence[Core], pids: Sequence[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
+@contextmanager
+def unseated(cores: Sequence[Core], pids: Sequence[int]) -> Iterator[None]:
+    """The main threads of `pids` on any of the cores, and at the end back on their seats: while all of them work."""
+    seats = {pid: cpus for pid in pids if cores and (cpus := _allowed(pid))}
+    for pid in seats:
+        _allow(pid, {cpu for core in cores for cpu in core})
+    try:
+        yield
+    finally:
+        for pid, seat in seats.items():
+            _allow(pid, seat)
+
+
 def _seat(pid: int, core: Core) -> None:
     """On the core's first CPU; its other one is nobody's, but for whom the system puts there."""
+    _allow(pid, core[:1])
+
+
+def _allow(pid: int, cpus: Collection[int]) -> None:
     with suppress(OSError):
-        os.sched_setaffinity(pid, core[:1])
+        os.sched_setaffinity(pid, cpus)
+
+
+def _allowed(pid: int) -> Collection[int]:
+    """None of a process that has ended."""
+    with suppress(OSError):
+        return os.sched_getaffinity(pid)
+    return ()
 
 
 def _siblings(topology: Path, cpu: int) -> list[int]:

@@ -28,7 +28,7 @@ from harness.case.case import Suite
 from harness.case.contract import Contract, Tensors, Work
 from harness.device.device import Device
 from harness.device.quiet import Quiet
-from harness.device.seats import seated
+from harness.device.seats import seated, unseated
 from harness.errors import CandidateFault, MachineError
 from harness.judge import sizing
 from harness.judge.batches import Batches
@@ -249,13 +249,14 @@ class Duel:
         return workload
 
     def _capture(self, workload: Workload) -> None:
-        """Both sides' launches at the same time, before any is timed."""
-        for side in (0, 1):
-            with blame(side):
-                self.sides[side].begin_capture(workload.arena, workload.turn(side))
-        for side in (0, 1):
-            with blame(side):
-                self.sides[side].finish_capture()
+        """Both sides' launches at the same time, before any is timed; on one seat they would take turns."""
+        with unseated(self.terms.device.cores(), [side.pid for side in self.sides]):
+            for side in (0, 1):
+                with blame(side):
+                    self.sides[side].begin_capture(workload.arena, workload.turn(side))
+            for side in (0, 1):
+                with blame(side):
+                    self.sides[side].finish_capture()
 
     @contextmanager
     def _shared(self, source: Source, slots: int) -> Iterator[Arena]:

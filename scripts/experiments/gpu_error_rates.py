@@ -102,6 +102,16 @@ def _jobs(found: dict[str, Any], options: argparse.Namespace) -> Iterator[dict[s
         yield {"what": key[0], "effect": key[1], "i": have[key], "condition": options.condition}
 
 
+class Decided:
+    """Notes when the last value came that a decision was made from; what follows measures how large a win is."""
+
+    at = 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.stage == "decide":
+            self.at = time.perf_counter()
+
+
 @dataclass(frozen=True)
 class Staged:
     """A job whose sides are being compiled."""
@@ -218,7 +228,8 @@ class Lab:
         }
         if screening.reason is None:
             alpha = spend(ALPHA, confirmations + 1)
-            verdict = self._judge.confirm(candidate, incumbent, incumbent, alpha, _ignore)
+            decided = Decided()
+            verdict = self._judge.confirm(candidate, incumbent, incumbent, alpha, decided)
             row |= {
                 "verdict": verdict.reason or "kept",
                 "detail": verdict.detail[:300],
@@ -227,6 +238,7 @@ class Lab:
                 "pairs": sum(p.stage == "decide" for p in verdict.pairs),
                 "confirm_dropped": sum(p.dropped for p in verdict.pairs),
                 "speedup": verdict.speedup.model_dump() if verdict.speedup else None,
+                "decided_seconds": round(decided.at - started, 3),
             }
         return row | {"confirmed": screening.reason is None, "seconds": time.perf_counter() - started}
 
@@ -252,6 +264,9 @@ def _line(
     line: dict[str, Any] = dict(zip(("condition", "what", "effect"), key, strict=True))
     line |= {"candidates": len(rows), "kept": len(kept), "confirmed": sum(r["confirmed"] for r in rows)}
     line |= {"median_seconds": round(statistics.median(r["seconds"] for r in rows), 2)}
+    decided = [r["decided_seconds"] for r in kept if "decided_seconds" in r]
+    if decided:
+        line["median_decided_seconds"] = round(statistics.median(decided), 2)
     line |= {"dropped_blocks": sum(r["dropped"] + r.get("confirm_dropped", 0) for r in rows)}
     line["verdicts"] = {str(v): sum(r["verdict"] == v for r in rows) for v in {r["verdict"] for r in rows}}
     if key[1] != "planted":

@@ -92,7 +92,7 @@ sys.exit(subprocess.run(command).returncode)
 
 _NOTHING = ("--aa", "0", "--planted", "0", "--losers", "0")
 
-GPU_TESTS = ("demos", "cheats", "sandbox", "escapes", "tools", "poison")
+GPU_TESTS = ("batches", "demos", "cheats", "sandbox", "escapes", "tools", "poison")
 """Besides the judge's own."""
 
 STUDIED = tuple(sorted(file.parents[1].name for file in ROOT.glob("cases/*/*/workspace/baseline.py")))
@@ -103,7 +103,7 @@ CLIMBED = ("softmax_optimize", "rmsnorm_fused", "layernorm_fwd_triton", "mean_re
 ENTRIES = (
     gpu_tests(
         "judge",
-        *("tests/gpu/test_device_gpu.py", "tests/gpu/test_batches_gpu.py", "tests/gpu/test_judge_gpu.py"),
+        *("tests/gpu/test_device_gpu.py", "tests/gpu/test_judge_gpu.py"),
         seconds=300,
     ),
     *(gpu_tests(name, f"tests/gpu/test_{name}_gpu.py", seconds=540) for name in GPU_TESTS),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.device.seats import FEWEST, list_cores, seated, share
+from harness.device.seats import FEWEST, list_cores, seated, share, unseated
 
 
 def write_siblings(folder: Path, told: dict[int, str]) -> Path:
@@ -72,6 +72,20 @@ def test_the_sides_sit_together_and_the_judge_elsewhere(sleeper: int) -> None:
         assert os.sched_getaffinity(0) == ours
     assert os.sched_getaffinity(0) == before
     assert os.sched_getaffinity(sleeper) == theirs
+
+
+def test_the_sides_leave_their_seat_while_both_have_work(sleeper: int) -> None:
+    cpus = os.sched_getaffinity(0)
+    if len(cpus) < 2:
+        pytest.skip("needs two CPUs")
+    cores = [(cpu,) for cpu in sorted(cpus)]
+    with seated(cores, [sleeper]):
+        seat = os.sched_getaffinity(sleeper)
+        with unseated(cores, [sleeper, 2**22 - 1]):
+            assert os.sched_getaffinity(sleeper) == cpus
+        assert os.sched_getaffinity(sleeper) == seat
+    with unseated([], [sleeper]):
+        assert os.sched_getaffinity(sleeper) == seat
 
 
 def test_without_cores_nobody_is_moved_and_what_is_not_there_hinders_nobody(sleeper: int) -> None:
