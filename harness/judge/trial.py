@@ -32,9 +32,10 @@ SCREEN_ALPHA = 0.1
 HOPELESS = 2.0
 """A candidate this many times slower than the incumbent in its first calls is not duelled."""
 
-PLAINLY = 1.01
+PLAINLY = (1.05, 1.01)
 """Times longer, at the least, that every segment of a candidate's took than any of its incumbent's, for it to be slower
-without more ado; in two blocks, where the four of each would fall so by chance once in 70 times, were both as fast."""
+without more ado: in one block, and in more. The four of each in two blocks would fall so by chance once in 70 times,
+were both as fast; the two of each in one, by so much, where segments scatter by 3 %, hardly ever."""
 
 SHOWN_ALONE = 0.25
 """Share of what is expected of single calls that is demanded of them: threads that sleep between calls cost an honest
@@ -84,9 +85,8 @@ class ScreeningTrial:
                 self.speedup = speedup_of(values)
                 self.watch(Progress(stage="screen", done=len(values), of=most, speedup=self.speedup))
                 if is_plainly_slower(self.pairs[0]):
-                    raise CandidateFault(
-                        Reason.SLOWER, f"{self.speedup:.3f}x, in every segment of {len(values)} blocks"
-                    )
+                    blocks = f"{len(values)} block{'s' if len(values) > 1 else ''}"
+                    raise CandidateFault(Reason.SLOWER, f"{self.speedup:.3f}x, in every segment of {blocks}")
                 if evidence.proves_gain(values, minimum, SCREEN_ALPHA):
                     return
                 if evidence.is_futile(values, minimum):
@@ -252,7 +252,7 @@ class ConfirmationTrial:
 def is_plainly_slower(pair: Pair) -> bool:
     """Whether A's fastest segment took longer than B's slowest, and by how much is beyond doubt."""
     fastest, slowest = calm_seconds(pair, "A", share=0.0), calm_seconds(pair, "B", share=1.0)
-    return len(pair.blocks) >= 2 and fastest > PLAINLY * slowest
+    return fastest > PLAINLY[min(len(pair.blocks), 2) - 1] * slowest
 
 
 def reject(values: list[float], minimum: float) -> NoReturn:
