@@ -21,7 +21,7 @@ from agent.interrupts import Interrupts
 from agent.ledger import Candidate, Ledger
 from agent.opening import Opening, Scene, refuse_other_rules
 from agent.place import expect_clock
-from agent.proposal import Proposal, Proposer
+from agent.proposal import Proposal, Proposer, reads_profile
 from agent.request import MakeJudge, MakeProposer, Request, Tools
 from agent.rhythm.workbook import refresh
 from agent.run import LEDGER, Run, choose_tag, open_run, run_folder
@@ -102,6 +102,7 @@ class Climb:
             except (BudgetSpent, Plateau) as stop:
                 proposer.finish(self._run.ledger)
                 self._remeasure(scene)
+                self._look_inside(scene)
                 self._close(stop, proposer.importances(self._run.ledger))
                 self._views.mirror()
                 scene.lookahead.end()
@@ -159,7 +160,8 @@ class Climb:
         while True:
             self._interrupts.check()
             scene.limits.check(self._run.ledger, self._tools.clock.now())
-            self._look_inside(scene)
+            if not self._run.ledger.profiles or reads_profile(proposer, self._run.ledger):
+                self._look_inside(scene)
             self._note_posts()
             proposal = proposer.propose(self._run.ledger)
             if proposal is None:
@@ -170,7 +172,10 @@ class Climb:
                 self._tools.clock.sleep(proposal.seconds)
 
     def _look_inside(self, scene: Scene) -> None:
-        """Profile the incumbent, once: for proposers and readers, and decides nothing."""
+        """Profile the incumbent, once: for proposers and readers, and decides nothing.
+
+        The baseline and the last win always are, what comes between where a proposer reads it.
+        """
         ledger = self._run.ledger
         if ledger.profiles and ledger.profiles[-1].commit == ledger.incumbent:
             return

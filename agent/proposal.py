@@ -77,6 +77,19 @@ class Farsighted(Protocol):
         """
 
 
+@runtime_checkable
+class Choosy(Protocol):
+    """A proposer that does not always read the incumbent's profile, which takes seconds to make."""
+
+    def reads_profile(self, ledger: Ledger) -> bool:
+        """Whether it would, were it asked for a proposal now."""
+
+
+def reads_profile(proposer: object, ledger: Ledger) -> bool:
+    """Whether a proposer is to be shown where the incumbent's time goes; it is, unless it says otherwise."""
+    return not isinstance(proposer, Choosy) or proposer.reads_profile(ledger)
+
+
 def peek(proposer: object, ledger: Ledger, count: int) -> Sequence[Proposal]:
     """The proposals that a proposer foresees; none where it foresees nothing."""
     return proposer.peek(ledger, count) if count > 0 and isinstance(proposer, Farsighted) else ()

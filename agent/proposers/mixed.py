@@ -85,15 +85,17 @@ class Mixed:
 
     def peek(self, ledger: Ledger, count: int) -> Sequence[Proposal]:
         """What the phase foresees that it is time for; in an edit block, edits and then what fills it."""
-        shut: dict[Phase, str] = {"edit": self._edits_over} if self._edits_over else {}
-        turn = next_turn(ledger, self._rules, shut)
-        if turn is None and not ledger.turns:
+        phase = self._phase(ledger)
+        if phase is None:
             return ()
-        phase = turn.phase if turn else ledger.turns[-1].phase
         if phase == "ablate":
             return peek(self._ablation, ledger, count)
         edits = peek(self._edit, ledger, count) if phase == "edit" else ()
         return (*edits, *peek(self._sweep, ledger, count - len(edits)))
+
+    def reads_profile(self, ledger: Ledger) -> bool:
+        """The editor does, as it is asked and not while it thinks."""
+        return self._phase(ledger) == "edit" and not self._thinking
 
     def importances(self, ledger: Ledger) -> dict[str, float]:
         """The sweep's."""
@@ -103,6 +105,14 @@ class Mixed:
         """Whoever has something under way gives it up."""
         for proposer in (self._edit, self._sweep, self._ablation):
             proposer.finish(ledger)
+
+    def _phase(self, ledger: Ledger) -> Phase | None:
+        """That it is time for, as far as can be foreseen."""
+        shut: dict[Phase, str] = {"edit": self._edits_over} if self._edits_over else {}
+        turn = next_turn(ledger, self._rules, shut)
+        if turn is None and not ledger.turns:
+            return None
+        return turn.phase if turn else ledger.turns[-1].phase
 
     def _ask(self, phase: Phase, turn: Turn | None, ledger: Ledger) -> Proposal | Later | str:
         """What the phase proposes, the turn to it written down; or why it proposes nothing."""

@@ -106,6 +106,10 @@ class Sweep:
         self._foreseen = found
         return [following.proposal for following in found if following.proposal]
 
+    def reads_profile(self, ledger: Ledger) -> bool:
+        """See agent.proposal.Choosy."""
+        return False
+
     def finish(self, ledger: Ledger) -> None:
         """Nothing is ever under way."""
 

@@ -47,6 +47,9 @@ MOST_CHECKED, KEPT_BYTES = 32, 1 << 30
 WARM_CALLS = 8
 """Calls of each side on a GPU before anything is timed, where sizing has not made some."""
 
+NEVER_QUIET = 4
+"""Disturbed blocks one after another after which waiting for a quiet one is given up."""
+
 Order = Literal["ABBA", "BAAB"]
 ORDERS: tuple[Order, Order] = ("ABBA", "BAAB")
 
@@ -369,15 +372,15 @@ def blame(side: int) -> Iterator[None]:
 def clean_blocks(device: Device, take: Callable[[], Block], count: int) -> Iterator[CleanBlock]:
     """`count` blocks, each with why others were dropped before it; at most `count` drops in all.
 
-    A machine that is never quiet is measured as it is: the environment stands in the record.
+    A machine that is not quiet for NEVER_QUIET blocks on end is measured as it is, and its environment recorded.
     """
     drops_left = count
     for _ in range(count):
         dropped: list[tuple[str, ...]] = []
         block = take()
         while drops_left and (causes := device.disturbances(block.environment)):
-            drops_left -= 1
             dropped.append(causes)
+            drops_left = drops_left - 1 if len(dropped) < NEVER_QUIET else 0
             block = take()
         yield block, dropped
 

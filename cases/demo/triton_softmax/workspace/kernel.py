@@ -46,8 +46,17 @@ if not fits(BLOCK):
 
 @triton.jit
 def power(x, top, EXP2: tl.constexpr):
-    """exp(x - top); as a power of two it is one multiply-add and one instruction of the special unit."""
+    """exp(x - top); as a power of two it is one multiply-add and one instruction of the special unit.
+
+    The multiply-add rounds top * LOG2E alone, so all elements are off by the same small factor, at x = top too.
+    """
     return tl.exp2(x * LOG2E - top * LOG2E) if EXP2 else tl.exp(x - top)
+
+
+@triton.jit
+def rescaled(total, top, higher, EXP2: tl.constexpr):
+    """total * exp(top - higher), exactly total where the maximum stays: it is rescaled hundreds of times."""
+    return total * (tl.exp2((top - higher) * LOG2E) if EXP2 else tl.exp(top - higher))
 
 
 @triton.jit
@@ -111,10 +120,10 @@ def row_maximum_and_sum(
         value = value.to(tl.float32)
         higher = tl.maximum(top, value if LANES else tl.max(value, 1, keep_dims=True))
         powers = power(value, higher, EXP2)
-        total = total * power(top, higher, EXP2) + (powers if LANES else tl.sum(powers, 1, keep_dims=True))
+        total = rescaled(total, top, higher, EXP2) + (powers if LANES else tl.sum(powers, 1, keep_dims=True))
         top = higher
     highest = tl.max(top, 1, keep_dims=True)
-    return highest, tl.sum(total * power(top, highest, EXP2), 1, keep_dims=True)
+    return highest, tl.sum(rescaled(total, top, highest, EXP2), 1, keep_dims=True)
 
 
 @triton.jit
