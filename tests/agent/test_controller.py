@@ -51,6 +51,11 @@ def verdicts(ledger: Ledger) -> list[Reason | None]:
     return [candidate.judged.reason for candidate in ledger.candidates if candidate.judged]
 
 
+def incumbents(ledger: Ledger) -> list[str]:
+    assert ledger.opened
+    return [ledger.opened.base, *(str(win.judged and win.judged.commit) for win in ledger.wins)]
+
+
 def test_every_kind_of_proposal_gets_its_verdict(root: Path) -> None:
     night = Night(root)
     finished = night.climb()
@@ -78,6 +83,22 @@ def test_wins_are_commits_on_the_branch_with_the_knobs_as_defaults(root: Path) -
         "cases/demo/toy/workspace/kernel.py",
         "cases/demo/toy/workspace/knobs.yaml",
     ]
+
+
+def test_the_baseline_the_last_win_and_what_a_proposer_asks_to_see_are_profiled(root: Path) -> None:
+    class Sweeping(PlannedProposer):
+        def reads_profile(self, ledger: Ledger) -> bool:
+            return False
+
+    night = Night(root)
+    night.climb()
+    assert [found.commit for found in night.ledger.profiles] == incumbents(night.ledger)
+
+    other = Night(make_repository(root.parent / "other"), proposer=Sweeping())
+    other.climb()
+    assert len(other.ledger.wins) == 3
+    first, *_, last = incumbents(other.ledger)
+    assert [found.commit for found in other.ledger.profiles] == [first, last]
 
 
 def test_rejected_candidates_are_kept_as_refs(root: Path) -> None:

@@ -13,7 +13,7 @@ from agent.background import Background
 from agent.entries import Baselined
 from agent.events import Event, TurnedEvent
 from agent.ledger import Ledger
-from agent.proposal import Edit, Later, Proposal
+from agent.proposal import Edit, Later, Proposal, reads_profile
 from agent.proposers.ablation import Ablation
 from agent.proposers.mixed import Mixed
 from agent.proposers.sweep import Sweep
@@ -141,6 +141,18 @@ def test_while_the_editor_thinks_the_sweep_fills_the_time_up_to_a_point(tmp_path
     assert [proposal.author for proposal in world.run(1)] == ["llm"], (
         "the block's share of filling is used up"
     )
+
+
+def test_a_profile_is_made_for_the_editor_when_it_is_asked(tmp_path: Path) -> None:
+    world = World(tmp_path, Script(Later(seconds=0.0), edit()))
+    assert not reads_profile(world.mixed, world.ledger)
+    list(world.run(3))
+    assert reads_profile(world.mixed, world.ledger)
+    list(world.run(1))
+    assert not reads_profile(world.mixed, world.ledger), "it thinks already"
+    world.editor.is_ready = True
+    list(world.run(1))
+    assert reads_profile(world.mixed, world.ledger)
 
 
 def test_an_answer_that_is_ready_goes_before_filling(tmp_path: Path) -> None:

@@ -62,11 +62,12 @@ class Contract(contract.Contract):
         return {name: Spec(shapes[like], torch.bfloat16) for name, like in given.items()}
 
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
-        return _delta_rule(inputs, torch.float64)[0]
+        return _joined(problem, _outputs(_solution(inputs, torch.float64)))
 
     def attainable(self, problem: Problem, inputs: Tensors) -> Tensors:
         """Products, solutions and states in float32, rounded to bfloat16 at the end."""
-        return {name: x.bfloat16() for name, x in _delta_rule(inputs, torch.float32)[0].items()}
+        outputs = _joined(problem, _outputs(_solution(inputs, torch.float32)))
+        return {name: x.bfloat16() for name, x in outputs.items()}
 
     def scale(self, problem: Problem, inputs: Tensors, reference: Tensors) -> Tensors:
         """An element's own size and three times the root of the sum of squared terms of the chunked sum that gives it.
@@ -74,7 +75,7 @@ class Contract(contract.Contract):
         That is how far roundings of the terms, each by itself, carry; the terms of u and of its gradient are those
         of the differences they are. The state forgets errors as it forgets values.
         """
-        squares = _delta_rule(inputs, torch.float64)[1]
+        squares = _joined(problem, _squares(_solution(inputs, torch.float64)))
         return {
             name: square.sqrt().mul_(3).add_(reference[name].abs()).clamp_min_(SMALLEST)
             for name, square in squares.items()
@@ -94,88 +95,117 @@ def _shapes(problem: Problem) -> dict[str, tuple[int, ...]]:
     return {name: (*tokens, problem[size]) for name, size in sizes.items()}
 
 
-def _delta_rule(inputs: Tensors, dtype: torch.dtype) -> tuple[Tensors, Tensors]:
-    """Outputs, and for each element the sum of the squared terms of the last sums that lead to it.
+def _solution(inputs: Tensors, dtype: torch.dtype) -> Tensors:
+    """Everything that the outputs and their squares are products of, as (chunks, batch * heads, rows, columns).
 
     In a chunk from state S, with A = k k^T below the diagonal and P = q k^T on and below it, u solves
     (I + beta A) u = beta (v - k S), a system for each value where betas differ. Backwards, with D the gradient of the
     state after the chunk, x solves the transposed system for P^T do + k D, and the rest is products.
     """
-    length, betas = inputs["q"].shape[2], inputs["beta"].shape[3]
-    padded = {
-        name: pad(x.to(dtype), (0, 0, 0, -length % CHUNK)).unflatten(2, (-1, CHUNK)).unbind(2)
-        for name, x in inputs.items()
-    }
-    chunks = [dict(zip(padded, parts, strict=True)) for parts in zip(*padded.values(), strict=True)]
-    state = torch.zeros_like(chunks[0]["k"].mT @ chunks[0]["v"])
-    for chunk in chunks:
-        state = _forward(chunk, state)
-    state = torch.zeros_like(state)
-    for chunk in reversed(chunks):
-        state = _backward(chunk, state, betas)
-    names = ("o", "dq", "dk", "dv", "dbeta")
-    outputs, squares = (
-        {name: torch.cat([chunk[prefix + name] for chunk in chunks], 2)[:, :, :length] for name in names}
-        for prefix in ("", "2")
-    )
-    return outputs, squares
-
-
-def _forward(chunk: Tensors, state: torch.Tensor) -> torch.Tensor:
-    """The state after a chunk; o, dq and what backward needs are left in it."""
-    q, k, v, do, factor = *(chunk[name] for name in ("q", "k", "v", "do")), chunk["q"].shape[-1] ** -0.5
-    below = (k @ k.mT).tril(-1)
-    system = below[:, :, None] * chunk["beta"].mT[..., None]
-    wanted = chunk["beta"] * (v - k @ state)
-    u = _solved(system, wanted, upper=False)
-    seen, back = factor * (q @ k.mT).tril(), factor * (do @ u.mT).tril()
-    chunk |= {"below": below, "system": system, "u": u, "seen": seen, "back": back, "state": state}
-    error_square = v**2 + k**2 @ _spread(state) + below**2 @ u**2
-    u_square = chunk["beta"] ** 2 * error_square
-    chunk |= {"2error": error_square, "2u": u_square}
-    chunk["o"] = factor * q @ state + seen @ u
-    chunk["2o"] = factor**2 * q**2 @ _spread(state) + seen**2 @ u_square
-    chunk["dq"] = factor * do @ state.mT + back @ k
-    chunk["2back"] = factor**2 * (do**2 @ u_square.mT).tril() + back**2
-    chunk["2dq"] = factor**2 * do**2 @ _spread(state).mT + chunk["2back"] @ k**2
-    return state + k.mT @ u
-
-
-def _backward(chunk: Tensors, after: torch.Tensor, betas: int) -> torch.Tensor:
-    """The gradient of the state before a chunk, from that of the state after it; dk, dv, dbeta are left in it."""
-    q, k, v, do, beta = (chunk[name] for name in ("q", "k", "v", "do", "beta"))
-    below, seen, u, back, state = (chunk[name] for name in ("below", "seen", "u", "back", "state"))
-    given = seen.mT @ do + k @ after
-    x = _solved(chunk["system"].mT, given, upper=True)
-    dv = beta * x
-    error = v - k @ state - below @ u
+    chunks = {name: _chunked(x.to(dtype)) for name, x in inputs.items()}
+    q, k, v, do, beta = (chunks[name] for name in ("q", "k", "v", "do", "beta"))
+    factor, below = q.shape[-1] ** -0.5, (k @ k.mT).tril(-1)
+    seen = factor * (q @ k.mT).tril()
+    system = below[:, :, None] * beta.mT[..., None]
+    u, state = _forward(k, v, beta, system)
+    x, after = _backward(k, beta, system, seen.mT @ do, factor * q.mT @ do)
+    dv, error, back = beta * x, v - k @ state - below @ u, factor * (do @ u.mT).tril()
     dbelow = -(dv @ u.mT).tril(-1)
-    chunk["dk"] = (dbelow + dbelow.mT) @ k - dv @ state.mT + back.mT @ q + u @ after.mT
-    x_square = seen.mT**2 @ do**2 + k**2 @ _spread(after) + below.mT**2 @ dv**2
-    dv_square = beta**2 * x_square
-    twice = (dv_square @ chunk["2u"].mT).tril(-1) + dbelow**2
-    chunk["2dk"] = (twice + twice.mT) @ k**2 + dv_square @ _spread(state).mT + chunk["2back"].mT @ q**2
-    chunk["2dk"] += chunk["2u"] @ _spread(after).mT
-    chunk["dv"], chunk["2dv"] = dv, dv_square
-    dbeta, square = x * error, x**2 * chunk["2error"] + error**2 * x_square
-    chunk["dbeta"] = dbeta.sum(-1, keepdim=True) if betas == 1 else dbeta
-    chunk["2dbeta"] = square.sum(-1, keepdim=True) if betas == 1 else square
-    for name in ("system", "below", "seen", "back", "2back", "2u", "2error", "state"):
-        del chunk[name]
-    return after + q.shape[-1] ** -0.5 * q.mT @ do - k.mT @ dv
+    chunks |= {"below": below, "seen": seen, "u": u, "state": state, "x": x, "after": after}
+    return chunks | {"dv": dv, "error": error, "back": back, "dbelow": dbelow}
 
 
-def _spread(state: torch.Tensor) -> torch.Tensor:
+def _forward(
+    k: torch.Tensor, v: torch.Tensor, beta: torch.Tensor, system: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """u of every chunk and the state before it; only what needs that state waits for it.
+
+    On a GPU the loop takes as long as its launches take one after another, however little each has to do.
+    """
+    states, us = [torch.zeros_like(k[0].mT @ v[0])], []
+    for k_i, v_i, beta_i, system_i in zip(k, v, beta, system, strict=True):
+        wanted = beta_i * torch.baddbmm(v_i, k_i, states[-1], alpha=-1)
+        us.append(_solved(system_i, wanted, upper=False))
+        states.append(torch.baddbmm(states[-1], k_i.mT, us[-1]))
+    return torch.stack(us), torch.stack(states[:-1])
+
+
+def _backward(
+    k: torch.Tensor, beta: torch.Tensor, system: torch.Tensor, given: torch.Tensor, own: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """x of every chunk and the gradient of the state after it; `given` and `own` are what do gives x and that state."""
+    afters, xs = [torch.zeros_like(own[0])], []
+    parts = list(zip(k, beta, system, given, own, strict=True))
+    for k_i, beta_i, system_i, given_i, own_i in reversed(parts):
+        xs.append(_solved(system_i.mT, torch.baddbmm(given_i, k_i, afters[-1]), upper=True))
+        afters.append(torch.baddbmm(afters[-1] + own_i, k_i.mT, beta_i * xs[-1], alpha=-1))
+    return torch.stack(xs[::-1]), torch.stack(afters[-2::-1])
+
+
+def _outputs(solution: Tensors) -> Tensors:
+    """Of every chunk; dbeta for every value."""
+    q, k, do, factor = *(solution[name] for name in ("q", "k", "do")), solution["q"].shape[-1] ** -0.5
+    u, state, dv, after = (solution[name] for name in ("u", "state", "dv", "after"))
+    back, dbelow = solution["back"], solution["dbelow"]
+    return {
+        "o": factor * q @ state + solution["seen"] @ u,
+        "dq": factor * do @ state.mT + back @ k,
+        "dk": (dbelow + dbelow.mT) @ k - dv @ state.mT + back.mT @ q + u @ after.mT,
+        "dv": dv,
+        "dbeta": solution["x"] * solution["error"],
+    }
+
+
+def _squares(solution: Tensors) -> Tensors:
+    """For each element of the outputs, the sum of the squared terms of the last sums that lead to it.
+
+    Takes the solution's memory for its squares.
+    """
+    factor = solution["q"].shape[-1] ** -1.0
+    square = {name: x.square_() for name, x in solution.items()}
+    q, k, do, beta, below, seen = (square[name] for name in ("q", "k", "do", "beta", "below", "seen"))
+    state, after = _spread(square["state"]), _spread(square["after"])
+    error = square["v"] + k @ state + below @ square["u"]
+    u = beta * error
+    back = factor * (do @ u.mT).tril() + square["back"]
+    x = seen.mT @ do + k @ after + below.mT @ square["dv"]
+    dv = beta * x
+    dbelow = (dv @ u.mT).tril(-1) + square["dbelow"]
+    return {
+        "o": factor * q @ state + seen @ u,
+        "dq": factor * do @ state.mT + back @ k,
+        "dk": (dbelow + dbelow.mT) @ k + dv @ state.mT + back.mT @ q + u @ after.mT,
+        "dv": dv,
+        "dbeta": square["x"] * error + square["error"] * x,
+    }
+
+
+def _chunked(x: torch.Tensor) -> torch.Tensor:
+    """(batch, heads, length, size) as (chunks, batch * heads, CHUNK, size), the last chunk filled up with zeros."""
+    x = pad(x, (0, 0, 0, -x.shape[2] % CHUNK))
+    return x.unflatten(2, (-1, CHUNK)).flatten(0, 1).transpose(0, 1).contiguous()
+
+
+def _joined(problem: Problem, chunks: Tensors) -> Tensors:
+    """Outputs of chunks in the outputs' shapes, dbeta summed where a head's values share one beta."""
+    if problem["betas"] == 1:
+        chunks = chunks | {"dbeta": chunks["dbeta"].sum(-1, keepdim=True)}
+    heads, length = (problem["batch"], problem["heads"]), problem["length"]
+    return {
+        name: x.transpose(0, 1).flatten(1, 2)[:, :length].unflatten(0, heads) for name, x in chunks.items()
+    }
+
+
+def _spread(square: torch.Tensor) -> torch.Tensor:
     """Squares of a state, each with the mean of its column: no element is better known than the keys that wrote it."""
-    square = state**2
-    return square + square.mean(-2, keepdim=True)
+    return square.add_(square.mean(-2, keepdim=True))
 
 
 def _solved(system: torch.Tensor, wanted: torch.Tensor, upper: bool) -> torch.Tensor:
     """x of (I + system) x = wanted; one system for all columns of `wanted`, or one for each."""
-    right = wanted[:, :, None] if system.shape[2] == 1 else wanted.mT[..., None]
+    right = wanted[:, None] if system.shape[1] == 1 else wanted.mT[..., None]
     x = torch.linalg.solve_triangular(system, right, upper=upper, unitriangular=True)
-    return x[:, :, 0] if system.shape[2] == 1 else x[..., 0].mT
+    return x[:, 0] if system.shape[1] == 1 else x[..., 0].mT
 
 
 def _as_drawn(tensors: Tensors) -> None:
