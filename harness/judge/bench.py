@@ -46,6 +46,9 @@ SHOWS_ALONE = 0.02
 GUARDRAIL_BLOCKS = 1
 """Blocks of each guardrail suite in every deciding pair; it is the pairs that count."""
 
+SCREENING_SHARE = 0.5
+"""Length of a screening's segments on a GPU, as a share of the case's."""
+
 CONTROL_SEGMENTS = 4
 """Segments of the opponent by itself, at the end of a controlled pair."""
 
@@ -60,8 +63,8 @@ class Bench:
     device: Device
     secret: random.Random
     clocks: Clocks = field(default_factory=Clocks)
-    sizes: dict[str, int] = field(default_factory=dict)
-    """As Terms.sizes; they last as long as the judge."""
+    paces: dict[str, float] = field(default_factory=dict)
+    """As Terms.paces; they last as long as the judge."""
     fitted: dict[str, tuple[int, int]] = field(default_factory=dict)
     """As Terms.fitted; of the two sides whose processes were born last."""
     batches: Batches = field(default_factory=Batches)
@@ -214,18 +217,23 @@ class Bench:
     def source(self, problem: str, distribution: str) -> Source:
         return Source(self.contract, problem, distribution, self.secret, self.device.torch_device)
 
-    def terms(self) -> Terms:
-        """What every duel of this case is fought under."""
+    def terms(self, share: float = 1.0) -> Terms:
+        """What every duel of this case is fought under, with segments of this share of the case's."""
         settings = self.case.settings
-        segment = settings.duel.segment_ms / 1e3
+        segment = share * settings.duel.segment_ms / 1e3
         gate, cuda = settings.gate, settings.cuda
         budget = gate.error_budget
         return Terms(
-            self.device, segment, budget, cuda.cache, self.secret, self.sizes, self.fitted, self.batches
+            self.device, segment, budget, cuda.cache, self.secret, self.paces, self.fitted, self.batches
         )
 
-    def duel(self, sides: Processes, suite: str) -> Duel:
-        return Duel(self.contract, self.case.suites[suite], sides, self.terms())
+    def duel(self, sides: Processes, suite: str, share: float = 1.0) -> Duel:
+        return Duel(self.contract, self.case.suites[suite], sides, self.terms(share))
+
+    def screening(self, sides: Processes) -> Duel:
+        """The objective's suite, on a GPU in shorter segments: a screening sees by events alone, which are precise."""
+        share = SCREENING_SHARE if self.device.kind == "cuda" else 1.0
+        return self.duel(sides, self.case.settings.objective.suite, share)
 
     def clean_blocks(self, duel: Duel, count: int) -> Iterator[CleanBlock]:
         """`count` blocks of a duel, and why others were dropped before each."""

@@ -66,8 +66,8 @@ class Terms:
     error_budget: float
     cache: Literal["cold", "hot"]
     secret: random.Random
-    sizes: dict[str, int] = field(default_factory=dict)
-    """Calls of a segment that the last opponent wanted, by problem: where the next duel's sizing begins."""
+    paces: dict[str, float] = field(default_factory=dict)
+    """Seconds a call of the last opponent's, by problem: where the next duel's sizing begins."""
     fitted: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Calls of both sides' segments, by problem, as an earlier duel of the same two sides found them."""
     batches: Batches = field(default_factory=Batches)
@@ -210,7 +210,8 @@ class Duel:
         """
         terms, source = self.terms, self._source(problem, self.suite.distribution)
         most = sizing.most_calls(terms.device, terms.cache, source.layout(1).stride)
-        calls = (min(most, sizing.first_calls(terms.device, terms.sizes.get(problem, 0))),) * 2
+        pace = terms.paces.get(problem, 0.0)
+        calls = (min(most, sizing.first_calls(terms.device, terms.segment_seconds, pace)),) * 2
         while True:
             with ExitStack() as stack:
                 workload = self._workload(stack, source, calls)
@@ -220,7 +221,7 @@ class Duel:
                     self._stack.push(stack.pop_all())
                     self.workloads.append(workload)
                     terms.fitted[problem] = calls
-                    terms.sizes[problem] = sizing.wanted_calls(seconds[1], terms.segment_seconds, most)
+                    terms.paces[problem] = seconds[1]
                     return seconds
             calls = (min(wanted[0], sizing.GROWTH * calls[0]), min(wanted[1], sizing.GROWTH * calls[1]))
 

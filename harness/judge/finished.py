@@ -24,8 +24,8 @@ LIBRARY_CALLS = _words(
 )
 """Names under which NumPy and its kin offer finished products."""
 
-MATMUL = _words("__matmul__ __rmatmul__ __imatmul__")
-"""What `@` is called."""
+FINISHED = LIBRARY_CALLS | _words("__matmul__ __rmatmul__ __imatmul__")
+"""These, and what `@` is called."""
 
 LANGUAGES = ("triton", "cutlass", "cuda.bindings.nvrtc", "cuda.bindings.nvjitlink")
 """What is below these is how a kernel says what it does; none of them holds an operator that is done."""
@@ -81,12 +81,8 @@ def finished_operators(
             yield from ((node.lineno, problem) for problem in _imports(node, own))
         if id(node) in compiled:
             continue
-        attribute, path = attribute_of(node), names.path(node)
-        if (
-            attribute in LIBRARY_CALLS | MATMUL
-            and not has_own_rules(path)
-            and (path or "").split(".")[0] not in own
-        ):
+        attribute = attribute_of(node)
+        if attribute in FINISHED and _is_foreign(names.path(node), own):
             yield _line(node), _tell(str(attribute))
         if with_tensors:
             yield from ((_line(node), problem) for problem in _eager(node, names))
@@ -108,6 +104,10 @@ def captured_graphs(tree: ast.AST, names: Names) -> Iterator[tuple[int, str]]:
 def has_own_rules(path: str | None) -> bool:
     """Whether a name is torch's, which has a list, or a kernel language's, whose `compile` is no Python's."""
     return _is_language(path) or _is_torch(path)
+
+
+def _is_foreign(path: str | None, own: Container[str]) -> bool:
+    return not has_own_rules(path) and (path or "").split(".")[0] not in own
 
 
 def _tell(name: str) -> str:

@@ -14,6 +14,8 @@ MOST_PARTS = 32
 """Attributes in a chain that is followed; no library is nested as deeply."""
 
 
+SIGNS = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
+
 REMEMBERED = 256
 """Files whose reading is kept: most of a workspace is what it was when it was read last."""
 
@@ -26,8 +28,8 @@ def parse(source: bytes) -> ast.Module:
 
 @lru_cache(maxsize=REMEMBERED)
 def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
-    """All that ast.walk comes to, which is slow."""
-    return tuple(ast.walk(tree))
+    """All that ast.walk comes to, which is slow, but for signs that name nothing: half of a kernel's nodes."""
+    return tuple(node for node in ast.walk(tree) if not isinstance(node, SIGNS))
 
 
 class Names:

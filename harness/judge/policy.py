@@ -157,14 +157,15 @@ def _imported(node: ast.AST) -> list[str]:
 
 def _disguises(node: ast.AST, is_called: bool, names: Names) -> Iterator[str]:
     """Names that hide others, and getattr where its literal name cannot be read off."""
-    said, attribute = {_name(node), attribute_of(node)}, attribute_of(node)
-    if has_own_rules(names.path(node)):
+    name, attribute = _name(node), attribute_of(node)
+    said = DYNAMIC.intersection((name, attribute))
+    if (said or attribute in REACHING) and has_own_rules(names.path(node)):
         said, attribute = said - {"compile"}, None
-    for name in sorted(DYNAMIC.intersection(filter(None, said))):
-        yield f"uses {name!r}, which hides what the code does"
+    for dynamic in sorted(said):
+        yield f"uses {dynamic!r}, which hides what the code does"
     if attribute in REACHING:
         yield f"uses '.{attribute}', which leads out of the kernel"
-    if _name(node) == "getattr" and not is_called:
+    if name == "getattr" and not is_called:
         yield "uses getattr without calling it there, which hides what the code does"
     if isinstance(node, ast.Call) and _name(node.func) == "getattr" and attribute_of(node) is None:
         yield "calls getattr with a computed name, which hides what the code does"

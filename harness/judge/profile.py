@@ -168,14 +168,15 @@ class TimedProblem:
     @contextmanager
     def fitted(self, timed: CandidateProcess) -> Iterator[tuple[Arena, Turn]]:
         """An arena with a slot for every call of a segment, and which of them are timed."""
-        device, settings = self.bench.device, self.bench.case.settings
-        most = sizing.most_calls(device, settings.cuda.cache, self.source.layout(1).stride)
-        calls = min(most, sizing.first_calls(device))
+        terms, pace = self.bench.terms(), self.bench.paces.get(self.source.problem, 0.0)
+        device, segment = terms.device, terms.segment_seconds
+        most = sizing.most_calls(device, terms.cache, self.source.layout(1).stride)
+        calls = min(most, sizing.first_calls(device, segment, pace))
         while True:
             turn = sizing.turn(device, calls)
             with self.source.arena(len(turn.slots)) as arena:
                 seconds = self.segment(timed, arena, turn)
-                wanted = sizing.wanted_calls(seconds, settings.duel.segment_ms / 1e3, most)
+                wanted = sizing.wanted_calls(seconds, segment, most)
                 if wanted < sizing.ENOUGH * calls:
                     yield arena, turn
                     timed.forget(arena)

@@ -48,12 +48,14 @@ def most_calls(device: Device, cache: Literal["cold", "hot"], slot_bytes: int) -
     return max(1, most)
 
 
-def first_calls(device: Device, earlier: int = 0) -> int:
-    """Calls of the first sizing run, where there is room for them: on a GPU what an `earlier` duel ended with.
+def first_calls(device: Device, segment_seconds: float, pace: float = 0.0) -> int:
+    """Calls of the first sizing run: on a GPU a segment's, where an earlier duel tells the seconds of one, its `pace`.
 
     A CPU's kernel that hangs or crawls is to be found out by one call.
     """
-    return max(CUDA_FIRST_CALLS, earlier) if device.kind == "cuda" else 1
+    if device.kind != "cuda":
+        return 1
+    return max(CUDA_FIRST_CALLS, round(segment_seconds / pace) if pace else 0)
 
 
 def lead_in(device: Device, calls: int) -> int:

@@ -73,7 +73,7 @@ class ScreeningTrial:
             settings.duel.screen_blocks,
         )
         taken: list[CleanBlock] = []
-        with self.bench.duel(sides, suite) as duel:
+        with self.bench.screening(sides) as duel:
             self.speedup = duel.probe()
             if self.speedup < 1 / HOPELESS:
                 detail = f"its first calls ran at {self.speedup:.3f}x the incumbent's speed"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 
 from harness.sandbox import interpreter
@@ -41,9 +42,12 @@ def unchanged(option: str, paths: Iterable[str]) -> Iterator[str]:
 
 
 def proc_controls() -> Iterator[str]:
-    """Read-only mounts over all of /proc that is not about processes: sysctls, sysrq, mtrr, irq and their like."""
-    for entry in sorted(Path("/proc").iterdir()):
-        if entry.name.isdigit() or entry.is_symlink():
-            continue
+    """Read-only mounts over all of /proc that is not about processes: sysctls, sysrq, mtrr, irq and their like.
+
+    Looked up for every border, since a driver that is loaded adds its own.
+    """
+    with os.scandir("/proc") as entries:
+        found = [entry for entry in entries if not entry.name.isdigit() and not entry.is_symlink()]
+    for entry in sorted(found, key=attrgetter("name")):
         if entry.is_dir() or entry.stat().st_mode & 0o222:
-            yield from ("--ro-bind", str(entry), str(entry))
+            yield from ("--ro-bind", entry.path, entry.path)

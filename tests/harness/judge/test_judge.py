@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -12,6 +13,7 @@ from harness.candidate.process import CandidateProcess
 from harness.case.case import Case
 from harness.device.cpu import Cpu
 from harness.errors import CaseError, MachineError, UnreapedError
+from harness.judge.bench import SCREENING_SHARE, Processes
 from harness.judge.health import Health
 from harness.judge.judge import CaseJudge
 from harness.judge.protocol import Progress
@@ -124,6 +126,17 @@ def test_a_true_gain_is_kept_and_its_interval_holds_the_truth(tmp_path: Path) ->
     reported = [p for p in verdict.pairs if p.stage == "report"]
     assert len(reported) == verdict.speedup.pairs
     assert len(reported) in (3, 6, 9), "rounds of three, until the interval excludes 1"
+
+
+@pytest.mark.parametrize(("kind", "share"), [("cpu", 1.0), ("cuda", SCREENING_SHARE)])
+def test_a_screening_on_a_gpu_has_shorter_segments(tmp_path: Path, kind: str, share: float) -> None:
+    device = Cpu()
+    device.kind = kind  # type: ignore[assignment]
+    bench = replace(Bench(tmp_path).judge._bench, device=device)
+    sides = cast(Processes, (None, None))
+    whole, screening = bench.duel(sides, "main").terms, bench.screening(sides).terms
+    assert screening == replace(whole, segment_seconds=share * whole.segment_seconds)
+    assert screening.paces is whole.paces
 
 
 def test_slower_and_equal_are_rejected_by_name(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_calls_and_their_lead_in_have_room(free: int, slot_bytes: int) -> None:
 
 def sized(seconds: float, dispatch: float, told: float | None) -> tuple[int, int]:
     """Calls of the first segment that is long enough, and how many were run to find out; as Duel does."""
-    calls, runs = sizing.first_calls(Card(0)), 0
+    calls, runs = sizing.first_calls(Card(0), SEGMENT), 0
     while True:
         runs += 1
         by_clock = seconds + dispatch / calls
@@ -127,5 +127,8 @@ def test_a_lie_about_the_time_makes_no_segment_endless(seconds: float, dispatch:
     assert calls * seconds <= 2 * (SEGMENT + hidden) + sizing.CUDA_FIRST_CALLS * seconds
 
 
-def test_a_cpu_begins_with_one_call() -> None:
-    assert (sizing.first_calls(Cpu()), sizing.first_calls(Card(0))) == (1, sizing.CUDA_FIRST_CALLS)
+def test_a_cpu_begins_with_one_call_and_a_gpu_with_what_the_last_opponent_would_have_wanted() -> None:
+    assert (sizing.first_calls(Cpu(), 8e-3, 1e-3), sizing.first_calls(Card(0), 8e-3)) == (1, 8)
+    assert sizing.first_calls(Card(0), 8e-3, 2e-5) == 400
+    assert sizing.first_calls(Card(0), 4e-3, 2e-5) == 200, "of shorter segments"
+    assert sizing.first_calls(Card(0), 8e-3, 1.0) == sizing.CUDA_FIRST_CALLS
