@@ -13,6 +13,7 @@ from harness.candidate.process import CandidateProcess
 from harness.errors import CandidateFault
 from harness.judge import evidence, tools
 from harness.judge.bench import (
+    GUARDRAIL_BLOCKS,
     SHOWS_ALONE,
     Bench,
     Processes,
@@ -65,6 +66,16 @@ class ScreeningTrial:
     pairs: tuple[Pair, ...] = ()
 
     def run(self, sides: Processes) -> None:
+        """Whether the objective gains, and if so whether a guardrail forbids it beyond doubt."""
+        self._screen(sides)
+        for guardrail in self.bench.case.settings.guardrails:
+            pair = self.bench.measure(sides, "guardrail", guardrail.suite, GUARDRAIL_BLOCKS)
+            self.pairs += (pair,)
+            if is_plainly_slower(pair, 1 + guardrail.max_slowdown):
+                seen = f"{speedup_of(values_of([pair])):.3f}x of the incumbent's speed, in every segment"
+                raise CandidateFault(Reason.GUARDRAIL, f"suite {guardrail.suite} runs at {seen}")
+
+    def _screen(self, sides: Processes) -> None:
         """Blocks until the gain is likely or hopeless; at the cap, the best guess decides."""
         settings = self.bench.case.settings
         suite, minimum, most = (
@@ -249,10 +260,10 @@ class ConfirmationTrial:
         return [pair for pair in self.pairs if pair.stage == stage]
 
 
-def is_plainly_slower(pair: Pair) -> bool:
-    """Whether A's fastest segment took longer than B's slowest, and by how much is beyond doubt."""
+def is_plainly_slower(pair: Pair, bound: float = 1.0) -> bool:
+    """Whether A's fastest segment took over `bound` times as long as B's slowest, and by how much is beyond doubt."""
     fastest, slowest = calm_seconds(pair, "A", share=0.0), calm_seconds(pair, "B", share=1.0)
-    return fastest > PLAINLY[min(len(pair.blocks), 2) - 1] * slowest
+    return fastest > bound * PLAINLY[min(len(pair.blocks), 2) - 1] * slowest
 
 
 def reject(values: list[float], minimum: float) -> NoReturn:

@@ -194,6 +194,12 @@ def test_a_guardrail_stops_a_win_that_costs_too_much_elsewhere(tmp_path: Path) -
     JUDGES.append(bench)
     fast = Side(tree=str(write_workspace(tmp_path / "trade" / "workspace", trade)))
     slow = Side(tree=str(write_workspace(tmp_path / "slow" / "workspace", SLOW)))
+    screening = bench.screen(fast, slow, _ignore)
+    assert screening.reason is Reason.GUARDRAIL, screening.detail
+    assert "suite small runs at 0." in screening.detail, "by far, so that one look is enough"
+    assert screening.speedup is not None
+    assert screening.speedup > 2
+    assert [pair.stage for pair in screening.pairs] == ["screen", "guardrail"]
     verdict = bench.confirm(fast, slow, slow, 0.006, _ignore)
     assert verdict.reason is Reason.GUARDRAIL, verdict.detail
     assert not verdict.guardrails[0].passed
