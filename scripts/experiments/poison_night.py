@@ -277,12 +277,12 @@ def _row(candidate: Candidate, step: Step, note: dict[str, Any], run: Path) -> d
 def _times(samples: Path) -> dict[str, float]:
     """Of an honest candidate: microseconds a call in the screening pair, and its speedup over the incumbent there."""
     screening = Samples.model_validate_json(samples.read_text()).screening
-    pairs: Sequence[Pair] = screening.pairs if screening else ()
+    pairs = [pair for pair in screening.pairs if pair.stage == "screen"] if screening else []
     if not pairs:
         return {}
     return {
         "us": round(1e6 * statistics.median(_each_block(pairs)), 4),
-        "beside_incumbent": round(speedup_of(values_of(list(pairs))), 4),
+        "beside_incumbent": round(speedup_of(values_of(pairs)), 4),
     }
 
 
