@@ -8,7 +8,8 @@ Parts, in this order, each saved when it is done and not repeated with the same 
             overhead an evaluation
   sources   the same with edits of the source: comments and a constant, by turns
   contest   our sweep, kernel_tuner and a plain Optuna loop (a fresh process a trial, do_bench) on contest_case's space
-            for so many minutes each, output checked by all; the best of each timed by the same judge afterwards
+            for so many minutes each, at the same time where --gpus names three, output checked by all; the best of each
+            timed by the same judge afterwards
   two       the same list of knob candidates on one GPU alone, then on two GPUs of this host at the same time
 
 kernel_tuner needs a Python that has it (--tuner-python). --dry tries every part on the CPU that can be tried there.
@@ -26,6 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -319,18 +321,34 @@ PROPOSERS: dict[str, Callable[[Any], Any]] = {"sweep": _sweep, "edits": Edits, "
 
 
 def contest(options: argparse.Namespace) -> dict[str, Any]:
-    """Each contender for the same time, one after the other; then the same judge times the best of each."""
-    seconds = 60 * options.contest_minutes
-    found = {"seconds_each": seconds, "contenders": {}}
-    for name, contender in (("hillclimb", ours), ("kernel_tuner", kernel_tuner), ("optuna", plain_optuna)):
-        started = time.perf_counter()
-        result = contender(options, seconds)
-        result["wall"] = round(time.perf_counter() - started, 1)
-        if result.get("candidates"):
-            result["per_hour"] = round(3600 * result["candidates"] / result["wall"], 1)
-        found["contenders"][name] = result
-    found["retimed"] = _retime(options, found["contenders"])
-    return found
+    """Each contender for the same time, one after the other or each on a GPU of its own where there are enough.
+
+    Then the same judge times the best of each.
+    """
+    apart = len(options.gpus) >= len(CONTENDERS)
+    shares = [[gpu] for gpu in options.gpus] if apart else [options.gpus[:1]] * len(CONTENDERS)
+    with ThreadPoolExecutor(len(CONTENDERS) if apart else 1) as pool:
+        going = {
+            name: pool.submit(_compete, contender, options, share)
+            for (name, contender), share in zip(CONTENDERS.items(), shares, strict=False)
+        }
+        contenders = {name: future.result() for name, future in going.items()}
+    return {
+        "seconds_each": 60 * options.contest_minutes,
+        "at_the_same_time": apart,
+        "contenders": contenders,
+        "retimed": _retime(options, contenders),
+    }
+
+
+def _compete(contender: Contender, options: argparse.Namespace, gpus: Sequence[str]) -> dict[str, Any]:
+    """One contender's result, on the first of these GPUs."""
+    started = time.perf_counter()
+    result = contender(argparse.Namespace(**{**vars(options), "gpus": gpus}), 60 * options.contest_minutes)
+    result["wall"] = round(time.perf_counter() - started, 1)
+    if result.get("candidates"):
+        result["per_hour"] = round(3600 * result["candidates"] / result["wall"], 1)
+    return result
 
 
 def ours(options: argparse.Namespace, seconds: float) -> dict[str, Any]:
@@ -457,6 +475,9 @@ def _texts(values: dict[str, Any]) -> dict[str, str]:
 def _ignore(progress: Any) -> None:
     """Progress is for screens."""
 
+
+Contender = Callable[[argparse.Namespace, float], dict[str, Any]]
+CONTENDERS: dict[str, Contender] = {"hillclimb": ours, "kernel_tuner": kernel_tuner, "optuna": plain_optuna}
 
 PART = {"knobs": knobs, "sources": sources, "contest": contest, "two": two}
 
