@@ -38,14 +38,6 @@ def fits(width: int) -> bool:
     return tile <= 32 * WARPS * MOST_PER_THREAD and ahead * (2 * tile + 4 * width) <= MOST_SHARED
 
 
-if not fits(BLOCK):
-    raise ValueError(
-        f"a tile of RMS_ROWS * RMS_BLOCK = {ROWS * BLOCK} elements does not fit: at most "
-        f"{32 * WARPS * MOST_PER_THREAD} at RMS_WARPS {WARPS}, and RMS_STAGES - 1 = {STAGES - 1} of them, with their "
-        f"weights, in {MOST_SHARED} bytes"
-    )
-
-
 @triton.jit
 def whole_rows(
     x, weight, y, rows, hidden, ROWS: tl.constexpr, WIDTH: tl.constexpr, EARLY: tl.constexpr,

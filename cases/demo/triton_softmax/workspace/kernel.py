@@ -37,13 +37,6 @@ def fits(width: int) -> bool:
     return tile <= 32 * WARPS * MOST_PER_THREAD and 2 * tile * (STAGES - 1) <= MOST_SHARED
 
 
-if not fits(BLOCK):
-    raise ValueError(
-        f"a tile of SX_ROWS * SX_BLOCK = {ROWS * BLOCK} elements does not fit: at most {32 * WARPS * MOST_PER_THREAD} "
-        f"at SX_WARPS {WARPS}, and SX_STAGES - 1 = {STAGES - 1} of them in {MOST_SHARED} bytes"
-    )
-
-
 @triton.jit
 def power(x, top, EXP2: tl.constexpr):
     """exp(x - top); as a power of two it is one multiply-add and one instruction of the special unit.
