@@ -31,7 +31,15 @@ from agent.trailers import Dossier, write_message
 from agent.trial import Outcome, to_samples, to_verdict, try_candidate
 from agent.views import Views
 from harness.case.case import Case
-from harness.errors import BudgetSpent, HillclimbError, Interrupted, Plateau, Stop, StorageError
+from harness.errors import (
+    BudgetSpent,
+    HillclimbError,
+    Interrupted,
+    MachineError,
+    Plateau,
+    Stop,
+    StorageError,
+)
 from harness.judge.protocol import Progress, Watch
 from harness.records import Provenance
 
@@ -102,8 +110,8 @@ class Climb:
             except (BudgetSpent, Plateau) as stop:
                 proposer.finish(self._run.ledger)
                 self._remeasure(scene)
-                self._look_inside(scene)
                 self._close(stop, proposer.importances(self._run.ledger))
+                self._look_back(scene)
                 self._views.mirror()
                 scene.lookahead.end()
                 self._clear(scene)
@@ -174,7 +182,7 @@ class Climb:
     def _look_inside(self, scene: Scene) -> None:
         """Profile the incumbent, once: for proposers and readers, and decides nothing.
 
-        The baseline and the last win always are, what comes between where a proposer reads it.
+        The baseline always is, and the last win of a run that comes to its end; others where a proposer reads it.
         """
         ledger = self._run.ledger
         if ledger.profiles and ledger.profiles[-1].commit == ledger.incumbent:
@@ -182,6 +190,13 @@ class Climb:
         incumbent, watch = scene.court.builder.side(ledger.incumbent), self._watch(None)
         profile = self._judge.ask(lambda judge: judge.profile(incumbent, watch))
         ledger.append(Profiled(time=self._tools.clock.now(), commit=ledger.incumbent, profile=profile))
+
+    def _look_back(self, scene: Scene) -> None:
+        """The same at the end, where what goes wrong is only said: the run is over."""
+        try:
+            self._look_inside(scene)
+        except MachineError as error:
+            self._tools.notice(f"the last win was not profiled: {error}")
 
     def _note_posts(self) -> None:
         """Write down what became of posts that went out meanwhile."""

@@ -94,8 +94,8 @@ class Mixed:
         return (*edits, *peek(self._sweep, ledger, count - len(edits)))
 
     def reads_profile(self, ledger: Ledger) -> bool:
-        """The editor does, as it is asked and not while it thinks."""
-        return self._phase(ledger) == "edit" and not self._thinking
+        """The editor does, when it is asked and not while it thinks."""
+        return self._phase(ledger) == "edit" and self._is_to_ask(ledger)
 
     def importances(self, ledger: Ledger) -> dict[str, float]:
         """The sweep's."""
@@ -128,11 +128,13 @@ class Mixed:
         return found
 
     def _ask_editor(self, ledger: Ledger) -> Proposal | Later | str:
-        """Its next edit; while it thinks, something to fill the time."""
-        if self._thinking and not self._edit.ready(ledger):
+        """Its next edit; while it thinks, something to fill the time. It waits for a profile of what it is to edit."""
+        if not self._is_to_ask(ledger):
             filling = self._fill(ledger)
             if filling:
                 return filling
+        elif ledger.profiles and ledger.profiles[-1].commit != ledger.incumbent:
+            return Later(seconds=0.0)
         present = ledger.turns[-1]
         try:
             found = self._edit.propose(ledger, present.family, present.reason)
@@ -143,6 +145,9 @@ class Mixed:
             self._edits_over = self._edits_over or SILENT
             return self._edits_over
         return (self._fill(ledger) or found) if self._thinking else found
+
+    def _is_to_ask(self, ledger: Ledger) -> bool:
+        return not self._thinking or self._edit.ready(ledger)
 
     def _fill(self, ledger: Ledger) -> Proposal | None:
         """A sweep candidate in an edit block, as long as few enough were; any number while no edit can come."""

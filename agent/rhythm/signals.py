@@ -70,10 +70,11 @@ def sweep_spread(tries: Sequence[Candidate], last: int, floor: float) -> Signal 
 def profile_unmoved(ledger: Ledger, turn: Turned, points: float) -> Signal | None:
     """Since `turn` there were wins, and no top bucket's share moved by `points` (0.05 is five percentage points).
 
-    A profile of a single bucket cannot move and says nothing.
+    From the last profile before them to the last one after. A profile of a single bucket cannot move and says nothing.
     """
-    earlier = [profiled for profiled in ledger.profiles if profiled.time <= turn.time]
-    if not earlier or not ledger.profiles or ledger.profiles[-1].commit == earlier[-1].commit:
+    wins = [win.judged.time for win in ledger.wins if win.n >= turn.n and win.judged]
+    earlier = [profiled for profiled in ledger.profiles if wins and profiled.time <= wins[0]]
+    if not earlier or ledger.profiles[-1] == earlier[-1]:
         return None
     before, after = _shares(earlier[-1]), _shares(ledger.profiles[-1])
     if len(before) < 2 or before.keys() != after.keys():

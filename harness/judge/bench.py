@@ -230,10 +230,9 @@ class Bench:
     def duel(self, sides: Processes, suite: str, share: float = 1.0) -> Duel:
         return Duel(self.contract, self.case.suites[suite], sides, self.terms(share))
 
-    def screening(self, sides: Processes) -> Duel:
-        """The objective's suite, on a GPU in shorter segments: a screening sees by events alone, which are precise."""
-        share = SCREENING_SHARE if self.device.kind == "cuda" else 1.0
-        return self.duel(sides, self.case.settings.objective.suite, share)
+    def screening(self, sides: Processes, suite: str) -> Duel:
+        """A duel in shorter segments on a GPU: a screening sees by events alone, which are precise."""
+        return self.duel(sides, suite, SCREENING_SHARE if self.device.kind == "cuda" else 1.0)
 
     def clean_blocks(self, duel: Duel, count: int) -> Iterator[CleanBlock]:
         """`count` blocks of a duel, and why others were dropped before each."""

@@ -373,16 +373,18 @@ def blame(side: int) -> Iterator[None]:
 def clean_blocks(device: Device, take: Callable[[], Block], count: int) -> Iterator[CleanBlock]:
     """`count` blocks, each with why others were dropped before it; at most `count` drops in all.
 
-    A machine that is not quiet for NEVER_QUIET blocks on end is measured as it is, and its environment recorded.
+    A machine that was not quiet for NEVER_QUIET blocks on end is measured as it is until it is quiet again, and its
+    environment recorded.
     """
-    drops_left = count
+    drops_left, is_awaited = count, True
     for _ in range(count):
         dropped: list[tuple[str, ...]] = []
         block = take()
-        while drops_left and (causes := device.disturbances(block.environment)):
+        while (causes := device.disturbances(block.environment)) and is_awaited and drops_left:
             dropped.append(causes)
-            drops_left = drops_left - 1 if len(dropped) < NEVER_QUIET else 0
+            drops_left, is_awaited = drops_left - 1, len(dropped) < NEVER_QUIET
             block = take()
+        is_awaited = is_awaited or not causes
         yield block, dropped
 
 

@@ -13,7 +13,6 @@ from harness.candidate.process import CandidateProcess
 from harness.errors import CandidateFault
 from harness.judge import evidence, tools
 from harness.judge.bench import (
-    GUARDRAIL_BLOCKS,
     SHOWS_ALONE,
     Bench,
     Processes,
@@ -33,10 +32,16 @@ SCREEN_ALPHA = 0.1
 HOPELESS = 2.0
 """A candidate this many times slower than the incumbent in its first calls is not duelled."""
 
-PLAINLY = (1.05, 1.01)
+PLAINLY = 1.01
 """Times longer, at the least, that every segment of a candidate's took than any of its incumbent's, for it to be slower
-without more ado: in one block, and in more. The four of each in two blocks would fall so by chance once in 70 times,
-were both as fast; the two of each in one, by so much, where segments scatter by 3 %, hardly ever."""
+without more ado; in two blocks, where the four of each would fall so by chance once in 70 times, were both as fast."""
+
+PLAINLY_AT_ONCE = 1.05
+"""The same in one block, by a device's own events, which scatter by a tenth of a percent. By the clock of a busy host it
+would send honest winners home."""
+
+GLANCE_BLOCKS = 2
+"""Blocks of each guardrail's suite in which a would-be win must not be plainly slower than the guardrail allows."""
 
 SHOWN_ALONE = 0.25
 """Share of what is expected of single calls that is demanded of them: threads that sleep between calls cost an honest
@@ -69,7 +74,10 @@ class ScreeningTrial:
         """Whether the objective gains, and if so whether a guardrail forbids it beyond doubt."""
         self._screen(sides)
         for guardrail in self.bench.case.settings.guardrails:
-            pair = self.bench.measure(sides, "guardrail", guardrail.suite, GUARDRAIL_BLOCKS)
+            with self.bench.screening(sides, guardrail.suite) as duel:
+                duel.take_up()
+                taken = list(self.bench.clean_blocks(duel, GLANCE_BLOCKS))
+            pair = pair_of("screen", guardrail.suite, taken)
             self.pairs += (pair,)
             if is_plainly_slower(pair, 1 + guardrail.max_slowdown):
                 seen = f"{speedup_of(values_of([pair])):.3f}x of the incumbent's speed, in every segment"
@@ -84,7 +92,7 @@ class ScreeningTrial:
             settings.duel.screen_blocks,
         )
         taken: list[CleanBlock] = []
-        with self.bench.screening(sides) as duel:
+        with self.bench.screening(sides, suite) as duel:
             self.speedup = duel.probe()
             if self.speedup < 1 / HOPELESS:
                 detail = f"its first calls ran at {self.speedup:.3f}x the incumbent's speed"
@@ -263,7 +271,9 @@ class ConfirmationTrial:
 def is_plainly_slower(pair: Pair, bound: float = 1.0) -> bool:
     """Whether A's fastest segment took over `bound` times as long as B's slowest, and by how much is beyond doubt."""
     fastest, slowest = calm_seconds(pair, "A", share=0.0), calm_seconds(pair, "B", share=1.0)
-    return fastest > bound * PLAINLY[min(len(pair.blocks), 2) - 1] * slowest
+    if len(pair.blocks) > 1:
+        return fastest > bound * PLAINLY * slowest
+    return pair.blocks[0].events is not None and fastest > bound * PLAINLY_AT_ONCE * slowest
 
 
 def reject(values: list[float], minimum: float) -> NoReturn:

@@ -238,8 +238,9 @@ class Lab:
                 "pairs": sum(p.stage == "decide" for p in verdict.pairs),
                 "confirm_dropped": sum(p.dropped for p in verdict.pairs),
                 "speedup": verdict.speedup.model_dump() if verdict.speedup else None,
-                "decided_seconds": round(decided.at - started, 3),
             }
+            if decided.at:
+                row["decided_seconds"] = round(decided.at - started, 3)
         return row | {"confirmed": screening.reason is None, "seconds": time.perf_counter() - started}
 
     def _tree(self, steps: int) -> Side:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.background import Background
-from agent.entries import Baselined
+from agent.entries import Baselined, Profiled
 from agent.events import Event, TurnedEvent
 from agent.ledger import Ledger
 from agent.proposal import Edit, Later, Proposal, reads_profile
@@ -20,7 +20,7 @@ from agent.proposers.sweep import Sweep
 from agent.rhythm.rules import Rules
 from harness.case.case import Case
 from harness.errors import Plateau
-from harness.records import GateReport
+from harness.records import GateReport, Profile
 from scripts.experiments.rhythm_landscapes import ARMS, climb_ridge, show, summarise
 from tests.agent.synthetic import interval, judge_next, open_ledger
 from tests.fakes.ridge import KINDS, Ridge
@@ -151,8 +151,22 @@ def test_a_profile_is_made_for_the_editor_when_it_is_asked(tmp_path: Path) -> No
     list(world.run(1))
     assert not reads_profile(world.mixed, world.ledger), "it thinks already"
     world.editor.is_ready = True
-    list(world.run(1))
+    assert reads_profile(world.mixed, world.ledger), "asked for its answer, it is told more at once"
+
+
+def test_the_editor_is_asked_about_no_incumbent_that_was_not_looked_at(tmp_path: Path) -> None:
+    """Such as the winner of a sweep that is over sooner than could be foreseen."""
+    world = World(tmp_path, Script(edit()))
+    look = Profile(problems=())
+    world.ledger.append(Profiled(time=0.1, commit=world.ledger.incumbent, profile=look))
+    while not (proposal := world.mixed.propose(world.ledger)) or not isinstance(proposal, Later):
+        assert isinstance(proposal, Proposal)
+        assert world.editor.asked == []
+        judge_next(world.ledger, proposal, 1.2 if not world.ledger.wins else 0.5)
+    assert (proposal.seconds, world.editor.asked) == (0.0, [])
     assert reads_profile(world.mixed, world.ledger)
+    world.ledger.append(Profiled(time=9.0, commit=world.ledger.incumbent, profile=look))
+    assert world.mixed.propose(world.ledger) == edit()
 
 
 def test_an_answer_that_is_ready_goes_before_filling(tmp_path: Path) -> None:

@@ -103,7 +103,10 @@ def profiled(ledger: Ledger, time: float, commit: str, **shares: float) -> None:
 def test_profile_unmoved(tmp_path: Path, after: dict[str, float], stands: bool) -> None:
     ledger = open_ledger(tmp_path)
     profiled(ledger, 0.1, "base", load=0.6, sum=0.4)
+    profiled(ledger, 0.7, "the sweep's last win, looked at late", load=0.6, sum=0.4)
     assert profile_unmoved(ledger, TURN, 0.05) is None, "there was no win to move anything"
+    judge(ledger, 1.2, kept=True)
+    assert profile_unmoved(ledger, TURN, 0.05) is None, "it was not looked at since"
     profiled(ledger, 3.0, "win", **after)
     signal = profile_unmoved(ledger, TURN, 0.05)
     assert (signal is not None) == stands
@@ -114,6 +117,7 @@ def test_profile_unmoved(tmp_path: Path, after: dict[str, float], stands: bool) 
 def test_a_profile_of_one_bucket_says_nothing(tmp_path: Path) -> None:
     ledger = open_ledger(tmp_path)
     profiled(ledger, 0.1, "base", run=1.0)
+    judge(ledger, 1.2, kept=True)
     profiled(ledger, 3.0, "win", run=1.0)
     assert profile_unmoved(ledger, TURN, 0.05) is None
 
