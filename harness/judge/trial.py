@@ -37,8 +37,8 @@ PLAINLY = 1.01
 without more ado; in two blocks, where the four of each would fall so by chance once in 70 times, were both as fast."""
 
 PLAINLY_AT_ONCE = 1.05
-"""The same in one block, by a device's own events, which scatter by a tenth of a percent. By the clock of a busy host it
-would send honest winners home."""
+"""The same in one block, by a device's own events, which scatter by a tenth of a percent. By the clock of a busy host
+that would send honest winners home."""
 
 GLANCE_BLOCKS = 2
 """Blocks of each guardrail's suite in which a would-be win must not be plainly slower than the guardrail allows."""
