@@ -67,12 +67,15 @@ class Mixed:
         """Why no edit will come any more; empty while they do."""
         self._thinking = False
         """Whether the editor was asked and has not answered yet."""
+        self._waits = False
+        """Whether it would have been asked, had the incumbent been profiled."""
 
     def propose(self, ledger: Ledger) -> Proposal | Later | None:
         """The next proposal of the phase the run is in, or of the one it is time for.
 
         Raises Plateau, saying why of each, when no phase has anything left.
         """
+        self._waits = False
         shut: dict[Phase, str] = {"edit": self._edits_over} if self._edits_over else {}
         while len(shut) < 3:
             turn = next_turn(ledger, self._rules, shut)
@@ -95,7 +98,7 @@ class Mixed:
 
     def reads_profile(self, ledger: Ledger) -> bool:
         """The editor does, when it is asked and not while it thinks."""
-        return self._phase(ledger) == "edit" and self._is_to_ask(ledger)
+        return self._waits or (self._phase(ledger) == "edit" and self._is_to_ask(ledger))
 
     def importances(self, ledger: Ledger) -> dict[str, float]:
         """The sweep's."""
@@ -117,6 +120,9 @@ class Mixed:
     def _ask(self, phase: Phase, turn: Turn | None, ledger: Ledger) -> Proposal | Later | str:
         """What the phase proposes, the turn to it written down; or why it proposes nothing."""
         if phase == "edit":
+            self._waits = self._is_to_ask(ledger) and _is_unseen(ledger)
+            if self._waits:
+                return Later(seconds=0.0)
             self._enter(turn, ledger)
             return self._ask_editor(ledger)
         swept = SWEPT if self._background.case.knobs or ledger.wins else KNOBLESS
@@ -128,13 +134,11 @@ class Mixed:
         return found
 
     def _ask_editor(self, ledger: Ledger) -> Proposal | Later | str:
-        """Its next edit; while it thinks, something to fill the time. It waits for a profile of what it is to edit."""
+        """Its next edit; while it thinks, something to fill the time."""
         if not self._is_to_ask(ledger):
             filling = self._fill(ledger)
             if filling:
                 return filling
-        elif ledger.profiles and ledger.profiles[-1].commit != ledger.incumbent:
-            return Later(seconds=0.0)
         present = ledger.turns[-1]
         try:
             found = self._edit.propose(ledger, present.family, present.reason)
@@ -172,3 +176,8 @@ class Mixed:
         )
         ledger.append(line)
         self._background.emit(TurnedEvent.of(line))
+
+
+def _is_unseen(ledger: Ledger) -> bool:
+    """Whether the last profile is of an earlier incumbent, where there are any."""
+    return bool(ledger.profiles) and ledger.profiles[-1].commit != ledger.incumbent

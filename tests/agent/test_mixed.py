@@ -155,18 +155,26 @@ def test_a_profile_is_made_for_the_editor_when_it_is_asked(tmp_path: Path) -> No
 
 
 def test_the_editor_is_asked_about_no_incumbent_that_was_not_looked_at(tmp_path: Path) -> None:
-    """Such as the winner of a sweep that is over sooner than could be foreseen."""
+    """As the controller goes about it; a sweep may be over sooner than could be foreseen, and every phase but edits."""
     world = World(tmp_path, Script(edit()))
-    look = Profile(problems=())
-    world.ledger.append(Profiled(time=0.1, commit=world.ledger.incumbent, profile=look))
-    while not (proposal := world.mixed.propose(world.ledger)) or not isinstance(proposal, Later):
-        assert isinstance(proposal, Proposal)
-        assert world.editor.asked == []
-        judge_next(world.ledger, proposal, 1.2 if not world.ledger.wins else 0.5)
-    assert (proposal.seconds, world.editor.asked) == (0.0, [])
-    assert reads_profile(world.mixed, world.ledger)
-    world.ledger.append(Profiled(time=9.0, commit=world.ledger.incumbent, profile=look))
-    assert world.mixed.propose(world.ledger) == edit()
+    mixed, ledger, look, waited = world.mixed, world.ledger, Profile(problems=()), 0
+    ledger.append(Profiled(time=0.1, commit=ledger.incumbent, profile=look))
+    while len(world.editor.asked) < 25:
+        if reads_profile(mixed, ledger) and ledger.profiles[-1].commit != ledger.incumbent:
+            ledger.append(Profiled(time=float(len(ledger.candidates)), commit=ledger.incumbent, profile=look))
+        asked, proposal = len(world.editor.asked), mixed.propose(ledger)
+        if isinstance(proposal, Later):
+            assert reads_profile(mixed, ledger), "or it would wait for ever"
+            waited += 1
+            continue
+        assert proposal is not None
+        if len(world.editor.asked) > asked:
+            assert ledger.profiles[-1].commit == ledger.incumbent
+        wins = len(ledger.candidates) % 7 == 1
+        judge_next(ledger, proposal, 1.2 * ledger.cumulative if wins else 0.5)
+    assert waited > 0
+    assert len(ledger.wins) > 3
+    assert all(one.n != other.n or one.phase != other.phase for one, other in pairwise(ledger.turns))
 
 
 def test_an_answer_that_is_ready_goes_before_filling(tmp_path: Path) -> None:
