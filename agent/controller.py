@@ -110,8 +110,8 @@ class Climb:
             except (BudgetSpent, Plateau) as stop:
                 proposer.finish(self._run.ledger)
                 self._remeasure(scene)
-                self._close(stop, proposer.importances(self._run.ledger))
                 self._look_back(scene)
+                self._close(stop, proposer.importances(self._run.ledger))
                 self._views.mirror()
                 scene.lookahead.end()
                 self._clear(scene)
@@ -192,7 +192,7 @@ class Climb:
         ledger.append(Profiled(time=self._tools.clock.now(), commit=ledger.incumbent, profile=profile))
 
     def _look_back(self, scene: Scene) -> None:
-        """The same at the end, where what goes wrong is only said: the run is over."""
+        """The same at the end, where what goes wrong is only said: the run is over, and is closed all the same."""
         try:
             self._look_inside(scene)
         except MachineError as error:
