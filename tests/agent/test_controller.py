@@ -18,10 +18,10 @@ from agent.events import EVENT, BaselinedEvent, JudgedEvent, OpenedEvent
 from agent.ledger import Ledger
 from agent.proposal import Edit, Proposal
 from agent.request import Request, Tools
-from harness.errors import JudgeError, SandboxError, UsageError
+from harness.errors import JudgeError, MachineError, SandboxError, UsageError
 from harness.judge.evidence import spend
 from harness.judge.protocol import Watch
-from harness.records import GateReport, Provenance, Reason, Screening, Side
+from harness.records import GateReport, Profile, Provenance, Reason, Screening, Side
 from tests.fakes.judge import PROVENANCE, SimulatedJudge
 from tests.fakes.night import Night, git, make_repository
 from tests.fakes.proposer import PlannedProposer
@@ -99,6 +99,25 @@ def test_the_baseline_the_last_win_and_what_a_proposer_asks_to_see_are_profiled(
     assert len(other.ledger.wins) == 3
     first, *_, last = incumbents(other.ledger)
     assert [found.commit for found in other.ledger.profiles] == [first, last]
+
+
+def test_a_run_whose_last_win_cannot_be_profiled_is_closed_all_the_same(root: Path) -> None:
+    class Sweeping(PlannedProposer):
+        def reads_profile(self, ledger: Ledger) -> bool:
+            return False
+
+    class Blind(SimulatedJudge):
+        def profile(self, side: Side, watch: Watch) -> Profile:
+            if (root / "runs/demo/toy/night/samples/11.json").exists():
+                raise MachineError("the profiler is gone")
+            return super().profile(side, watch)
+
+    night = Night(root, judge=Blind, proposer=Sweeping())
+    finished = night.climb()
+    assert (finished.wins, finished.interrupted) == (3, False)
+    assert night.ledger.finished is not None
+    assert len(night.ledger.profiles) == 1
+    assert any("the last win was not profiled: " in trouble for trouble in night.troubles)
 
 
 def test_rejected_candidates_are_kept_as_refs(root: Path) -> None:
