@@ -123,7 +123,7 @@ def judge_one(court: Court, job: Job, confirmations: int) -> dict[str, Any]:
         "expected": [str(reason) for reason in job.expected.reason] or ["kept"],
         "says": job.expected.says,
         "got": str(answer.reason or ("kept" if answer.stage == "confirm" else "passed")),
-        "detail": answer.detail[-300:],
+        "detail": answer.detail[-300:].replace(f"{ROOT}/", ""),
         "stage": answer.stage,
         "speedup": answer.speedup,
         "as_expected": _is_expected(job, answer),
