@@ -185,7 +185,7 @@ class Climb:
         The baseline always is, and the last win of a run that comes to its end; others where a proposer reads it.
         """
         ledger = self._run.ledger
-        if ledger.profiles and ledger.profiles[-1].commit == ledger.incumbent:
+        if ledger.is_profiled:
             return
         incumbent, watch = scene.court.builder.side(ledger.incumbent), self._watch(None)
         profile = self._judge.ask(lambda judge: judge.profile(incumbent, watch))

@@ -131,6 +131,11 @@ class Ledger:
         return self.candidates[-1]
 
     @property
+    def is_profiled(self) -> bool:
+        """Whether the last look inside was into the incumbent."""
+        return bool(self.profiles) and self.profiles[-1].commit == self.incumbent
+
+    @property
     def incumbent(self) -> str:
         """The best commit so far: the last win's, or the base."""
         if self.wins and self.wins[-1].judged and self.wins[-1].judged.commit:

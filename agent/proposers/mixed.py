@@ -120,7 +120,7 @@ class Mixed:
     def _ask(self, phase: Phase, turn: Turn | None, ledger: Ledger) -> Proposal | Later | str:
         """What the phase proposes, the turn to it written down; or why it proposes nothing."""
         if phase == "edit":
-            self._waits = self._is_to_ask(ledger) and _is_unseen(ledger)
+            self._waits = bool(ledger.profiles) and not ledger.is_profiled and self._is_to_ask(ledger)
             if self._waits:
                 return Later(seconds=0.0)
             self._enter(turn, ledger)
@@ -176,8 +176,3 @@ class Mixed:
         )
         ledger.append(line)
         self._background.emit(TurnedEvent.of(line))
-
-
-def _is_unseen(ledger: Ledger) -> bool:
-    """Whether the last profile is of an earlier incumbent, where there are any."""
-    return bool(ledger.profiles) and ledger.profiles[-1].commit != ledger.incumbent

@@ -241,7 +241,7 @@ class Bench:
 
     def measure(self, sides: Processes, stage: Stage, suite: str, blocks: int) -> Pair:
         """A few blocks of one suite on two loaded processes."""
-        with self.duel(sides, suite) as duel:
+        with (self.screening if stage == "screen" else self.duel)(sides, suite) as duel:
             duel.take_up()
             taken = list(self.clean_blocks(duel, blocks))
         return pair_of(stage, suite, taken)

@@ -74,10 +74,7 @@ class ScreeningTrial:
         """Whether the objective gains, and if so whether a guardrail forbids it beyond doubt."""
         self._screen(sides)
         for guardrail in self.bench.case.settings.guardrails:
-            with self.bench.screening(sides, guardrail.suite) as duel:
-                duel.take_up()
-                taken = list(self.bench.clean_blocks(duel, GLANCE_BLOCKS))
-            pair = pair_of("screen", guardrail.suite, taken)
+            pair = self.bench.measure(sides, "screen", guardrail.suite, GLANCE_BLOCKS)
             self.pairs += (pair,)
             if is_plainly_slower(pair, 1 + guardrail.max_slowdown):
                 seen = f"{speedup_of(values_of([pair])):.3f}x of the incumbent's speed, in every segment"
