@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.edits import why_changed_outside, why_forbidden, why_inapplicable
@@ -46,6 +46,8 @@ class Builder:
     trees: Trees
     case_path: str
     mutable: tuple[str, ...]
+    declared: dict[str, Knobs] = field(default_factory=dict)
+    """The knobs of the tree that was built upon last; a sweep builds upon it again and again."""
 
     def side(self, commit: str) -> Side:
         """A commit of the run's branch, ready to be judged as it is."""
@@ -99,10 +101,10 @@ class Builder:
 
     def _knobs(self, edited: str, wanted: Mapping[str, Value]) -> Knobs:
         """The knobs that the edited tree declares, checked against the values asked for."""
-        try:
-            knobs = load_knobs(self._folder(edited) / _KNOBS_FILE)
-        except CaseError as error:
-            raise CandidateFault(Reason.BAD_KNOBS, f"{_KNOBS_FILE}: {error.key}: {error.problem}") from None
+        if edited not in self.declared:
+            self.declared.clear()
+            self.declared[edited] = self._load_knobs(edited)
+        knobs = self.declared[edited]
         for name, value in wanted.items():
             if name not in knobs:
                 raise CandidateFault(
@@ -114,6 +116,12 @@ class Builder:
             raise CandidateFault(Reason.BAD_KNOBS, trouble)
         return knobs
 
+    def _load_knobs(self, tree: str) -> Knobs:
+        try:
+            return load_knobs(self._folder(tree) / _KNOBS_FILE)
+        except CaseError as error:
+            raise CandidateFault(Reason.BAD_KNOBS, f"{_KNOBS_FILE}: {error.key}: {error.problem}") from None
+
     def _promote(self, edited: str, knobs: Knobs, wanted: Mapping[str, Value]) -> str:
         """The edited tree with the wanted knob values as its source defaults."""
         path = f"{self._workspace}/{_KNOBS_FILE}"
@@ -121,7 +129,7 @@ class Builder:
         text = with_defaults(self.repository.read([blob.sha])[0].decode(), wanted)
         changed = Blob(blob.mode, self.repository.store(text.encode()))
         tree = self.repository.graft(edited, {path: changed})
-        if defaults(self._knobs(tree, {})) != defaults(knobs) | dict(wanted):
+        if defaults(self._load_knobs(tree)) != defaults(knobs) | dict(wanted):
             raise CandidateFault(
                 Reason.BAD_KNOBS, f"{_KNOBS_FILE} is written so that its defaults cannot be replaced"
             )

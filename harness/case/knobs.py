@@ -6,6 +6,7 @@ import math
 import random
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -270,6 +271,7 @@ def with_defaults(text: str, values: Mapping[str, Value]) -> str:
     return text
 
 
+@lru_cache(maxsize=8)  # a sweep asks of the same text for every candidate
 def _default_spans(text: str) -> dict[str, tuple[int, int]]:
     """Where each knob's default stands in the text, as (start, end) offsets."""
     document = yaml.compose(text)

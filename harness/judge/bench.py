@@ -27,7 +27,7 @@ from harness.judge.stable import Stable
 from harness.readings import Letter, middle_log_ratio, seconds_of
 from harness.records import Pair, Side
 
-Stage = Literal["noise", "screen", "decide", "alone", "report", "cumulative", "guardrail"]
+Stage = Literal["noise", "screen", "decide", "alone", "control", "report", "cumulative", "guardrail"]
 Processes = tuple[CandidateProcess, CandidateProcess]
 """A, the candidate, and B, its opponent."""
 
@@ -269,6 +269,19 @@ class Bench:
             control = duel.opponent_alone(CONTROL_SEGMENTS) if is_controlled else ()
         singles = [pair_of("alone", suite, alone)] if alone else []
         return [decided.model_copy(update={"opponent_alone": control}), *singles, *guarded]
+
+    def controlled_pairs(self, candidate: Side, opponent: Side, count: int) -> list[Pair]:
+        """Fresh pairs on the objective's suite that decide nothing, after each of which B is timed by itself."""
+        suite, blocks = self.case.settings.objective.suite, self.case.settings.duel.pair_blocks
+        pairs: list[Pair] = []
+        with closing(self.each_pair(candidate, opponent, count)) as ready:
+            for sides in ready:
+                with self.duel(sides, suite) as duel:
+                    duel.take_up()
+                    pair = pair_of("control", suite, list(self.clean_blocks(duel, blocks)))
+                    control = duel.opponent_alone(CONTROL_SEGMENTS)
+                pairs.append(pair.model_copy(update={"opponent_alone": control}))
+        return pairs
 
     def fresh_pairs(
         self, candidate: Side, opponent: Side, stage: Stage, watch: Watch, suite: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from harness.candidate.process import CandidateProcess
 from harness.case.case import Case
 from harness.device.cpu import Cpu
 from harness.errors import CaseError, MachineError, UnreapedError
-from harness.judge.bench import SCREENING_SHARE, Processes
+from harness.judge.bench import CONTROL_SEGMENTS, SCREENING_SHARE, Processes, seconds_per_call
 from harness.judge.health import Health
 from harness.judge.judge import CaseJudge
 from harness.judge.protocol import Progress
@@ -137,6 +138,16 @@ def test_a_screening_on_a_gpu_has_shorter_segments(tmp_path: Path, kind: str, sh
     whole, screening = bench.duel(sides, "main").terms, bench.screening(sides, "main").terms
     assert screening == replace(whole, segment_seconds=share * whole.segment_seconds)
     assert screening.paces is whole.paces
+
+
+def test_after_a_control_pair_the_opponent_is_timed_by_itself(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    fast, slow = bench.side("fast", FAST), bench.side("slow", SLOW)
+    pairs = bench.judge._bench.controlled_pairs(fast, slow, 2)
+    assert [pair.stage for pair in pairs] == ["control", "control"]
+    assert all(len(pair.opponent_alone) == CONTROL_SEGMENTS for pair in pairs)
+    beside, alone = seconds_per_call(pairs, "B"), statistics.median(pairs[0].opponent_alone)
+    assert alone == pytest.approx(beside, rel=0.5), "the same kernel"
 
 
 def test_slower_and_equal_are_rejected_by_name(tmp_path: Path) -> None:

@@ -1,12 +1,17 @@
-"""When a candidate is out before the statistics have spoken: only where every one of its segments says so."""
+"""When a candidate is out whatever the statistics say: plainly slower, or its opponent slowed."""
 
 from __future__ import annotations
 
 import math
 import random
+from typing import cast
 
-from harness.judge.trial import is_plainly_slower
-from harness.records import Block, Pair
+import pytest
+
+from harness.errors import CandidateFault
+from harness.judge.bench import Bench
+from harness.judge.trial import ConfirmationTrial, faster_alone, is_plainly_slower, is_slowed
+from harness.records import Block, Pair, Reason, Side
 
 
 def pair(*segments: tuple[float, float, float, float], on_gpu: bool = False) -> Pair:
@@ -54,3 +59,42 @@ def test_on_a_noisy_machine_few_that_are_as_fast_and_next_to_none_that_are_faste
 
     assert sum(is_plainly_slower(noisy(0.0)) for _ in range(2000)) < 2000 / 70
     assert sum(is_plainly_slower(noisy(0.03)) for _ in range(2000)) < 10
+
+
+def controlled(gain: float, alone: float) -> Pair:
+    """The candidate faster by `gain`, the opponent faster by `alone` once the candidate has ended."""
+    block = Block(order="ABBA", seconds=(1 / (1 + gain), 1.0, 1.0, 1 / (1 + gain)))
+    return Pair(stage="decide", suite="main", blocks=(block, block), opponent_alone=(1 / (1 + alone),) * 4)
+
+
+def test_an_opponent_is_slowed_where_it_runs_faster_by_itself() -> None:
+    assert is_slowed([controlled(0.01, 0.005)])
+    assert not is_slowed([controlled(0.01, 0.001)])
+    assert not is_slowed([controlled(0.01, -0.005)])
+    assert not is_slowed([controlled(0.04, 0.005)]), "a large gain is not bought with that"
+    assert not is_slowed([]), "none was controlled"
+    assert faster_alone([controlled(0.01, 0.004), controlled(0.01, 0.0)]) == pytest.approx(0.002, abs=1e-5)
+
+
+@pytest.mark.parametrize(("again", "is_out"), [(0.005, True), (0.0, False)])
+def test_what_slowed_the_opponent_once_must_do_so_in_fresh_pairs(again: float, is_out: bool) -> None:
+    class Fresh:
+        asked = 0
+
+        def controlled_pairs(self, candidate: Side, incumbent: Side, count: int) -> list[Pair]:
+            self.asked += 1
+            return [controlled(0.01, again)] * count
+
+    fresh, side = Fresh(), Side(tree="/nowhere")
+    trial = ConfirmationTrial(cast(Bench, fresh), alpha=0.01, watch=lambda progress: None)
+    trial.pairs = [controlled(0.01, 0.0)]
+    trial.expect_undisturbed_opponent(side, side)
+    assert not fresh.asked, "nothing was seen"
+    trial.pairs = [controlled(0.01, 0.005)]
+    if is_out:
+        with pytest.raises(CandidateFault) as caught:
+            trial.expect_undisturbed_opponent(side, side)
+        assert caught.value.reason == Reason.LEFT_WORK_RUNNING
+    else:
+        trial.expect_undisturbed_opponent(side, side)
+    assert len(trial.pairs) == 4, "they are kept with the rest"
