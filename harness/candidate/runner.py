@@ -177,8 +177,8 @@ def _descriptor(descriptors: list[int]) -> dict[str, int]:
 
 
 def _fault(op: str, error: Exception) -> str:
-    if type(error).__name__ == "OutOfMemoryError":  # torch's, of the GPU
-        return "out_of_memory"
+    if type(error).__name__ == "OutOfMemoryError" or ("CUDA" in str(error) and "out of memory" in str(error)):
+        return "out_of_memory"  # of the GPU: as torch, its streams and graphs, and Triton say it
     return "does_not_load" if op == "load" else "raised"
 
 

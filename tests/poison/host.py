@@ -31,8 +31,6 @@ def execute(code, library=ctypes.CFUNCTYPE):
     return library(None)(ctypes.addressof(ctypes.c_char.from_buffer(page)))()
 """
 
-RECURSION = CTYPES + "import sys\nsys.setrecursionlimit(10**9)\n"
-
 SCRATCH = "import os\nscratch = os.environ['TMPDIR']\n"
 
 ADDRESS = CTYPES + "\n\ndef address(array):\n    return array.__array_interface__['data'][0]\n"
@@ -359,9 +357,9 @@ KINDS: Mapping[str, tuple[Dose, ...]] = {
     ),
     "stack overflow": (
         dose(
-            "through callbacks",
-            RECURSION + "CALL = ctypes.CFUNCTYPE(None)\n",
-            "def deeper():\n    CALL(deeper)()\ndeeper()\n",
+            "a pattern of a million brackets",
+            CTYPES,
+            "libc.regcomp(ctypes.create_string_buffer(1024), b'(' * 1_000_000, 1)\n",
             ("first", "later", "thread"),
             Reason.CRASHED,
         ),

@@ -327,6 +327,16 @@ ILL = {
         "tried to allocate",
         "def run(x, y):\n    raise torch.OutOfMemoryError('tried to allocate')\n",
     ),
+    "runs out of it where a graph begins": (
+        Reason.OUT_OF_MEMORY,
+        "CUDA error",
+        "def run(x, y):\n    raise torch.AcceleratorError('CUDA error: out of memory')\n",
+    ),
+    "runs out of it where Triton loads a kernel": (
+        Reason.OUT_OF_MEMORY,
+        "Triton Error",
+        "def run(x, y):\n    raise RuntimeError('Triton Error [CUDA]: out of memory')\n",
+    ),
     "starts a process": (Reason.STARTED_PROCESS, "seccomp", "wire.spin = lambda end: os.fork()\n"),
 }
 
