@@ -118,7 +118,7 @@ class Bench:
     ) -> list[Processes]:
         """Fresh pairs, each born in a coin's order, sent off with the stack; the opponents are loaded.
 
-        Those that were sent off before are waited for while these import: a CUDA context takes its time to go.
+        Those that were sent off before end while these import: a CUDA context takes its time to go.
         """
         pairs: list[Processes] = []
         for _ in range(count):
@@ -128,10 +128,10 @@ class Bench:
                     born[side] = self.stable.process((candidate, opponent)[side], from_source=from_source)
                 stack.callback(self._send_off, born[side])
             pairs.append((born[0], born[1]))
-        self.reap()
         for _, process in pairs:
             with blame(1):
                 process.await_loaded()
+        self.reap()
         return pairs
 
     def _send_off(self, process: CandidateProcess) -> None:

@@ -129,9 +129,9 @@ ENTRIES = (
         "contest",
         "gpu_throughput",
         *("--parts", "contest", "--contest-minutes", "{contest}", "--gpus", "{gpus}", "--output", "{out}"),
-        seconds=780,
-        gpus=3,
-        least=240,
+        seconds=1500,
+        gpus=2,
+        least=480,
     ),
     script("study_overview", "study_overview", "--gpus", "{gpus}", "--output", "{out}", seconds=300),
     script(
@@ -306,7 +306,7 @@ class Night:
             "raw": [str(self.output / f"{entry.name}.raw.json.gz")],
             "folder": [str(self.output / entry.name)],
             "seconds": [f"{useful:.0f}"],
-            "contest": [f"{min(10.0, (useful - 30) / 60):.2f}"],
+            "contest": [f"{min(10.0, (useful - 60) / 120):.2f}"],  # three contenders on two GPUs
             "gpus": list(gpus),
         }
 

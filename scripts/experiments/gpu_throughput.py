@@ -8,9 +8,9 @@ Parts, in this order, each saved when it is done and not repeated with the same 
             overhead an evaluation
   sources   the same with edits of the source: comments and a constant, by turns
   contest   our sweep, kernel_tuner and a plain Optuna loop (a fresh process a trial, do_bench) on contest_case's space
-            for so many minutes each, at the same time where --gpus names three, output checked by all; the best of each
+            for so many minutes each, as many at the same time as --gpus names, output checked by all; the best of each
             timed by the same judge afterwards
-  two       the same list of knob candidates on one GPU alone, then on two GPUs of this host at the same time
+  two       the same list of candidates, edits and knobs by turns, on one GPU alone, then on two of this host at once
 
 kernel_tuner needs a Python that has it (--tuner-python). --dry tries every part on the CPU that can be tried there.
 """
@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,20 +98,27 @@ def sources(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def two(options: argparse.Namespace) -> dict[str, Any]:
-    """Candidates an hour of two climbs at once over those of one, and the verdicts of all three."""
+    """Candidates an hour of two climbs at once over those of one, of the candidates that all three came to."""
     gpus = options.gpus
     if len(gpus) < 2:
         return {"skipped": "give two GPUs with --gpus 0 1"}
     seconds = 60 * options.minutes
     (alone,) = _together(options, gpus[:1], seconds)
-    both = _together(options, gpus[:2], seconds)
-    rates = [summarise(climb)["per_hour"] for climb in (alone, *both)]
+    climbs = [alone, *_together(options, gpus[:2], seconds)]
+    return side_by_side(climbs)
+
+
+def side_by_side(climbs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The first one's rate against the sum of the others', each over the candidates that all of them came to."""
+    common = min(len(climb["laps"]) for climb in climbs)
+    alone, *both = (_rate(climb["laps"][:common]) for climb in climbs)
     return {
-        "alone_per_hour": rates[0],
-        "both_per_hour": rates[1:],
-        "factor": round(sum(rates[1:]) / rates[0], 3) if rates[0] else None,
-        "devices": [climb["device"] for climb in (alone, *both)],
-        "verdicts": compare_verdicts([climb["verdicts"] for climb in (alone, *both)]),
+        "candidates": [len(climb["laps"]) for climb in climbs],
+        "alone_per_hour": alone,
+        "both_per_hour": both,
+        "factor": round(sum(both) / alone, 3) if alone else None,
+        "devices": [climb["device"] for climb in climbs],
+        "verdicts": compare_verdicts([climb["verdicts"] for climb in climbs]),
     }
 
 
@@ -283,12 +291,16 @@ class Edits:
     def importances(self, ledger: Any) -> dict[str, float]:
         return {}
 
+    def reads_profile(self, ledger: Any) -> bool:
+        """Never: what comes next is known."""
+        return False
+
     def finish(self, ledger: Any) -> None:
         """Nothing is ever under way."""
 
 
 class Listed(Edits):
-    """Knob values out of a list that is the same for everyone, whatever becomes of them."""
+    """Edits and knob values by turns, out of a list that is the same for everyone, whatever becomes of them."""
 
     def __init__(self, background: Any) -> None:
         super().__init__(background)
@@ -298,6 +310,9 @@ class Listed(Edits):
     def _edit(self, ledger: Any, n: int) -> Any:
         from agent.proposal import Proposal
         from harness.case.knobs import draw
+
+        if n % 2:
+            return super()._edit(ledger, n)
 
         rng = random.Random(f"{self._seed}/{n}")
         name = rng.choice(sorted(self._knobs))
@@ -321,30 +336,33 @@ PROPOSERS: dict[str, Callable[[Any], Any]] = {"sweep": _sweep, "edits": Edits, "
 
 
 def contest(options: argparse.Namespace) -> dict[str, Any]:
-    """Each contender for the same time, one after the other or each on a GPU of its own where there are enough.
-
-    Then the same judge times the best of each.
-    """
-    apart = len(options.gpus) >= len(CONTENDERS)
-    shares = [[gpu] for gpu in options.gpus] if apart else [options.gpus[:1]] * len(CONTENDERS)
-    with ThreadPoolExecutor(len(CONTENDERS) if apart else 1) as pool:
+    """Each contender for the same time, on the first GPU that is free; then the same judge times the best of each."""
+    free: Queue[list[str]] = Queue()
+    for share in [[gpu] for gpu in options.gpus] or [[]]:
+        free.put(share)
+    with ThreadPoolExecutor(free.qsize()) as pool:
         going = {
-            name: pool.submit(_compete, contender, options, share)
-            for (name, contender), share in zip(CONTENDERS.items(), shares, strict=False)
+            name: pool.submit(_compete, contender, options, free) for name, contender in CONTENDERS.items()
         }
         contenders = {name: future.result() for name, future in going.items()}
     return {
         "seconds_each": 60 * options.contest_minutes,
-        "at_the_same_time": apart,
+        "at_the_same_time": max(1, len(options.gpus)),
         "contenders": contenders,
         "retimed": _retime(options, contenders),
     }
 
 
-def _compete(contender: Contender, options: argparse.Namespace, gpus: Sequence[str]) -> dict[str, Any]:
-    """One contender's result, on the first of these GPUs."""
+def _compete(contender: Contender, options: argparse.Namespace, free: Queue[list[str]]) -> dict[str, Any]:
+    """One contender's result, on a GPU that is free."""
+    gpus = free.get()
     started = time.perf_counter()
-    result = contender(argparse.Namespace(**{**vars(options), "gpus": gpus}), 60 * options.contest_minutes)
+    try:
+        result = contender(
+            argparse.Namespace(**{**vars(options), "gpus": gpus}), 60 * options.contest_minutes
+        )
+    finally:
+        free.put(gpus)
     result["wall"] = round(time.perf_counter() - started, 1)
     if result.get("candidates"):
         result["per_hour"] = round(3600 * result["candidates"] / result["wall"], 1)

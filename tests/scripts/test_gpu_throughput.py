@@ -81,6 +81,21 @@ def test_rates_and_shares_of_a_climb() -> None:
     assert found["verdicts"] == {"kept": 1, "slower": 9}
 
 
+def test_two_gpus_are_compared_over_what_both_and_the_one_came_to() -> None:
+    def climb(seconds: float, count: int) -> dict[str, Any]:
+        slow = lap(100.0, {})  # the next in the list, which not all came to
+        return {
+            "laps": [*[lap(seconds, {})] * 4, *[slow] * count],
+            "verdicts": ["slower"] * (4 + count),
+            "device": "d",
+        }
+
+    found = gpu_throughput.side_by_side([climb(2.0, 1), climb(2.5, 0), climb(2.0, 2)])
+    assert found["candidates"] == [5, 4, 6]
+    assert (found["alone_per_hour"], found["both_per_hour"], found["factor"]) == (1800, [1440, 1800], 1.8)
+    assert found["verdicts"] == {"compared": 4, "kept_by_some_only": []}
+
+
 def test_verdicts_differ_where_some_kept_what_others_did_not() -> None:
     runs = [["slower", "kept", "kept"], ["no_proven_gain", "kept", "slower"], ["slower", "kept", "kept", "x"]]
     found = gpu_throughput.compare_verdicts(runs)
