@@ -279,6 +279,7 @@ class Bench:
                 with self.duel(sides, suite) as duel:
                     duel.take_up()
                     pair = pair_of("control", suite, list(self.clean_blocks(duel, blocks)))
+                    sides[0].expect_alone()
                     control = duel.opponent_alone(CONTROL_SEGMENTS)
                 pairs.append(pair.model_copy(update={"opponent_alone": control}))
         return pairs
