@@ -46,7 +46,7 @@ class Builder:
     trees: Trees
     case_path: str
     mutable: tuple[str, ...]
-    declared: dict[str, Knobs] = field(default_factory=dict)
+    _declared: dict[str, Knobs] = field(default_factory=dict, init=False, compare=False, repr=False)
     """The knobs of the tree that was built upon last; a sweep builds upon it again and again."""
 
     def side(self, commit: str) -> Side:
@@ -101,10 +101,10 @@ class Builder:
 
     def _knobs(self, edited: str, wanted: Mapping[str, Value]) -> Knobs:
         """The knobs that the edited tree declares, checked against the values asked for."""
-        if edited not in self.declared:
-            self.declared.clear()
-            self.declared[edited] = self._load_knobs(edited)
-        knobs = self.declared[edited]
+        if edited not in self._declared:
+            self._declared.clear()
+            self._declared[edited] = self._load_knobs(edited)
+        knobs = self._declared[edited]
         for name, value in wanted.items():
             if name not in knobs:
                 raise CandidateFault(

@@ -143,7 +143,7 @@ class Block(Record):
 class Pair(Record):
     """One pair of fresh processes: A is the candidate, B the one it is compared with."""
 
-    stage: Literal["noise", "screen", "decide", "alone", "control", "report", "cumulative", "guardrail"]
+    stage: Literal["noise", "screen", "decide", "alone", "report", "cumulative", "guardrail"]
     suite: str
     blocks: tuple[Block, ...]
     dropped: int = 0
@@ -151,7 +151,8 @@ class Pair(Record):
     dropped_for: tuple[str, ...] = ()
     """What disturbed them, of each block everything that did."""
     opponent_alone: tuple[float, ...] = ()
-    """B's seconds per call, by segment, after A had ended; in some deciding pairs on a GPU, and in control pairs."""
+    """B's seconds per call, by segment, after A had ended; in some deciding pairs on a GPU, and where
+    those showed B slowed, in the report's."""
 
 
 class GuardrailReport(Record):

@@ -177,8 +177,10 @@ def _descriptor(descriptors: list[int]) -> dict[str, int]:
 
 
 def _fault(op: str, error: Exception) -> str:
-    if type(error).__name__ == "OutOfMemoryError" or ("CUDA" in str(error) and "out of memory" in str(error)):
-        return "out_of_memory"  # of the GPU: as torch, its streams and graphs, and Triton say it
+    # torch says so in one way, its streams, its graphs and Triton in others
+    said = "".join(traceback.format_exception_only(error))
+    if type(error).__name__ == "OutOfMemoryError" or ("CUDA" in said and "out of memory" in said):
+        return "out_of_memory"
     return "does_not_load" if op == "load" else "raised"
 
 

@@ -272,7 +272,7 @@ def with_defaults(text: str, values: Mapping[str, Value]) -> str:
 
 
 @lru_cache(maxsize=8)  # a sweep asks of the same text for every candidate
-def _default_spans(text: str) -> dict[str, tuple[int, int]]:
+def _default_spans(text: str) -> Mapping[str, tuple[int, int]]:
     """Where each knob's default stands in the text, as (start, end) offsets."""
     document = yaml.compose(text)
     if not isinstance(document, yaml.MappingNode):

@@ -27,7 +27,7 @@ from harness.judge.stable import Stable
 from harness.readings import Letter, middle_log_ratio, seconds_of
 from harness.records import Pair, Side
 
-Stage = Literal["noise", "screen", "decide", "alone", "control", "report", "cumulative", "guardrail"]
+Stage = Literal["noise", "screen", "decide", "alone", "report", "cumulative", "guardrail"]
 Processes = tuple[CandidateProcess, CandidateProcess]
 """A, the candidate, and B, its opponent."""
 
@@ -128,10 +128,12 @@ class Bench:
                     born[side] = self.stable.process((candidate, opponent)[side], from_source=from_source)
                 stack.callback(self._send_off, born[side])
             pairs.append((born[0], born[1]))
-        for _, process in pairs:
-            with blame(1):
-                process.await_loaded()
-        self.reap()
+        try:
+            for _, process in pairs:
+                with blame(1):
+                    process.await_loaded()
+        finally:
+            self.reap()
         return pairs
 
     def _send_off(self, process: CandidateProcess) -> None:
@@ -239,12 +241,15 @@ class Bench:
         self.stable.tend()
         return clean_blocks(self.device, duel.block, count)
 
-    def measure(self, sides: Processes, stage: Stage, suite: str, blocks: int) -> Pair:
-        """A few blocks of one suite on two loaded processes."""
+    def measure(
+        self, sides: Processes, stage: Stage, suite: str, blocks: int, *, is_controlled: bool = False
+    ) -> Pair:
+        """A few blocks of one suite on two loaded processes; then B alone, if the pair is controlled."""
         with (self.screening if stage == "screen" else self.duel)(sides, suite) as duel:
             duel.take_up()
-            taken = list(self.clean_blocks(duel, blocks))
-        return pair_of(stage, suite, taken)
+            pair = pair_of(stage, suite, list(self.clean_blocks(duel, blocks)))
+            control = duel.opponent_alone(CONTROL_SEGMENTS) if is_controlled else ()
+        return pair.model_copy(update={"opponent_alone": control})
 
     def deciding_pair(
         self, sides: Processes, elsewhere: Iterable[str], *, is_controlled: bool = False
@@ -270,22 +275,15 @@ class Bench:
         singles = [pair_of("alone", suite, alone)] if alone else []
         return [decided.model_copy(update={"opponent_alone": control}), *singles, *guarded]
 
-    def controlled_pairs(self, candidate: Side, opponent: Side, count: int) -> list[Pair]:
-        """Fresh pairs on the objective's suite that decide nothing, after each of which B is timed by itself."""
-        suite, blocks = self.case.settings.objective.suite, self.case.settings.duel.pair_blocks
-        pairs: list[Pair] = []
-        with closing(self.each_pair(candidate, opponent, count)) as ready:
-            for sides in ready:
-                with self.duel(sides, suite) as duel:
-                    duel.take_up()
-                    pair = pair_of("control", suite, list(self.clean_blocks(duel, blocks)))
-                    sides[0].expect_alone()
-                    control = duel.opponent_alone(CONTROL_SEGMENTS)
-                pairs.append(pair.model_copy(update={"opponent_alone": control}))
-        return pairs
-
     def fresh_pairs(
-        self, candidate: Side, opponent: Side, stage: Stage, watch: Watch, suite: str = ""
+        self,
+        candidate: Side,
+        opponent: Side,
+        stage: Stage,
+        watch: Watch,
+        suite: str = "",
+        *,
+        is_controlled: bool = False,
     ) -> list[Pair]:
         """The pairs from which a speedup on one suite (the objective's) is reported; they decide nothing."""
         pairs: list[Pair] = []
@@ -296,7 +294,8 @@ class Bench:
             self.each_pair(candidate, opponent, wanted, from_source=from_source, problems=problems)
         ) as ready:
             for sides in ready:
-                pairs.append(self.measure(sides, stage, suite or settings.objective.suite, blocks))
+                timed = suite or settings.objective.suite
+                pairs.append(self.measure(sides, stage, timed, blocks, is_controlled=is_controlled))
                 watch(Progress(stage=stage, done=len(pairs), of=wanted, speedup=speedup_of(values_of(pairs))))
         return pairs
 

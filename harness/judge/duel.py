@@ -175,7 +175,11 @@ class Duel:
                 self._segment(replace(workload, source=source), 0)
 
     def opponent_alone(self, segments: int) -> tuple[float, ...]:
-        """End A, and time B with nobody beside it: seconds per call by segment, geometric mean over the problems."""
+        """End A, and time B with nobody beside it: seconds per call by segment, geometric mean over the problems.
+
+        Raises CandidateFault where A has company that would live on.
+        """
+        self.sides[0].expect_alone()
         self.sides[0].close()
         return tuple(
             math.exp(statistics.fmean(math.log(self._segment(w, 1).told) for w in self.workloads))

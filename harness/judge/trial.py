@@ -50,9 +50,6 @@ kernel more when it is called alone."""
 DISTURBED = 0.0025
 """Log ratio by which an opponent may be faster once the candidate has ended; a quarter of the gain if that is more."""
 
-CONTROLLED_AGAIN = 3
-"""Fresh pairs in which an opponent that was faster by itself has to be so again."""
-
 CALM = 0.1
 """Share of a pair's single calls, the fastest, whose slowest stands for it; there are more of them than of segments."""
 
@@ -138,7 +135,6 @@ class ConfirmationTrial:
         self.bench.stable.prepare(incumbent)
         self._decide(candidate, incumbent, check)
         self.bench.clocks.expect_agreement(self._of("decide"))
-        self.expect_undisturbed_opponent(candidate, incumbent)
         self._expect_gain_call_by_call()
         self._guard()
         self.note = tools.sanitize(self.bench, candidate, self.watch)
@@ -177,21 +173,6 @@ class ConfirmationTrial:
         """Whether the opponent is timed by itself after a pair: on a GPU the first one, and half of the others."""
         return self.bench.device.kind == "cuda" and (pair == 1 or self.bench.secret.random() < 0.5)
 
-    def expect_undisturbed_opponent(self, candidate: Side, incumbent: Side) -> None:
-        """What the candidate leaves running, heats or rewrites may slow its opponent, on every clock there is.
-
-        So the opponent is timed once more when the candidate has ended: it must not be faster by itself. Clocks of a
-        GPU that warms up do the same once, so where it was faster, fresh pairs have to say so again.
-        """
-        if not is_slowed(self._of("decide")):
-            return
-        again = self.bench.controlled_pairs(candidate, incumbent, CONTROLLED_AGAIN)
-        self.pairs += again
-        if is_slowed(again):
-            gained = math.exp(faster_alone(again))
-            detail = f"the incumbent runs at {gained:.4f}x the speed once the candidate has ended"
-            raise CandidateFault(Reason.LEFT_WORK_RUNNING, detail)
-
     def _guard(self) -> None:
         """Every guardrail's suite must be proven not to be slower than its bound allows."""
         for guardrail in self.bench.case.settings.guardrails:
@@ -211,13 +192,17 @@ class ConfirmationTrial:
     def _measure(self, candidate: Side, incumbent: Side, baseline: Side) -> None:
         """The speedups to report, from pairs that decided nothing; one that they do not bear out is no win."""
         pairs: list[Pair] = []
+        is_suspect = is_slowed(self._of("decide"))
         for _ in range(REPORT_ROUNDS):
-            pairs += self.bench.fresh_pairs(candidate, incumbent, "report", self.watch)
+            pairs += self.bench.fresh_pairs(
+                candidate, incumbent, "report", self.watch, is_controlled=is_suspect
+            )
             speedup, measured = evidence.interval(values_of(pairs)), self._of("decide") + pairs
             if speedup.low > 1 and self.bench.clocks.see_gain(measured, REPORT_ROUNDS):
                 break
         self.pairs += pairs
         self.bench.clocks.expect_agreement(measured)
+        expect_undisturbed_opponent(pairs)
         self.bench.clocks.expect_gain(measured, REPORT_ROUNDS)
         self._expect_gain_in_the_mean()
         if speedup.low <= 1:
@@ -264,6 +249,19 @@ class ConfirmationTrial:
 
     def _of(self, stage: str) -> list[Pair]:
         return [pair for pair in self.pairs if pair.stage == stage]
+
+
+def expect_undisturbed_opponent(pairs: Sequence[Pair]) -> None:
+    """What the candidate leaves running, heats or rewrites may slow its opponent, on every clock there is.
+
+    So the opponent of some deciding pairs is timed once more when the candidate has ended. Where it is faster by
+    itself, as it may be once by chance, that of every report pair is, and must not be: a candidate that behaves there
+    shows no gain there either, and those pairs have to show it.
+    """
+    if is_slowed(pairs):
+        gained = math.exp(faster_alone([pair for pair in pairs if pair.opponent_alone]))
+        detail = f"the incumbent runs at {gained:.4f}x the speed once the candidate has ended"
+        raise CandidateFault(Reason.LEFT_WORK_RUNNING, detail)
 
 
 def is_slowed(pairs: Sequence[Pair]) -> bool:

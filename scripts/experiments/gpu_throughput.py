@@ -10,7 +10,7 @@ Parts, in this order, each saved when it is done and not repeated with the same 
   contest   our sweep, kernel_tuner and a plain Optuna loop (a fresh process a trial, do_bench) on contest_case's space
             for so many minutes each, as many at the same time as --gpus names, output checked by all; the best of each
             timed by the same judge afterwards
-  two       the same list of candidates, edits and knobs by turns, on one GPU alone, then on two of this host at once
+  two       the same list of candidates, comments and knobs by turns, on one GPU alone, then on two of this host at once
 
 kernel_tuner needs a Python that has it (--tuner-python). --dry tries every part on the CPU that can be tried there.
 """
@@ -300,7 +300,7 @@ class Edits:
 
 
 class Listed(Edits):
-    """Edits and knob values by turns, out of a list that is the same for everyone, whatever becomes of them."""
+    """Comments and knob values by turns, out of a list that is the same for everyone, whatever becomes of them."""
 
     def __init__(self, background: Any) -> None:
         super().__init__(background)
@@ -347,23 +347,25 @@ def contest(options: argparse.Namespace) -> dict[str, Any]:
         contenders = {name: future.result() for name, future in going.items()}
     return {
         "seconds_each": 60 * options.contest_minutes,
-        "at_the_same_time": max(1, len(options.gpus)),
+        "at_the_same_time": min(len(CONTENDERS), max(1, len(options.gpus))),
         "contenders": contenders,
         "retimed": _retime(options, contenders),
     }
 
 
-def _compete(contender: Contender, options: argparse.Namespace, free: Queue[list[str]]) -> dict[str, Any]:
-    """One contender's result, on a GPU that is free."""
+def _compete(
+    contender: Contender, options: argparse.Namespace, free: Queue[list[str]], start: float
+) -> dict[str, Any]:
+    """One contender's result, on a GPU that is free; who ran beside it shows in its `began` and `wall`."""
     gpus = free.get()
-    started = time.perf_counter()
+    began = time.perf_counter()
     try:
         result = contender(
             argparse.Namespace(**{**vars(options), "gpus": gpus}), 60 * options.contest_minutes
         )
     finally:
         free.put(gpus)
-    result["wall"] = round(time.perf_counter() - started, 1)
+    result |= {"began": round(began - start, 1), "wall": round(time.perf_counter() - began, 1)}
     if result.get("candidates"):
         result["per_hour"] = round(3600 * result["candidates"] / result["wall"], 1)
     return result

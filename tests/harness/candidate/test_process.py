@@ -337,6 +337,12 @@ ILL = {
         "Triton Error",
         "def run(x, y):\n    raise RuntimeError('Triton Error [CUDA]: out of memory')\n",
     ),
+    "raises what cannot be told": (
+        Reason.RAISED,
+        "Untold",
+        "class Untold(Exception):\n    def __str__(self):\n        raise ValueError\n"
+        "def run(x, y):\n    raise Untold\n",
+    ),
     "starts a process": (Reason.STARTED_PROCESS, "seccomp", "wire.spin = lambda end: os.fork()\n"),
 }
 

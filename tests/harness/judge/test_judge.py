@@ -140,11 +140,11 @@ def test_a_screening_on_a_gpu_has_shorter_segments(tmp_path: Path, kind: str, sh
     assert screening.paces is whole.paces
 
 
-def test_after_a_control_pair_the_opponent_is_timed_by_itself(tmp_path: Path) -> None:
+def test_after_a_controlled_pair_the_opponent_is_timed_by_itself(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     fast, slow = bench.side("fast", FAST), bench.side("slow", SLOW)
-    pairs = bench.judge._bench.controlled_pairs(fast, slow, 2)
-    assert [pair.stage for pair in pairs] == ["control", "control"]
+    pairs = bench.judge._bench.fresh_pairs(fast, slow, "report", _ignore, is_controlled=True)
+    assert {pair.stage for pair in pairs} == {"report"}
     assert all(len(pair.opponent_alone) == CONTROL_SEGMENTS for pair in pairs)
     beside, alone = seconds_per_call(pairs, "B"), statistics.median(pairs[0].opponent_alone)
     assert alone == pytest.approx(beside, rel=0.5), "the same kernel"

@@ -8,9 +8,15 @@ from typing import cast
 
 import pytest
 
-from harness.errors import CandidateFault
+from harness.errors import CandidateFault, MachineError
 from harness.judge.bench import Bench
-from harness.judge.trial import ConfirmationTrial, faster_alone, is_plainly_slower, is_slowed
+from harness.judge.trial import (
+    ConfirmationTrial,
+    expect_undisturbed_opponent,
+    faster_alone,
+    is_plainly_slower,
+    is_slowed,
+)
 from harness.records import Block, Pair, Reason, Side
 
 
@@ -76,25 +82,26 @@ def test_an_opponent_is_slowed_where_it_runs_faster_by_itself() -> None:
     assert faster_alone([controlled(0.01, 0.004), controlled(0.01, 0.0)]) == pytest.approx(0.002, abs=1e-5)
 
 
-@pytest.mark.parametrize(("again", "is_out"), [(0.005, True), (0.0, False)])
-def test_what_slowed_the_opponent_once_must_do_so_in_fresh_pairs(again: float, is_out: bool) -> None:
+def test_an_opponent_that_is_slowed_where_the_speedup_is_measured_makes_no_win() -> None:
+    expect_undisturbed_opponent([controlled(0.01, 0.0)] * 5)
+    expect_undisturbed_opponent([])
+    with pytest.raises(CandidateFault, match=r"at 1\.0050x the speed once") as caught:
+        expect_undisturbed_opponent([controlled(0.01, 0.005)] * 5)
+    assert caught.value.reason == Reason.LEFT_WORK_RUNNING
+
+
+@pytest.mark.parametrize("suspect", [False, True])
+def test_report_pairs_are_controlled_where_a_deciding_pair_was_slowed(suspect: bool) -> None:
+    asked: list[bool] = []
+
     class Fresh:
-        asked = 0
+        def fresh_pairs(self, *arguments: object, is_controlled: bool) -> list[Pair]:
+            asked.append(is_controlled)
+            raise MachineError("enough was seen")
 
-        def controlled_pairs(self, candidate: Side, incumbent: Side, count: int) -> list[Pair]:
-            self.asked += 1
-            return [controlled(0.01, again)] * count
-
-    fresh, side = Fresh(), Side(tree="/nowhere")
-    trial = ConfirmationTrial(cast(Bench, fresh), alpha=0.01, watch=lambda progress: None)
-    trial.pairs = [controlled(0.01, 0.0)]
-    trial.expect_undisturbed_opponent(side, side)
-    assert not fresh.asked, "nothing was seen"
-    trial.pairs = [controlled(0.01, 0.005)]
-    if is_out:
-        with pytest.raises(CandidateFault) as caught:
-            trial.expect_undisturbed_opponent(side, side)
-        assert caught.value.reason == Reason.LEFT_WORK_RUNNING
-    else:
-        trial.expect_undisturbed_opponent(side, side)
-    assert len(trial.pairs) == 4, "they are kept with the rest"
+    side = Side(tree="/nowhere")
+    trial = ConfirmationTrial(cast(Bench, Fresh()), alpha=0.01, watch=lambda progress: None)
+    trial.pairs = [controlled(0.01, 0.005 if suspect else 0.0)]
+    with pytest.raises(MachineError):
+        trial._measure(side, side, side)
+    assert asked == [suspect]
