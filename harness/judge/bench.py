@@ -247,9 +247,9 @@ class Bench:
         """A few blocks of one suite on two loaded processes; then B alone, if the pair is controlled."""
         with (self.screening if stage == "screen" else self.duel)(sides, suite) as duel:
             duel.take_up()
-            pair = pair_of(stage, suite, list(self.clean_blocks(duel, blocks)))
+            taken = list(self.clean_blocks(duel, blocks))
             control = duel.opponent_alone(CONTROL_SEGMENTS) if is_controlled else ()
-        return pair.model_copy(update={"opponent_alone": control})
+        return pair_of(stage, suite, taken, control)
 
     def deciding_pair(
         self, sides: Processes, elsewhere: Iterable[str], *, is_controlled: bool = False
@@ -270,10 +270,12 @@ class Bench:
             guarded = [
                 self.measure(sides, "guardrail", g.suite, GUARDRAIL_BLOCKS) for g in settings.guardrails
             ]
-            sides[0].expect_alone()
-            control = duel.opponent_alone(CONTROL_SEGMENTS) if is_controlled else ()
+            if is_controlled:
+                decided = decided.model_copy(update={"opponent_alone": duel.opponent_alone(CONTROL_SEGMENTS)})
+            else:
+                sides[0].expect_alone()
         singles = [pair_of("alone", suite, alone)] if alone else []
-        return [decided.model_copy(update={"opponent_alone": control}), *singles, *guarded]
+        return [decided, *singles, *guarded]
 
     def fresh_pairs(
         self,
@@ -289,12 +291,12 @@ class Bench:
         pairs: list[Pair] = []
         settings, problems = self.case.settings, self.suite(suite).problems if suite else ()
         wanted, blocks = settings.duel.report_pairs, settings.duel.pair_blocks
+        timed = suite or settings.objective.suite
         from_source = stage == "report"
         with closing(
             self.each_pair(candidate, opponent, wanted, from_source=from_source, problems=problems)
         ) as ready:
             for sides in ready:
-                timed = suite or settings.objective.suite
                 pairs.append(self.measure(sides, stage, timed, blocks, is_controlled=is_controlled))
                 watch(Progress(stage=stage, done=len(pairs), of=wanted, speedup=speedup_of(values_of(pairs))))
         return pairs
@@ -315,8 +317,10 @@ class Bench:
             _expect_among(file, "distribution", suite.distribution, list(self.contract.distributions))
 
 
-def pair_of(stage: Stage, suite: str, taken: Sequence[CleanBlock]) -> Pair:
-    """Blocks, and those dropped before each, as one record."""
+def pair_of(
+    stage: Stage, suite: str, taken: Sequence[CleanBlock], opponent_alone: tuple[float, ...] = ()
+) -> Pair:
+    """Blocks, and those dropped before each, as one record; with B's times by itself, of a controlled pair."""
     drops = [causes for _, dropped in taken for causes in dropped]
     return Pair(
         stage=stage,
@@ -324,6 +328,7 @@ def pair_of(stage: Stage, suite: str, taken: Sequence[CleanBlock]) -> Pair:
         blocks=tuple(block for block, _ in taken),
         dropped=len(drops),
         dropped_for=tuple(cause for causes in drops for cause in causes),
+        opponent_alone=opponent_alone,
     )
 
 
