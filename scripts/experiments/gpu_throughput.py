@@ -118,6 +118,7 @@ def side_by_side(climbs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "both_per_hour": both,
         "factor": round(sum(both) / alone, 3) if alone else None,
         "devices": [climb["device"] for climb in climbs],
+        "overhead_ms": [stopwatch.overhead(climb["laps"])["overhead"] for climb in climbs],
         "verdicts": compare_verdicts([climb["verdicts"] for climb in climbs]),
     }
 
@@ -340,9 +341,11 @@ def contest(options: argparse.Namespace) -> dict[str, Any]:
     free: Queue[list[str]] = Queue()
     for share in [[gpu] for gpu in options.gpus] or [[]]:
         free.put(share)
+    start = time.perf_counter()
     with ThreadPoolExecutor(free.qsize()) as pool:
         going = {
-            name: pool.submit(_compete, contender, options, free) for name, contender in CONTENDERS.items()
+            name: pool.submit(_compete, contender, options, free, start)
+            for name, contender in CONTENDERS.items()
         }
         contenders = {name: future.result() for name, future in going.items()}
     return {
@@ -373,9 +376,7 @@ def _compete(
 
 def ours(options: argparse.Namespace, seconds: float) -> dict[str, Any]:
     climb = _climb_apart(options, case="contest", proposer="sweep", seconds=seconds)
-    told = summarise(climb)
-    kept = ("candidates", "kept", "per_hour", "verdicts", "measuring_share", "speedup")
-    return {"knobs": climb["knobs"]} | {name: told[name] for name in kept}
+    return {"knobs": climb["knobs"], **summarise(climb)}
 
 
 def kernel_tuner(options: argparse.Namespace, seconds: float) -> dict[str, Any]:
@@ -457,12 +458,15 @@ def _environment(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _retime(options: argparse.Namespace, contenders: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Speedup of everyone's best over the start, and of ours over theirs, by fresh pairs of one judge."""
+    """Speedup of everyone's best over the start, and of ours over theirs, by fresh pairs of one judge.
+
+    On the last of the GPUs, where the last contender ran if the first ones took their whole time.
+    """
     from harness.judge.pool import LocalJudge
     from harness.records import Side
 
     if options.gpus:
-        os.environ["HILLCLIMB_GPU"] = options.gpus[0]
+        os.environ["HILLCLIMB_GPU"] = options.gpus[-1]
     with tempfile.TemporaryDirectory(prefix="hillclimb-retimed-") as name:
         folder = Path(name)
         folder.chmod(0o755)

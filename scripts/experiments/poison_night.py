@@ -73,8 +73,11 @@ class Step:
 
 
 def plan(surface: Surface, clean: int, only_representatives: bool) -> list[Step]:
-    """Honest ones first, then poison and honest in turns."""
-    taken = representatives(surface) if only_representatives else poisons(surface)
+    """Honest ones first, then poison and honest in turns; one of each kind before the others, so that a night that is
+    cut short has seen every kind."""
+    taken = representatives(surface)
+    if not only_representatives:
+        taken += tuple(poison for poison in poisons(surface) if poison not in taken)
     order: list[Poison | None] = [None] * clean
     for poison in taken:
         order += [poison, None]

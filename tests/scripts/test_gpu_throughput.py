@@ -135,6 +135,21 @@ def test_the_contest_is_a_case_of_its_own(tmp_path: Path) -> None:
     assert all(f'"{name.removeprefix("SX_")}"' in kernel for name in contest_case.SPACE)
 
 
+def test_contenders_take_turns_on_the_gpus_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    def contender(options: Any, seconds: float) -> dict[str, Any]:
+        time.sleep(0.2)
+        return {"gpus": options.gpus, "candidates": 4, "seconds": seconds}
+
+    monkeypatch.setattr(gpu_throughput, "CONTENDERS", dict.fromkeys("abc", contender))
+    monkeypatch.setattr(gpu_throughput, "_retime", lambda options, contenders: sorted(contenders))
+    found = gpu_throughput.contest(SimpleNamespace(gpus=["0", "1"], contest_minutes=0.5))
+    a, b, c = (found["contenders"][name] for name in "abc")
+    assert (found["at_the_same_time"], found["retimed"]) == (2, ["a", "b", "c"])
+    assert {*a["gpus"], *b["gpus"]} == {"0", "1"} and len(c["gpus"]) == 1
+    assert max(a["began"], b["began"]) < 0.15 < 0.2 <= c["began"]
+    assert a["seconds"] == 30 and a["per_hour"] == pytest.approx(4 * 3600 / a["wall"], rel=0.3)
+
+
 def test_every_corner_of_the_contest_compiles(tmp_path: Path) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     sys.path.insert(0, str(DEMO / "workspace"))
