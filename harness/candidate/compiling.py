@@ -172,6 +172,8 @@ def compile_only(
         before = noting.launches
         try:
             kernel(*tensors, **signature.attributes)
+        except MemoryError:
+            raise  # whoever asked tells it from what the compiler refuses
         except Exception as error:  # noqa: BLE001 - workspace code may raise anything; it is sorted and reported
             text = _tell(error)
             if is_compilers(error):

@@ -80,6 +80,9 @@ class Cpu:
     def free_bytes(self) -> int:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
+    def spare_bytes(self) -> int:
+        return 0
+
     def synchronize(self) -> None:
         pass
 

@@ -107,6 +107,9 @@ class Device(Protocol):
     def free_bytes(self) -> int:
         """Memory that can still be allocated for tensors."""
 
+    def spare_bytes(self) -> int:
+        """Of a GPU's memory, what candidates have left: what is free, and what the judge keeps; 0 elsewhere."""
+
     def synchronize(self) -> None:
         """Wait for all work of this process."""
 

@@ -151,6 +151,9 @@ class Cuda:
         """What the driver has free; what torch keeps in its cache is free for torch alone."""
         return int(torch.cuda.mem_get_info(self.torch_device)[0])
 
+    def spare_bytes(self) -> int:
+        return self.free_bytes() + torch.cuda.memory_reserved(self.torch_device)
+
     def synchronize(self) -> None:
         torch.cuda.synchronize()
 

@@ -29,6 +29,9 @@ LEAK_CALLS = 40
 LEAK_BYTES = 4 << 20
 """Growth of resident memory in every round after the first that counts as a leak."""
 
+MOST_KEPT = 0.5
+"""Share of a GPU's spare memory that a candidate may keep between calls: two of them meet in a duel."""
+
 
 @dataclass
 class Gate:
@@ -41,8 +44,8 @@ class Gate:
     secret: random.Random
     place: str
     """torch's name of the device the tensors are on."""
-    free_bytes: Callable[[], int]
-    """Memory left on a GPU; a constant where kernels run on a CPU."""
+    spare_bytes: Callable[[], int]
+    """What candidates have left of a GPU's memory; a constant where kernels run on a CPU."""
     _worst: float = field(default=0.0, init=False)
     _worst_at: str = field(default="", init=False)
     _runs: int = field(default=0, init=False)
@@ -50,6 +53,7 @@ class Gate:
     def check(self, candidate: CandidateProcess, watch: Watch) -> GateReport:
         """Every problem in a random order, all compiled before. A fault of the candidate's becomes a failed report."""
         self._worst, self._worst_at, self._runs = 0.0, "", 0
+        spare = self.spare_bytes()
         names = self.secret.sample(self.problems, len(self.problems))
         try:
             for done, name in enumerate(names):
@@ -58,7 +62,8 @@ class Gate:
             source = self._source(names[0], self.contract.distributions[0])
             with source.arena(SLOTS) as arena:
                 source.refresh(arena, range(SLOTS))
-                check_leak(candidate, arena, self.free_bytes)
+                check_leak(candidate, arena, self.spare_bytes)
+            check_hoard(spare, self.spare_bytes())
         except CandidateFault as fault:
             return self._report(fault.reason, fault.detail)
         return self._report(None, "")
@@ -142,9 +147,16 @@ def check_slot(
     return share
 
 
-def check_leak(candidate: CandidateProcess, arena: Arena, free_bytes: Callable[[], int]) -> None:
+def check_hoard(before: int, after: int) -> None:
+    """Raises CandidateFault where a candidate keeps most of the GPU's spare memory, which its opponent may need."""
+    if after < (1 - MOST_KEPT) * before:
+        detail = f"it keeps {(before - after) >> 30} of the GPU's {before >> 30} GiB after its calls"
+        raise CandidateFault(Reason.OUT_OF_MEMORY, f"{detail}; at most {MOST_KEPT:.0%} are for one candidate")
+
+
+def check_leak(candidate: CandidateProcess, arena: Arena, spare_bytes: Callable[[], int]) -> None:
     """Repeat calls and watch memory, the device's too. Raises CandidateFault(LEAKED) when every round adds to it."""
-    sizes = [_resident_after(candidate, arena) - free_bytes() for _ in range(LEAK_ROUNDS)]
+    sizes = [_resident_after(candidate, arena) - spare_bytes() for _ in range(LEAK_ROUNDS)]
     growth = [after - before for before, after in pairwise(sizes)]
     if min(growth) > LEAK_BYTES:
         calls = LEAK_CALLS * len(growth)

@@ -66,7 +66,7 @@ class CaseJudge:
             gate.error_budget,
             secret,
             device.torch_device,
-            device.free_bytes if device.kind == "cuda" else int,
+            device.spare_bytes,
         )
 
     def describe(self) -> Provenance:

@@ -34,7 +34,7 @@ REASONS: dict[str, tuple[str, str]] = {
     Reason.CRASHED: (STOPPED, "Its process ended by a signal."),
     Reason.EXITED: (STOPPED, "Its process ended by itself."),
     Reason.HUNG: (STOPPED, "It took longer than it may."),
-    Reason.OUT_OF_MEMORY: (STOPPED, "It passed its memory limit."),
+    Reason.OUT_OF_MEMORY: (STOPPED, "It passed its memory limit, or kept most of the GPU's memory."),
     Reason.LEAKED: (STOPPED, "Its memory grew from call to call."),
     Reason.FLOODED_OUTPUT: (STOPPED, "It wrote too much to stdout or stderr."),
     Reason.WROTE_TOO_MUCH: (STOPPED, "It filled its scratch folder."),

@@ -10,7 +10,7 @@ Parts, in this order, each saved when it is done and not repeated with the same 
   contest   our sweep, kernel_tuner and a plain Optuna loop (a fresh process a trial, do_bench) on contest_case's space
             for so many minutes each, as many at the same time as --gpus names, output checked by all; the best of each
             timed by the same judge afterwards
-  two       the same list of candidates, comments and knobs by turns, on one GPU alone, then on two of this host at once
+  two       the same list of candidates, edits and some knobs, on one GPU alone, then on two of this host at once
 
 kernel_tuner needs a Python that has it (--tuner-python). --dry tries every part on the CPU that can be tried there.
 """
@@ -54,6 +54,9 @@ MEASURING = ("gate", "timing")
 
 STRATEGY = "adaptive_tabu_greywolf"
 """kernel_tuner's best on recorded spaces."""
+
+KNOB_EVERY = 4
+"""Of the list that two GPUs go through."""
 
 TRIAL_SECONDS = 120.0
 """Of a plain trial, after which it counts as failed."""
@@ -301,7 +304,10 @@ class Edits:
 
 
 class Listed(Edits):
-    """Comments and knob values by turns, out of a list that is the same for everyone, whatever becomes of them."""
+    """Edits, and every fourth time a knob's value, out of a list that is the same for everyone, whatever comes of it.
+
+    Of the start's knobs every other value may win, and a win takes ten times as long as what is rejected.
+    """
 
     def __init__(self, background: Any) -> None:
         super().__init__(background)
@@ -312,7 +318,7 @@ class Listed(Edits):
         from agent.proposal import Proposal
         from harness.case.knobs import draw
 
-        if n % 2:
+        if n % KNOB_EVERY:
             return super()._edit(ledger, n)
 
         rng = random.Random(f"{self._seed}/{n}")

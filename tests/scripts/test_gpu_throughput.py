@@ -179,6 +179,7 @@ def test_the_tuners_best_is_the_fastest_that_ran() -> None:
         {**contest_case.START, "time": 0.02},
         {**contest_case.START, "SX_ROWS": 4, "time": np.float64(0.01)},
     ]
-    found = contest_tuner.summarise([*rows, {**contest_case.START, "time": object()}], 9.0, "1")
-    assert (found["candidates"], found["failed"], found["own_us"]) == (3, 1, 10.0)
+    broken = {**contest_case.START, "SX_UNROLL": 8, "time": object()}
+    found = contest_tuner.summarise([*rows, broken, rows[0]], 9.0, "1")
+    assert (found["candidates"], found["failed"], found["own_us"], found["asked"]) == (3, 1, 10.0, 4)
     assert found["knobs"] == {**contest_case.START, "SX_ROWS": 4}

@@ -281,6 +281,11 @@ def test_what_only_a_run_can_show_is_said_and_is_no_fault(tmp_path: Path, name: 
     assert says in answer["skipped"]["square"]
 
 
+def test_memory_that_ran_out_is_not_the_compilers_refusal(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="MemoryError: bad_alloc"):
+        compiled(tmp_path, "def run(x, y):\n    raise MemoryError('bad_alloc')\n")
+
+
 @pytest.mark.parametrize(
     ("script", "environment", "says"),
     [(RUN, {"TRITON_INTERPRET": "1"}, "unset it"), (RUN.replace("aim(90)", "aim(42)"), {}, "known are 80, ")],

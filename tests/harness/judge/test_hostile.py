@@ -12,7 +12,7 @@ from harness.device.cpu import Cpu
 from harness.errors import SandboxError
 from harness.judge.judge import CaseJudge
 from harness.records import GateReport, Reason, Side
-from harness.sandbox.rungs import Rung, bubblewrap_rung, landlock_rung
+from harness.sandbox.rungs import Rung, bubblewrap_rung, choose_rung, landlock_rung
 from tests.fakes.cases import HONEST, SETTINGS, write_case, write_workspace
 
 HOSTILE: dict[str, tuple[Reason, str]] = {
@@ -142,3 +142,29 @@ def test_an_honest_kernel_passes(gates: Gates) -> None:
     assert report.passed, f"{report.reason}: {report.detail}"
     assert report.runs == 12
     assert 0 < report.worst <= 1
+
+
+class Shrinking(Cpu):
+    """A GPU, as far as its memory goes: 100 GiB are spare at first, and less once that was asked."""
+
+    def __init__(self, left: int) -> None:
+        super().__init__()
+        self._spare = [left << 30, 100 << 30]
+
+    def spare_bytes(self) -> int:
+        return self._spare.pop() if len(self._spare) > 1 else self._spare[0]
+
+
+@pytest.mark.parametrize(("left", "reason"), [(60, None), (40, Reason.OUT_OF_MEMORY)])
+def test_a_candidate_keeps_no_more_than_half_of_a_gpu(
+    tmp_path: Path, left: int, reason: Reason | None
+) -> None:
+    tmp_path.chmod(0o755)
+    side = Side(tree=str(write_workspace(tmp_path / "candidate" / "workspace", HONEST)))
+    judge = CaseJudge(
+        Case(write_case(tmp_path / "case")), choose_rung(trust_workspace=False), Shrinking(left)
+    )
+    report = judge.gate(side, lambda progress: None)
+    judge.close()
+    assert report.reason is reason
+    assert ("60 of the GPU's 100 GiB" in report.detail) == (reason is not None)
