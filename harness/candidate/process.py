@@ -28,6 +28,12 @@ LATE_SECONDS, LATE_SHARE, MOST_LATE = 0.005, 0.25, 3
 too often. Of 1243 calls of honest kernels on a busy machine the longest ran on for 0.24 ms; threads that spin, on a
 machine with three times as much to do as it has CPUs, for 4.7 ms."""
 
+UNSEALED = ("cuda", "meta")
+"""Tensors whose kernels need a compiler, which is a process; others are sealed before their workspace is imported."""
+
+MOST_HELPERS = 64
+"""Living processes beside one that is not sealed yet. Triton has five at a time: ptxas, or a C compiler's."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -142,8 +148,9 @@ class CandidateProcess:
             raise
         finally:
             theirs.close()
-        self._talk = Conversation(ours, self._confined, self._log, self._expect_memory)
+        self._talk = Conversation(ours, self._confined, self._log, self.expect_bounds)
         self.is_closed = False
+        self._is_sealed = dress.tensors not in UNSEALED
         self._due: tuple[str, ...] = ()
         self._told: dict[str, Any] = {}
         self.tunes_itself = _mentions(Path(side.tree), "autotune")
@@ -248,6 +255,7 @@ class CandidateProcess:
             return
         if not self._confined.seal():
             self._seal_inside()
+        self._is_sealed = True
         self.expect_alone()
 
     def _seal_inside(self) -> None:
@@ -415,10 +423,15 @@ class CandidateProcess:
             raise
         except MachineError as error:
             raise CandidateFault(Reason.HUNG, f"it cannot be stopped: {error}") from error
-        self._expect_memory()
+        self.expect_bounds()
 
-    def _expect_memory(self) -> None:
-        """Raises CandidateFault where it holds more than it may."""
+    def expect_bounds(self) -> None:
+        """Raises CandidateFault where it holds more than it may, or more processes help it to prepare."""
+        if not self._is_sealed and (crowd := self._confined.crowd()) > MOST_HELPERS:
+            detail = (
+                f"{crowd} processes of its own live beside it while it prepares; compilers need no more than"
+            )
+            raise CandidateFault(Reason.STARTED_PROCESS, f"{detail} {MOST_HELPERS}")
         lent = sum(arena.layout.nbytes for arena in self._arenas.values())
         if self._confined.resident_bytes() > self._limits.memory_bytes + lent:
             most = self._limits.memory_bytes >> 20

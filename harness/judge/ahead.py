@@ -129,6 +129,8 @@ class Ahead:
             self._finish(compilation)
         elif process.is_overdue(time.monotonic() - compilation.began):
             raise CandidateFault(Reason.HUNG, "did not end to import and compile ahead")
+        else:
+            process.expect_bounds()
 
     def _finish(self, compilation: Compilation) -> None:
         process, compilation.process = compilation.process, None

@@ -211,6 +211,10 @@ class Confined(ABC):
         """
         return sorted({pid for _ in range(LOOKS) for pid in self._company()})
 
+    def crowd(self) -> int:
+        """How many of those there are, at one look."""
+        return len(self._company())
+
     def _company(self) -> list[int]:
         """One look."""
         return [pid for pid in table.session(self.pid) if pid != self.pid]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -485,6 +486,32 @@ def test_company_is_found_whenever_it_is_looked_for(prepared: Callable[[str], Se
     with pytest.raises(CandidateFault, match="1 processes of its own live beside it") as caught:
         prepared(COPY + COMPANY["a program"]).expect_alone()
     assert caught.value.reason is Reason.STARTED_PROCESS
+
+
+BOMB = "for _ in range({count}):\n    if os.fork() == 0:\n        time.sleep(60)\n        os._exit(0)\ntime.sleep(60)\n"
+
+
+@pytest.mark.parametrize(
+    "source", [BOMB, f"def run(x, y):\n{textwrap.indent(BOMB, '    ')}"], ids=["import", "call"]
+)
+def test_a_crowd_is_not_waited_for(start: Start, source: str) -> None:
+    """A fork bomb before the seal would have the machine for as long as compiling may take."""
+    process = start(COPY + source.format(count=80), dress=META)
+    process.begin_compile_ahead(PROBLEMS)
+    began = time.perf_counter()
+    with pytest.raises(
+        CandidateFault, match="processes of its own live beside it while it prepares"
+    ) as caught:
+        process.finish_compile_ahead()
+    assert caught.value.reason is Reason.STARTED_PROCESS
+    assert time.perf_counter() - began < 20
+
+
+def test_a_few_helpers_are_no_crowd(start: Start) -> None:
+    helpers = BOMB.format(count=20).replace("60", "1") + "time.sleep(0.5)\n"
+    process = start(COPY + helpers, dress=META)
+    process.begin_compile_ahead(PROBLEMS)
+    process.finish_compile_ahead()
 
 
 UNSEALED = {

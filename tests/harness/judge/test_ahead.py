@@ -134,6 +134,19 @@ def test_what_the_compiler_refuses_is_told_when_it_is_asked_for(yard: Yard) -> N
     assert len(yard.started) == 1
 
 
+def test_a_crowd_is_found_while_nobody_waits(yard: Yard) -> None:
+    bomb = "for _ in range(80):\n    if os.fork() == 0:\n        time.sleep(60)\n        os._exit(0)\ntime.sleep(60)\n"
+    ahead, side = yard.open(), yard.side(f"import os, time\n{bomb}{SOFTMAX}")
+    ahead.prepare(side)
+    deadline = time.monotonic() + 20
+    while yard.alive() and time.monotonic() < deadline:
+        time.sleep(0.05)
+        ahead.tend()
+    with pytest.raises(CandidateFault, match="live beside it") as caught:
+        ahead.kernels(side)
+    assert caught.value.reason is Reason.STARTED_PROCESS
+
+
 ILL = {
     "raises at import": (Reason.DOES_NOT_LOAD, "raise ImportError('not today')\n", "not today"),
     "leaves": (Reason.EXITED, SOFTMAX + "os._exit(3)\n", "status 3"),
