@@ -12,16 +12,29 @@ import torch
 from harness.candidate.arena import Arena, shapes_of
 from harness.candidate.layout import Layout, Signature, lay_out
 from harness.candidate.memory import CudaMemory, HostMemory
-from harness.case.contract import Contract, Tensors
+from harness.case.contract import Contract, Problem, Tensors
 from harness.judge.batches import Batch
 
 
-def signature_of_problem(contract: Contract, name: str, place: str) -> Signature:
-    """What every call of one problem is handed."""
+def signature_of_problem(contract: Contract, name: str, place: str, *, is_run: bool = True) -> Signature:
+    """What every call of one problem is handed; of one that is not run, nothing is drawn if it can be told without."""
     problem, generator = contract.problems[name], torch.Generator(place).manual_seed(0)
-    inputs = contract.inputs(problem, contract.distributions[0], generator)
+    inputs = None if is_run else _without_contents(contract, problem, generator)
+    if inputs is None:
+        inputs = contract.inputs(problem, contract.distributions[0], generator)
     arrays = [*shapes_of(inputs), *shapes_of(contract.outputs(problem))]
     return Signature(arrays, contract.attributes(problem))
+
+
+def _without_contents(contract: Contract, problem: Problem, generator: torch.Generator) -> Tensors | None:
+    """Inputs that have shapes and dtypes alone; None where those depend on what is drawn."""
+    try:
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        with FakeTensorMode():
+            return contract.more_inputs(problem, contract.distributions[0], generator)
+    except Exception:  # noqa: BLE001 - a case's code, run as nobody wrote it for; drawn in earnest it says what is wrong
+        return None
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,10 @@ class CaseJudge:
         secret = SecretRandom(self._seed)
         contract = load_contract(case.contract_file, device.torch_device, device.dtypes)
         signatures = {
-            name: signature_of_problem(contract, name, device.torch_device) for name in contract.problems
+            name: signature_of_problem(
+                contract, name, device.torch_device, is_run=contract.work(problem).bytes <= device.most_bytes
+            )
+            for name, problem in contract.problems.items()
         }
         stable = Stable(case, rung, device, signatures)
         self._bench = Bench(case, contract, stable, device, secret)

@@ -169,6 +169,34 @@ def test_a_checked_contract_is_asked_the_quick_way_for_the_same(tmp_path: Path, 
         assert same(checked, contract.more_inputs(problem, distribution, generators[1]))
 
 
+class Huge(Mixed):
+    """More than any machine holds."""
+
+    problems: ClassVar = {"one": {"n": 10**13}}
+
+
+class Sifted(Mixed):
+    """Its shapes are known once it is drawn."""
+
+    def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
+        x = torch.randn(problem["n"], generator=generator)
+        return {"x": x[x > 0]}
+
+
+def test_of_a_problem_that_is_not_run_nothing_is_drawn() -> None:
+    arrays = signature_of_problem(Huge(), "one", "cpu", is_run=False).arrays
+    assert arrays == [
+        ("x", (10**13, 2), "bfloat16"), ("at", (10**13,), "int64"), ("mask", (10**13,), "bool"),
+        ("y", (10**13,), "float16"), ("count", (3,), "int32"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("contract", [Mixed(), Sifted()], ids=["told without", "drawn"])
+def test_it_is_the_same_signature_either_way(contract: Contract) -> None:
+    run, not_run = (signature_of_problem(contract, "one", "cpu", is_run=is_run) for is_run in (True, False))
+    assert run == not_run
+
+
 def test_distributions_are_told_apart(arena: Arena) -> None:
     source(distribution="large").refresh(arena, range(1))
     assert float(arena.inputs(0)["x"].float().abs().max()) > 1e3
