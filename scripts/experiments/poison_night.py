@@ -72,12 +72,16 @@ class Step:
         return Proposal(author="human", idea=idea, edits=edits)
 
 
-def plan(surface: Surface, clean: int, only_representatives: bool) -> list[Step]:
-    """Honest ones first, then poison and honest in turns; one of each kind before the others, so that a night that is
-    cut short has seen every kind."""
-    taken = representatives(surface)
-    if not only_representatives:
-        taken += tuple(poison for poison in poisons(surface) if poison not in taken)
+def choose(surface: Surface, kinds: Sequence[str], after: int) -> list[Poison]:
+    """One of each kind before the others, so that a night that is cut short has seen every kind; without the first
+    `after`, which an earlier night took, and of these kinds alone, where some are named."""
+    first = representatives(surface)
+    taken = [*first, *(poison for poison in poisons(surface) if poison not in first)][after:]
+    return [poison for poison in taken if not kinds or poison.kind in kinds]
+
+
+def plan(taken: Sequence[Poison], clean: int) -> list[Step]:
+    """Honest ones first, then poison and honest in turns."""
     order: list[Poison | None] = [None] * clean
     for poison in taken:
         order += [poison, None]
@@ -210,7 +214,7 @@ class Warden:
 def main() -> None:
     options = _parse()
     surface: Surface = options.surface
-    steps = plan(surface, options.clean, options.representatives)
+    steps = plan(choose(surface, options.kinds, options.after), options.clean)
     root = options.folder or Path(tempfile.gettempdir()) / f"hillclimb-poison-{surface}"
     case = _repository(root, surface)
     temporary = root / "tmp"
@@ -396,8 +400,9 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("surface", choices=("cpu", "gpu"))
     parser.add_argument("--folder", type=Path, help="where the night lies; the same one goes on with it")
+    parser.add_argument("--kinds", nargs="+", default=[], metavar="KIND", help="these alone")
     parser.add_argument(
-        "--representatives", action="store_true", help="one poisoned candidate of each kind only"
+        "--after", type=int, default=0, metavar="N", help="leave out the first N poisoned ones"
     )
     parser.add_argument(
         "--candidates", type=int, default=FOREVER, help="stop after so many; the same command goes on"
