@@ -123,7 +123,14 @@ def side_by_side(climbs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "devices": [climb["device"] for climb in climbs],
         "overhead_ms": [stopwatch.overhead(climb["laps"])["overhead"] for climb in climbs],
         "verdicts": compare_verdicts([climb["verdicts"] for climb in climbs]),
+        "milliseconds": [[_phases(lap) for lap in climb["laps"]] for climb in climbs],
     }
+
+
+def _phases(lap: dict[str, Any]) -> dict[str, int]:
+    """Of one candidate: all of it, and what its work took by phase."""
+    work = {name: lap["judge"].get(name, 0.0) for name in stopwatch.WORK}
+    return {name: round(1e3 * seconds) for name, seconds in {"wall": lap["wall"], **work}.items() if seconds}
 
 
 def compare_verdicts(runs: Sequence[Sequence[str]]) -> dict[str, Any]:

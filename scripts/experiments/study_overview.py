@@ -2,8 +2,10 @@
 """How fast is every kernel of the case studies, roughly?  All of them in minutes, where the judge's duels take hours.
 
 Each timed problem of each case, each variant: CUDA graphs over call slots that do not fit into the L2, replayed twice,
-the second timed by events; medians. Nothing is sandboxed, gated or duelled: figures to choose by, not to claim by.
-`apart` is how far one call's outputs lie from those of the first variant, as a share of the largest of them.
+the second timed by events, for 80 ms; medians of the later half. Nothing is sandboxed, gated or duelled: figures to
+choose by, not to claim by.
+`apart` is how far one call's outputs lie from those of the first variant, as a share of the largest of them; where a
+kernel hung, from those of the first one after it.
 Kernels are compiled first, without a device and each in a process of its own; what is compiled is timed, one case at a
 time on each GPU.
 
@@ -28,6 +30,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Timer
 from typing import Any
 
 from harness.candidate.layout import Signature
@@ -42,9 +45,15 @@ POOL_BYTES = 400e6
 COPIED_BYTES = 1 << 30
 """Of the copy that shares are of."""
 
-MOST_SLOTS, REPLAYS = 24, 7
-LONGEST_SECONDS = 0.5
-"""Of replays after which there are no more."""
+MOST_SLOTS = 24
+CLOCKED_SECONDS = 0.08
+"""For which a kernel is replayed; the later half counts."""
+
+HANG_SECONDS = 20.0
+"""After which a kernel is given up, with its process."""
+
+HUNG = 75
+"""Status of a process that gave up its last kernel."""
 
 SLOW = ("fused_recurrent_delta", "fused_rwkv6_kernel", "fused_recurrent_retention", "diag_ssm_triton")
 """Cases whose kernels take longest to compile, which are begun first."""
@@ -61,7 +70,7 @@ def main() -> int:
         compile_part(options.inside, options.settings, options.part)
         return 0
     if options.inside:
-        inside(options.inside, options.settings, yardstick=not options.no_yardstick)
+        inside(options.inside, options.settings, yardstick=not options.no_yardstick, skip=options.skip)
         return 0
     names = [case.name for case in choose(ROOT / "cases") if not options.case or case.name in options.case]
     names.sort(key=lambda name: (name not in SLOW, name))
@@ -70,11 +79,11 @@ def main() -> int:
         free.put(gpu)
     rows: list[Row] = []
 
-    def take(name: str, compiled: Sequence[Future[list[Row]]]) -> None:
+    def take(name: str, compiled: Sequence[Future[None]]) -> None:
         wait(compiled)
         gpu = free.get()
         try:
-            found = run_inside(options, name, None, gpu)
+            found = clock_case(options, name, gpu)
         finally:
             free.put(gpu)
         rows.extend(found)
@@ -84,7 +93,7 @@ def main() -> int:
     with ThreadPoolExecutor(options.jobs) as compilers, ThreadPoolExecutor(len(names)) as clocks:
         for name in names:
             parts = range(len(kernels_of(name, options.settings)))
-            compiled = [compilers.submit(run_inside, options, name, part, options.gpus[0]) for part in parts]
+            compiled = [compilers.submit(compile_ahead, options, name, part) for part in parts]
             clocks.submit(take, name, compiled)
     return any("error" in row for row in rows)
 
@@ -149,25 +158,39 @@ def settings_of(name: str, settings: Path | None) -> list[dict[str, Any]]:
     return found
 
 
-def run_inside(options: argparse.Namespace, name: str, part: int | None, gpu: str) -> list[Row]:
-    """The rows of one case, or none of a part that is but compiled, from a process of its own."""
-    command = [sys.executable, __file__, "--inside", name]
-    command += [] if part is None else ["--part", str(part)]
+def clock_case(options: argparse.Namespace, name: str, gpu: str) -> list[Row]:
+    """The rows of one case, on one GPU; a kernel that hangs costs a process and hides none that comes after it."""
+    rows: list[Row] = []
+    while True:
+        status, found = run_inside(options, name, gpu, "--skip", str(len(rows)))
+        rows += found
+        if status != HUNG:
+            return rows
+
+
+def compile_ahead(options: argparse.Namespace, name: str, part: int) -> None:
+    """One kernel of a case, in a process of its own; where it fails, it is compiled when it is timed."""
+    _, rows = run_inside(options, name, options.gpus[0], "--part", str(part))
+    for row in rows:
+        print(f"{name}, kernel {part}, is not compiled ahead: {row['error']}", file=sys.stderr)
+
+
+def run_inside(options: argparse.Namespace, name: str, gpu: str, *more: str) -> tuple[int, list[Row]]:
+    """This script in a process of its own: its status, its rows and one of its own failure."""
+    command = [sys.executable, __file__, "--inside", name, *more]
     command += ["--settings", str(options.settings)] if options.settings else []
     command += ["--no-yardstick"] if options.no_yardstick else []
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu, "PYTHONPATH": paths}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode and part is None:
+    if done.returncode not in (0, HUNG):
         rows.append({"case": name, "error": done.stderr[-500:]})
-    elif done.returncode:
-        print(f"{name}, kernel {part}, is not compiled ahead: {done.stderr[-300:]}", file=sys.stderr)
-    return rows
+    return done.returncode, rows
 
 
-def inside(name: str, settings: Path | None, *, yardstick: bool) -> None:
-    """Print a row of JSON for every problem, variant and setting."""
+def inside(name: str, settings: Path | None, *, yardstick: bool, skip: int) -> None:
+    """Print a row of JSON for every problem, variant and setting, but for the first so many."""
     import torch
 
     from harness.case.contract import load_contract
@@ -180,6 +203,7 @@ def inside(name: str, settings: Path | None, *, yardstick: bool) -> None:
     contract = load_contract(case.contract_file, "cuda:0", TORCH_DTYPES)
     ceiling = memory_rates("cuda:0", COPIED_BYTES)[0]
     distribution = case.suites[case.settings.objective.suite].distribution
+    passed = 0
     for problem in timed_problems(case):
         sizes = contract.problems[problem]
         work = contract.work(sizes)
@@ -191,7 +215,12 @@ def inside(name: str, settings: Path | None, *, yardstick: bool) -> None:
         for variant, knobs, load in kernels(case, problem, settings):
             if variant == YARDSTICK and not yardstick:
                 continue
+            passed += 1
+            if passed <= skip:
+                continue
             row: Row = {"case": name, "problem": problem, "variant": variant, "knobs": knobs}
+            alarm = Timer(HANG_SECONDS, give_up, [row])
+            alarm.start()
             try:
                 kernel = load()
                 kernel(*slots[0], **attributes)
@@ -204,9 +233,17 @@ def inside(name: str, settings: Path | None, *, yardstick: bool) -> None:
                 row |= {"copy_share": work.bytes / seconds / ceiling, "copy_gb_per_s": ceiling / 1e9}
             except Exception as error:  # noqa: BLE001 - one kernel that fails hides no other
                 row["error"] = f"{type(error).__name__}: {error}"[:300]
+            finally:
+                alarm.cancel()
             print(json.dumps(row), flush=True)
         del slots
         torch.cuda.empty_cache()
+
+
+def give_up(row: Row) -> None:
+    """End this process, with a row for the kernel that does not end."""
+    print(json.dumps({**row, "error": f"hung: no end after {HANG_SECONDS:.0f} s"}), flush=True)
+    os._exit(HUNG)
 
 
 def kernels(
@@ -253,8 +290,9 @@ def clock(torch: Any, kernel: Any, slots: list[Any], attributes: dict[str, Any])
         go, how = graph.replay, "graph"
     except Exception:  # noqa: BLE001 - whatever keeps it from being captured
         torch.cuda.synchronize()
-    taken, began = [], time.perf_counter()
-    for _ in range(REPLAYS):
+    taken: list[float] = []
+    began = time.perf_counter()
+    while not taken or time.perf_counter() - began < CLOCKED_SECONDS:
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         go()
         start.record()
@@ -262,9 +300,7 @@ def clock(torch: Any, kernel: Any, slots: list[Any], attributes: dict[str, Any])
         end.record()
         torch.cuda.synchronize()
         taken.append(start.elapsed_time(end) / 1e3 / len(slots))
-        if time.perf_counter() - began > LONGEST_SECONDS:
-            break
-    return statistics.median(taken), how
+    return statistics.median(taken[len(taken) // 2 :]), how
 
 
 def apart(found: Any, expected: Any) -> float:
@@ -296,6 +332,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=Path("study_overview.json"))
     parser.add_argument("--inside", metavar="CASE", help=argparse.SUPPRESS)
     parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--skip", type=int, default=0, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,6 +68,30 @@ def test_a_kernel_is_imported_under_its_knobs_and_leaves_none_behind(monkeypatch
         del sys.modules[name]
     assert other.__globals__["WARPS"] == 16 != plain.__globals__["WARPS"]
     assert str(case.workspace) not in sys.path
+
+
+def test_a_kernel_that_hangs_costs_its_process_and_no_other_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = [{"case": "some", "n": n} for n in range(5)]
+    asked = []
+
+    def run_inside(options: Namespace, name: str, gpu: str, *more: str) -> tuple[int, list[dict[str, Any]]]:
+        start = int(more[more.index("--skip") + 1])
+        asked.append(start)
+        end = next((n for n in (1, 2) if n >= start), len(every) - 1)
+        return (0 if end == len(every) - 1 else study_overview.HUNG), every[start : end + 1]
+
+    monkeypatch.setattr(study_overview, "run_inside", run_inside)
+    assert study_overview.clock_case(Namespace(), "some", "0") == every
+    assert asked == [0, 2, 3]
+
+
+def test_a_process_gives_up_with_a_row_that_says_so() -> None:
+    script = "import study_overview; study_overview.Timer(0.1, study_overview.give_up, [{'case': 'some'}]).start(); "
+    command = [sys.executable, "-c", script + "import time; time.sleep(60)"]
+    place = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "scripts" / "experiments")])}
+    done = subprocess.run(command, env={**os.environ, **place}, capture_output=True, text=True)
+    assert done.returncode == study_overview.HUNG
+    assert json.loads(done.stdout) == {"case": "some", "error": "hung: no end after 20 s"}
 
 
 SETTINGS = sorted((ROOT / "scripts" / "experiments" / "study_settings").glob("*.json"))
