@@ -12,7 +12,7 @@ import torch
 from harness.candidate.arena import Arena
 from harness.candidate.process import CandidateProcess
 from harness.case.contract import Contract, Tensors
-from harness.errors import CandidateFault
+from harness.errors import CandidateFault, MachineError
 from harness.judge.fresh import Source
 from harness.judge.parity import expect, worst_error
 from harness.judge.protocol import Progress, Watch
@@ -63,7 +63,7 @@ class Gate:
             with source.arena(SLOTS) as arena:
                 source.refresh(arena, range(SLOTS))
                 check_leak(candidate, arena, self.spare_bytes)
-            check_hoard(spare, self.spare_bytes())
+            check_hoard(candidate, spare, self.spare_bytes)
         except CandidateFault as fault:
             return self._report(fault.reason, fault.detail)
         return self._report(None, "")
@@ -147,11 +147,22 @@ def check_slot(
     return share
 
 
-def check_hoard(before: int, after: int) -> None:
-    """Raises CandidateFault where a candidate keeps most of the GPU's spare memory, which its opponent may need."""
-    if after < (1 - MOST_KEPT) * before:
-        detail = f"it keeps {(before - after) >> 30} of the GPU's {before >> 30} GiB after its calls"
-        raise CandidateFault(Reason.OUT_OF_MEMORY, f"{detail}; at most {MOST_KEPT:.0%} are for one candidate")
+def check_hoard(candidate: CandidateProcess, before: int, spare_bytes: Callable[[], int]) -> None:
+    """Raises CandidateFault where a candidate keeps most of the GPU's spare memory, which its opponent may need.
+
+    Whose it is shows when the candidate ends. Raises MachineError where it was somebody else's.
+    """
+    after = spare_bytes()
+    if after >= (1 - MOST_KEPT) * before:
+        return
+    candidate.close()
+    taken = f"{(before - after) >> 30} of the GPU's {before >> 30} GiB"
+    if spare_bytes() - after < (before - after) / 2:
+        raise MachineError(
+            f"something else on this machine took {taken} while a candidate was before the gate"
+        )
+    detail = f"it keeps {taken} after its calls; at most {MOST_KEPT:.0%} are for one candidate"
+    raise CandidateFault(Reason.OUT_OF_MEMORY, detail)
 
 
 def check_leak(candidate: CandidateProcess, arena: Arena, spare_bytes: Callable[[], int]) -> None:

@@ -230,7 +230,7 @@ def main() -> None:
         )
         outlived = warden.await_nobody()
     found = report(Path(finished.folder), steps, warden.notes)
-    found["summary"] |= {"end": finished.reason, "alive_after_the_end": len(outlived)}
+    found["summary"] |= {"end": finished.reason, "alive_after_the_end": sorted(map(process_name, outlived))}
     found["summary"]["last_session_seconds"] = round(time.monotonic() - began, 1)
     found["note"] = options.note
     print(json.dumps(found["summary"], indent=1))
