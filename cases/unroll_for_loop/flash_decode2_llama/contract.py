@@ -34,7 +34,7 @@ class Contract(contract.Contract):
         "ragged_33x7x129x128": _sizes(33, 7, 129, 128, 48),
         "small_2x4x3x32": _sizes(2, 4, 3, 32, 16),
         "odd_5x3x7x64": _sizes(5, 3, 7, 64, 13),
-        "deep_2x1x77x16": _sizes(2, 1, 77, 16, 1),
+        "deep_2x1x177x16": _sizes(2, 1, 177, 16, 1),
         "wide_1x2x5x256": _sizes(1, 2, 5, 256, 100),
         "one_block_3x2x1x128": _sizes(3, 2, 1, 128),
         "single_1x1x1x1": _sizes(1, 1, 1, 1, 1),

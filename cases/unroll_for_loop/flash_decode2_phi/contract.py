@@ -34,7 +34,7 @@ class Contract(contract.Contract):
         "ragged_33x7x129x72": _sizes(33, 7, 129, 72, 48),
         "small_2x4x3x64": _sizes(2, 4, 3, 64, 16),
         "odd_5x3x7x33": _sizes(5, 3, 7, 33, 13),
-        "deep_2x1x77x20": _sizes(2, 1, 77, 20, 1),
+        "deep_2x1x177x20": _sizes(2, 1, 177, 20, 1),
         "wide_1x2x5x200": _sizes(1, 2, 5, 200, 100),
         "one_block_3x2x1x96": _sizes(3, 2, 1, 96),
         "narrow_3x1x2x1": _sizes(3, 1, 2, 1, 4),

@@ -24,7 +24,7 @@ FEW = 16 * PROCESSORS
 FEWEST = 4 * PROCESSORS
 """With fewer than this, rows are divided."""
 
-DIVIDED = 64
+DIVIDED = 128
 """Blocks of a part."""
 
 TOGETHER, MOST_WARPS = 8, 8

@@ -34,6 +34,9 @@ NOBODY = tl.constexpr(-2)
 WEIGHTS, WIDEST = 8192, 256
 """Weights of a tile, and its outputs at the most: their sums, for sixteen requests, are in registers."""
 
+OWN_WEIGHTS, OWN_WARPS = 4096, 2
+"""The same of a request by itself, and the warps of its programs."""
+
 
 @triton.jit
 def rows_ranked(adapter_of, adapter, rank, requests, CHUNK: tl.constexpr):
@@ -155,20 +158,20 @@ def run(
 ) -> None:
     """x bfloat16 requests x rank, weights adapters x width x rank, adapter_of int32; base, out requests x width."""
     (requests, rank), adapters, width = x.shape, weights.shape[0], out.shape[1]
-    k, warps = max(LEAST_RANK, triton.next_power_of_2(rank)), WARPS or 4
+    k = max(LEAST_RANK, triton.next_power_of_2(rank))
     form = form_of(requests, adapters, rank) if FORM == "shape" else FORM
     if form == "each":
-        tile = TILE or max(16, min(WEIGHTS // k, triton.next_power_of_2(width)))
+        tile = TILE or max(16, min(OWN_WEIGHTS // k, triton.next_power_of_2(width)))
         parts = triton.cdiv(width, tile)
         expand_each[(parts * requests,)](
-            x, weights, adapter_of, base, out, width, parts, rank, k, tile, accumulate, num_warps=warps
+            x, weights, adapter_of, base, out, width, parts, rank, k, tile, accumulate, num_warps=WARPS or OWN_WARPS
         )  # fmt: skip
         return
     tile = TILE or max(16, min(WIDEST, WEIGHTS // k, triton.next_power_of_2(width)))
-    span = SPAN or 4
+    span = SPAN or (2 if form == "adapter" else 4)
     spans, lanes = triton.cdiv(width, tile * span), triton.next_power_of_2(requests)
     kernel, kinds = (expand_adapter, adapters + 1) if form == "adapter" else (expand_span, requests)
     kernel[(spans * kinds,)](
         x, weights, adapter_of, base, out, requests, width, spans, rank, k, tile, span, lanes,
-        min(lanes, MOST_CHUNK), accumulate, STAGES or 3, num_warps=warps,
+        min(lanes, MOST_CHUNK), accumulate, STAGES or 3, num_warps=WARPS or 4,
     )  # fmt: skip

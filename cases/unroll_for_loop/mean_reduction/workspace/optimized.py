@@ -18,16 +18,17 @@ import triton
 import triton.language as tl
 from knobs import knob
 
-TILE = knob("MEAN_TILE") or 2048
-"""Elements a program loads in a step: 16 a thread, four 16-byte loads under way."""
+TILE = knob("MEAN_TILE")
+VECTORS, SINGLES = 2048, 1024
+"""Elements a program loads in a step, 16 a thread: four 16-byte loads under way, or each by itself."""
 
 COLUMNS = knob("MEAN_COLUMNS") or 128
 """Fewest columns of a program that splits: 512 bytes lie side by side."""
 
 RESIDENT = knob("MEAN_RESIDENT")
-WIDE, SCALAR = 10, 8
-"""Programs for each multiprocessor: 10 at 48 registers a thread, when 80 KiB are under way on it; fewer where elements
-are loaded one by one, at 56. A program too many would run when all others have ended."""
+WIDE, SCALAR = 10, 16
+"""Programs for each multiprocessor: 10 of four warps at 48 registers a thread, when 80 KiB are under way on it; 16 of
+two where elements are loaded one by one, at 56. A program too many would run when all others have ended."""
 
 PER_THREAD = 16
 VECTOR = 4
@@ -126,6 +127,11 @@ def merged(shape: torch.Size, averaged: set[int]) -> list[int]:
     return sizes
 
 
+def tile_of(unit: int) -> int:
+    """Elements that a program loads in a step, in vectors of this length."""
+    return TILE or (VECTORS if unit > 1 else SINGLES)
+
+
 def resident(unit: int) -> int:
     """Programs that load vectors of this length and fill the GPU."""
     return (RESIDENT or (WIDE if unit > 1 else SCALAR)) * processors()
@@ -140,8 +146,8 @@ def along(x: torch.Tensor, y: torch.Tensor, sizes: list[int], count: int) -> Non
     """Means of batches x outer x groups x inner over outer and inner."""
     batches, outer, groups, inner = sizes
     results, unit = batches * groups, gcd(inner, VECTOR)
-    block = min(TILE, triton.next_power_of_2(inner))
-    tile = min(TILE // block, triton.next_power_of_2(results))
+    block = min(tile_of(unit), triton.next_power_of_2(inner))
+    tile = min(tile_of(unit) // block, triton.next_power_of_2(results))
     tiles, steps = triton.cdiv(results, tile), outer * triton.cdiv(inner, block)
     each = triton.cdiv(steps, parts_of(steps, tiles, unit))
     parts = triton.cdiv(steps, each)
@@ -159,7 +165,7 @@ def across(x: torch.Tensor, y: torch.Tensor, sizes: list[int], count: int) -> No
     outer, groups, inner, columns = sizes
     rows, unit = outer * inner, gcd(columns, VECTOR)
     block = block_of(columns, groups, unit)
-    tile = min(TILE // block, triton.next_power_of_2(rows))
+    tile = min(tile_of(unit) // block, triton.next_power_of_2(rows))
     programs, steps = groups * triton.cdiv(columns, block), triton.cdiv(rows, tile)
     size = triton.cdiv(steps, parts_of(steps, programs, unit)) * tile
     parts = triton.cdiv(rows, size)
@@ -184,7 +190,7 @@ def add_parts(found: torch.Tensor, y: torch.Tensor, parts: int, columns: int, co
 
 def block_of(columns: int, groups: int, unit: int) -> int:
     """Columns of a program: fewer where there are too few programs, but not too few to lie side by side."""
-    block = min(MOST_COLUMNS, TILE, triton.next_power_of_2(columns))
+    block = min(MOST_COLUMNS, tile_of(unit), triton.next_power_of_2(columns))
     while block > COLUMNS and groups * triton.cdiv(columns, block) < resident(unit):
         block //= 2
     return block
