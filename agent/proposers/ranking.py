@@ -4,7 +4,8 @@ What is bad is all alike: values below the threshold that parts good from bad co
 them, so the surrogate spends itself on telling the good ones apart. Rows are taken by expected improvement; the rest of
 a batch is chosen as if those before it had turned out as expected, which keeps a batch from crowding in one place.
 No weights are trusted alone: the improvement is the mean of what three surrogates expect, with the weights fitted last,
-with those fitted before, and with none fitted.
+with those fitted before, and with none fitted. The longer nothing better is found, the less every other row of a batch
+believes the surrogates, and the farther from what is known it goes.
 """
 
 from __future__ import annotations
@@ -39,9 +40,14 @@ POOL = 12_000
 CLIMBS = 3
 """How often the neighbours of the most promising rows of such a sample are added to it."""
 SHORTLIST = 300
-CURIOSITY = 2.0
+CURIOSITY, MOST_CURIOUS = 2.0, 6.0
 """How much wider than fitted the uncertainty is taken to be: weights that fit best are surer of themselves than few
-values allow."""
+values allow. The first, third, fifth row of a batch; and the others at most."""
+PATIENCE = 10
+"""Rows without a better one that widen it by one more for those others: where the best is far from the best known, the
+surrogates are wrong about where it is, and keep to what they know unless they are doubted."""
+BETTER = 0.01
+"""By how much of the logarithm a row must be better for that: less may be chance, or a last polish."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +70,8 @@ class _Known:
     """(known,), of mean 0 and variance 1."""
     bests: np.ndarray
     """Rows of the best ones."""
+    curiosity: float
+    """Of every other row of a batch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,11 +82,11 @@ class _Beliefs:
     best: float
     """Worth of the best row known."""
 
-    def improvement(self) -> np.ndarray:
+    def improvement(self, curiosity: float = CURIOSITY) -> np.ndarray:
         """(asked,): by how much each row is expected to surpass the best, in the mean of the surrogates."""
         import numpy as np
 
-        improvements = [_improvement(posterior, self.best) for posterior in self.posteriors]
+        improvements = [_improvement(posterior, self.best, curiosity) for posterior in self.posteriors]
         mean: np.ndarray = np.mean(improvements, axis=0)
         return mean
 
@@ -93,11 +101,15 @@ class _Beliefs:
             posterior.expect(index)
 
 
-def _improvement(posterior: Posterior, best: float) -> np.ndarray:
+def _improvement(posterior: Posterior, best: float, curiosity: float) -> np.ndarray:
+    """By how much each row is expected to surpass the best.
+
+    What no covariance explains counts as a row's own: kernels are timed too well for it to be noise.
+    """
     import numpy as np
     from scipy.special import ndtr
 
-    spread = CURIOSITY * np.sqrt(posterior.variance)
+    spread = curiosity * np.sqrt(posterior.variance + posterior.noise)
     z = (posterior.mean - best) / spread
     improvement: np.ndarray = spread * (z * ndtr(z) + np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi))
     return improvement
@@ -144,6 +156,7 @@ class Ranking:
         """What is known; None where nothing ran."""
         import numpy as np
 
+        curiosity = _curiosity(seen.values)
         seen = _remember(seen)
         rows, values = seen.rows, seen.values
         inputs = self.listing.rows[rows]
@@ -155,7 +168,7 @@ class Ranking:
         if not np.isfinite(values).any():
             return None
         worth = _flatten(values)
-        return _Known(inputs, worth, rows[np.argsort(-worth, kind="stable")[:BESTS]])
+        return _Known(inputs, worth, rows[np.argsort(-worth, kind="stable")[:BESTS]], curiosity)
 
     def _draw(self, out: np.ndarray, count: int, rng: np.random.Generator) -> list[int]:
         import numpy as np
@@ -238,17 +251,31 @@ class Ranking:
         import numpy as np
 
         near = np.isin(pool, self._around(known.bests))
-        order = np.argsort(-beliefs.improvement(), kind="stable")
-        kept = np.union1d(order[: SHORTLIST + count], np.flatnonzero(near))
+        turns = CURIOSITY, known.curiosity
+        orders = [np.argsort(-beliefs.improvement(curiosity), kind="stable") for curiosity in turns]
+        likely = np.concatenate([order[: SHORTLIST // len(turns) + count] for order in orders])
+        kept = np.union1d(likely, np.flatnonzero(near))
         beliefs.narrow(kept)
         pool = pool[kept]
         free, chosen = np.ones(len(pool), dtype=bool), list[int]()
         while free.any() and len(chosen) < count:
-            index = int(np.argmax(np.where(free, beliefs.improvement(), -math.inf)))
+            improvement = beliefs.improvement(turns[len(chosen) % len(turns)])
+            index = int(np.argmax(np.where(free, improvement, -math.inf)))
             free[index] = False
             chosen.append(int(pool[index]))
             beliefs.expect(index)
         return chosen
+
+
+def _curiosity(values: np.ndarray) -> float:
+    """Of every other row: the more, the more rows were seen since the first that is as good as the best."""
+    import numpy as np
+
+    ran = np.nan_to_num(values, nan=-math.inf)
+    if not np.isfinite(ran).any():
+        return CURIOSITY
+    since = len(ran) - 1 - int(np.argmax(ran >= ran.max() - BETTER))
+    return min(CURIOSITY + since / PATIENCE, MOST_CURIOUS)
 
 
 def _remember(seen: Seen) -> Seen:

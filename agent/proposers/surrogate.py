@@ -235,6 +235,8 @@ class Posterior:
         from scipy.linalg import cho_solve, cholesky, solve_triangular
 
         self._covariance, self._asked = covariance, asked
+        self.noise = covariance.noise
+        """Variance of each row's own, on top of `variance`."""
         own = covariance.between(rows, rows).astype(float)
         own[np.diag_indices(len(own))] = covariance.variance + covariance.noise + JITTER
         factor = cholesky(own, lower=True)

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import optuna
@@ -18,7 +20,16 @@ import pytest
 import agent.proposers.listing as listing_module
 from agent.proposers.landscape import survey
 from agent.proposers.listing import enumerate_valid, list_valid
-from agent.proposers.ranking import Ranking, Seen, _flatten
+from agent.proposers.ranking import (
+    BETTER,
+    CURIOSITY,
+    MOST_CURIOUS,
+    Ranking,
+    Seen,
+    _curiosity,
+    _flatten,
+    _improvement,
+)
 from agent.proposers.sampler import BATCH, Exhausted, ListSampler
 from agent.proposers.surrogate import Posterior, distances, fit, plain
 from agent.proposers.sweep import Sweep
@@ -195,6 +206,48 @@ class TestListSampler:
         assert (worth[:failed] == worth.min()).all(), "as bad as the slow ones, and no worse"
         assert len(np.unique(worth)) >= 70
         assert worth.argmax() == len(worth) - 1
+
+    @pytest.mark.parametrize(
+        ("values", "low", "high"),
+        [
+            ([0.0, -1.0, math.nan, 1.0], CURIOSITY, CURIOSITY),
+            ([0.0, 1.0, math.nan, 0.5], CURIOSITY, CURIOSITY + 1),
+            ([1.0, *[0.5] * 200], MOST_CURIOUS, MOST_CURIOUS),
+            ([1.0, *[0.5] * 200, 1.0 + 2 * BETTER], CURIOSITY, CURIOSITY),
+            ([1.0, *[0.5] * 200, 1.0 + BETTER / 2], MOST_CURIOUS, MOST_CURIOUS),
+            ([math.nan] * 30, CURIOSITY, CURIOSITY),
+        ],
+    )
+    def test_the_longer_nothing_better_is_found_the_less_it_believes(
+        self, values: list[float], low: float, high: float
+    ) -> None:
+        assert low <= _curiosity(np.array(values)) <= high
+
+    def test_where_it_is_stuck_every_other_row_goes_farther(self) -> None:
+        listing = enumerate_valid({f"K{i}": list(range(6)) for i in range(5)}, [])
+        assert listing is not None
+        far = {"stuck": 0.0, "not stuck": 0.0}
+        for seed in range(3):
+            rng = np.random.default_rng(seed)
+            others = rng.choice(np.arange(1, len(listing)), 70, replace=False)
+            for when, rows in (("stuck", [0, *others]), ("not stuck", [*others, 0])):
+                away = np.linalg.norm(listing.rows, axis=1)
+                seen = Seen(np.array(rows), -away[rows])
+                chosen = Ranking(listing).next(seen, np.array([], dtype=np.int64), BATCH, rng)
+                far[when] += float(away[chosen[1::2]].sum())
+        assert far["stuck"] > 1.3 * far["not stuck"]
+
+    def test_what_nothing_explains_may_as_well_make_the_promising_better(self) -> None:
+        """With the noise left out, the row that is expected to be slow would be tried first."""
+
+        def order(noise: float) -> list[int]:
+            posterior = SimpleNamespace(
+                mean=np.array([0.5, -0.9]), variance=np.array([0.36, 0.64]) ** 2, noise=noise
+            )
+            improvement = _improvement(cast(Posterior, posterior), 2.4, CURIOSITY)
+            return sorted((0, 1), key=lambda row: -improvement[row])
+
+        assert (order(0.0), order(0.46)) == ([1, 0], [0, 1])
 
     def test_failures_are_kept_away_from(self) -> None:
         def falls(values: Values) -> float | None:
