@@ -73,7 +73,8 @@ class Contract(contract.Contract):
         """An element's own size and three times the root of the sum of squared terms of the chunked sum that gives it.
 
         That is how far roundings of the terms, each by itself, carry; the terms of u and of its gradient are those
-        of the differences they are. The state forgets errors as it forgets values.
+        of the differences they are, and a product of two rows counts with its own terms, too: where a query and a key
+        are orthogonal it says nothing. The state forgets errors as it forgets values.
         """
         squares = _joined(problem, _squares(_solution(inputs, torch.float64)))
         return {
@@ -163,7 +164,9 @@ def _squares(solution: Tensors) -> Tensors:
     """
     factor = solution["q"].shape[-1] ** -1.0
     square = {name: x.square_() for name, x in solution.items()}
-    q, k, do, beta, below, seen = (square[name] for name in ("q", "k", "do", "beta", "below", "seen"))
+    q, k, do, beta = (square[name] for name in ("q", "k", "do", "beta"))
+    below = (k @ k.mT).tril(-1) + square["below"]
+    seen = factor * (q @ k.mT).tril() + square["seen"]
     state, after = _spread(square["state"]), _spread(square["after"])
     error = square["v"] + k @ state + below @ square["u"]
     u = beta * error

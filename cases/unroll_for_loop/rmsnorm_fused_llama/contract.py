@@ -29,6 +29,7 @@ class Contract(contract.Contract):
         "small_2x4096": {"tokens": 2, "hidden": 4096, "eps": 1e-6},
         "small_8x512": {"tokens": 8, "hidden": 512, "eps": 1e-6},
         "long_2x16387": {"tokens": 2, "hidden": 16387, "eps": 1e-5},
+        "long_2x65539": {"tokens": 2, "hidden": 65539, "eps": 1e-5},
         "odd_67x129": {"tokens": 67, "hidden": 129, "eps": 1e-5},
         "ragged_7x1000": {"tokens": 7, "hidden": 1000, "eps": 1e-6},
         "ragged_5x5003": {"tokens": 5, "hidden": 5003, "eps": 1e-6},

@@ -28,6 +28,7 @@ class Contract(contract.Contract):
         "small_4x5x4096": {"batch": 4, "length": 5, "hidden": 4096, "eps": 1e-6},
         "small_4x5x8192": {"batch": 4, "length": 5, "hidden": 8192, "eps": 1e-6},
         "long_1x2x16387": {"batch": 1, "length": 2, "hidden": 16387, "eps": 1e-5},
+        "long_1x2x65539": {"batch": 1, "length": 2, "hidden": 65539, "eps": 1e-5},
         "odd_3x19x129": {"batch": 3, "length": 19, "hidden": 129, "eps": 1e-5},
         "ragged_7x1x1000": {"batch": 7, "length": 1, "hidden": 1000, "eps": 1e-6},
         "ragged_2x3x5003": {"batch": 2, "length": 3, "hidden": 5003, "eps": 1e-6},

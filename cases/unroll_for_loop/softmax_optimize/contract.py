@@ -31,6 +31,7 @@ class Contract(contract.Contract):
         "small_128x512": {"rows": 128, "columns": 512},
         "small_64x1024": {"rows": 64, "columns": 1024},
         "long_2x16387": {"rows": 2, "columns": 16387},
+        "long_2x32771": {"rows": 2, "columns": 32771},
         "odd_19x129": {"rows": 19, "columns": 129},
         "ragged_7x1000": {"rows": 7, "columns": 1000},
         "column_9x1": {"rows": 9, "columns": 1},

@@ -2,12 +2,13 @@
 
 A row is one head of one batch entry; rows lie one after another, so that a row's head is its number modulo the heads.
 
-- Narrow rows, at most 1024 elements: a program holds as many whole rows as four warps can.
+- Narrow rows, at most 1024 elements: a program holds as many whole rows as four warps can, 512 elements each.
 - Rows up to WIDEST elements: a row a program, in registers from its mean to its result.
-- Wider rows: the same for each chunk of CHUNK elements. A program publishes its chunk's mean and squares about it in a
-  64-bit word and waits until those of all chunks of its row are there. Programs start in the order of their numbers and
-  there are no more chunks in a row than multiprocessors, so those that are waited for always get to run.
-  With LN_SPAN a program has the same chunk of several rows, and reads one while words of the row before arrive.
+- Wider rows: the same for each chunk of 4096 elements, 8192 in the widest. A program publishes its chunk's mean and
+  squares about it in a 64-bit word and waits until those of all chunks of its row are there. Programs start in the
+  order of their numbers and there are no more chunks in a row than multiprocessors, so those that are waited for always
+  get to run. A program has the same chunk of several rows, and reads one while words of the row before arrive; rows
+  that start anywhere have a program for each chunk.
 - Rows with more chunks than multiprocessors: one launch for the words, a second for the result, which walks
   backwards so that what was read last is still in the L2 cache.
 
@@ -27,10 +28,11 @@ import triton.language as tl
 from knobs import knob
 
 TILE = knob("LN_TILE")
-"""Elements a warp holds. 0: 1024, or 2048 where LOW and HIGH differ and in rows that 32 such warps could not hold."""
+"""Elements a warp holds. 0: 512 in narrow rows, 1024 in others, or 2048 where LOW and HIGH differ and in rows that 32
+such warps could not hold."""
 
 WIDEST = knob("LN_WIDEST") or 16384
-CHUNK = knob("LN_CHUNK") or 8192
+CHUNK = knob("LN_CHUNK")
 SPAN = knob("LN_SPAN")
 STAGES = knob("LN_STAGES")
 RESIDENT = knob("LN_RESIDENT")
@@ -346,7 +348,7 @@ def overlapping(x: torch.Tensor, chunks: int = 1) -> dict[str, bool]:
 
 def narrow(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, unit: int) -> None:
     (rows, columns), heads = x.shape, weight.shape[0]
-    width, each = triton.next_power_of_2(columns), TILE or 1024
+    width, each = triton.next_power_of_2(columns), TILE or 512
     tile = min(MOST_ROWS, max(1, NARROW_WARPS * each // width))
     tiles, registers = triton.cdiv(rows, tile), (80 if RESIDENT else 64) * max(1, each // 1024)
     registers = REGISTERS or (registers if unit * x.element_size() == VECTOR else 128)
@@ -356,11 +358,16 @@ def narrow(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, u
     )  # fmt: skip
 
 
-def once(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, unit: int, chunks: int) -> None:
+def chunk_of(columns: int) -> int:
+    """Columns of a chunk: few, where all chunks of a row can run at the same time even so."""
+    return CHUNK or (4096 if columns <= 4096 * processors() else 8192)
+
+
+def once(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, unit: int, chunk: int) -> None:
     """In one launch; all chunks of a row must be able to run at the same time."""
     (rows, columns), heads = x.shape, weight.shape[0]
+    chunks, aligned = triton.cdiv(columns, chunk), VECTOR // x.element_size()
     words = y if chunks == 1 else torch.zeros(rows * chunks, dtype=torch.int64, device=x.device)
-    chunk, aligned = columns if chunks == 1 else CHUNK, VECTOR // x.element_size()
     low = triton.next_power_of_2(chunk) // 2
     high = triton.next_power_of_2(chunk - low)
     each = TILE or (1024 if low == high <= 512 * MOST_WARPS or chunks > 1 else 2048)
@@ -374,30 +381,30 @@ def once(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, uni
 
 
 def spanned(
-    x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, unit: int, chunks: int
+    x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, unit: int, chunk: int
 ) -> None:
     """In one launch; all chunks of a row must be able to run at the same time."""
-    (rows, columns), heads = x.shape, weight.shape[0]
-    options = launch(CHUNK, TILE or 1024, REGISTERS or 80)
+    (rows, columns), heads, chunks = x.shape, weight.shape[0], triton.cdiv(x.shape[1], chunk)
+    options = launch(chunk, TILE or 1024, REGISTERS or 80)
     resident = REGISTER_FILE // (32 * options["num_warps"] * options["maxnreg"]) * processors()
     span = min(SPAN, triton.cdiv(rows, max(1, resident // chunks)))
     words = torch.zeros(rows * chunks, dtype=torch.int64, device=x.device)
     chunk_of_rows[(triton.cdiv(rows, span) * chunks,)](
-        x, weight, y, words, rows, heads, chunks, span, columns // unit, eps, unit, CHUNK // 2,
-        triton.next_power_of_2(chunks), columns % CHUNK == 0, **options,
+        x, weight, y, words, rows, heads, chunks, span, columns // unit, eps, unit, chunk // 2,
+        triton.next_power_of_2(chunks), columns % chunk == 0, **options,
     )  # fmt: skip
 
 
-def twice(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, unit: int) -> None:
+def twice(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, unit: int, chunk: int) -> None:
     """In two launches, x read by both."""
     (rows, columns), heads = x.shape, weight.shape[0]
-    chunks = triton.cdiv(columns, CHUNK)
+    chunks = triton.cdiv(columns, chunk)
     parts = min(chunks, MOST_PARTS)
     words = torch.empty(rows * parts, dtype=torch.int64, device=x.device)
-    options, lanes = launch(CHUNK, 1024, 96), triton.next_power_of_2(parts)
-    row_parts[(rows * parts,)](x, words, parts, columns // unit, unit, CHUNK, **options)
+    options, lanes = launch(chunk, 1024, 96), triton.next_power_of_2(parts)
+    row_parts[(rows * parts,)](x, words, parts, columns // unit, unit, chunk, **options)
     row_results[(rows * chunks,)](
-        x, weight, y, words, heads, parts, chunks, columns // unit, eps, unit, CHUNK // 2, lanes, **options
+        x, weight, y, words, heads, parts, chunks, columns // unit, eps, unit, chunk // 2, lanes, **options
     )
 
 
@@ -405,14 +412,15 @@ def run(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, *, eps: float) -
     """x and y batch x heads x size, weight heads x size, all contiguous."""
     columns = x.shape[2]
     x, y = x.view(-1, columns), y.view(-1, columns)
-    unit, chunks = gcd(columns, VECTOR // x.element_size()), triton.cdiv(columns, CHUNK)
+    unit, chunk = gcd(columns, VECTOR // x.element_size()), chunk_of(columns)
     if columns <= 1024:
         narrow(x, weight, y, eps, unit)
     elif columns <= WIDEST:
-        once(x, weight, y, eps, unit, 1)
-    elif x.device.type == "cpu" or chunks > processors():
-        twice(x, weight, y, eps, unit)  # on a CPU programs are interpreted one after another: none can wait
+        once(x, weight, y, eps, unit, columns)
+    elif x.device.type == "cpu" or columns > chunk * processors():
+        # on a CPU programs are interpreted one after another: none can wait
+        twice(x, weight, y, eps, unit, chunk)
     elif SPAN and unit * x.element_size() == VECTOR:
-        spanned(x, weight, y, eps, unit, chunks)
+        spanned(x, weight, y, eps, unit, chunk)
     else:
-        once(x, weight, y, eps, unit, chunks)
+        once(x, weight, y, eps, unit, chunk)

@@ -20,8 +20,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 BLOCKS = tuple(knob(f"MM_BLOCK_{name}") for name in "MNK")
 WARPS, STAGES, SPLITS = (knob(f"MM_{name}") for name in ("WARPS", "STAGES", "SPLITS"))
-GROUP, SPECIALISE, EARLY = knob("MM_GROUP") or 8, knob("MM_SPECIALISE"), knob("MM_EARLY")
-PROGRAMS = knob("MM_PROGRAMS")
+GROUP, PROGRAMS, EARLY = (knob(f"MM_{name}") for name in ("GROUP", "PROGRAMS", "EARLY"))
 
 PROCESSORS = 132
 """Streaming multiprocessors of an H200; PROGRAMS stay on each."""
@@ -81,12 +80,15 @@ def nanoseconds(tile: Tile, splits: int, m: int, n: int, k: int) -> float:
 
 def plan(m: int, n: int, k: int) -> tuple[Tile, int]:
     """The tile and the number of splits that should be fastest, or what the knobs say."""
-    ways = tuple(s for s in WAYS if s == 1 or s * 512 <= k)
-    if SPLITS or SPECIALISE:
-        ways = (SPLITS or 1,)
+    ways = (SPLITS,) if SPLITS else tuple(s for s in WAYS if s == 1 or s * 512 <= k)
     tile, splits = min(pairs(TILES, ways), key=lambda way: nanoseconds(*way, m, n, k))
     tile = Tile(*(own or chosen for own, chosen in zip((*BLOCKS, WARPS), tile, strict=True)))
     return tile, min(splits, triton.cdiv(k, tile.k))
+
+
+def group(columns: int) -> int:
+    """Rows of tiles that are gone through together: one where it has few tiles."""
+    return GROUP or (1 if columns <= 4 else 8)
 
 
 @triton.jit
@@ -134,7 +136,7 @@ def store_parts(c, split, row, column, total, M, N, PARTS: tl.constexpr, DIRECT:
 @triton.jit
 def persistent(
     a, b, c, M, N, K, splits, slope, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    GROUP: tl.constexpr, PARTS: tl.constexpr, DIRECT: tl.constexpr, SPECIALISE: tl.constexpr, EARLY: tl.constexpr,
+    GROUP: tl.constexpr, PARTS: tl.constexpr, DIRECT: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """Tiles of C, one after the other; a and b are descriptors, c is one too unless it is written DIRECTly.
 
@@ -145,10 +147,7 @@ def persistent(
         tl.extra.cuda.gdc_launch_dependents()
     tiles_m, tiles_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
     steps = tl.cdiv(tl.cdiv(K, BLOCK_K), splits)
-    for item in tl.range(
-        tl.program_id(0), tiles_m * tiles_n * splits, tl.num_programs(0),
-        flatten=not SPECIALISE, warp_specialize=SPECIALISE,
-    ):  # fmt: skip
+    for item in tl.range(tl.program_id(0), tiles_m * tiles_n * splits, tl.num_programs(0), flatten=True):
         split = item // (tiles_m * tiles_n)
         tile_m, tile_n = place(item % (tiles_m * tiles_n), tiles_m, tiles_n, GROUP)
         row, column, first = tile_m * BLOCK_M, tile_n * BLOCK_N, split * steps * BLOCK_K
@@ -250,15 +249,15 @@ def run_persistent(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, slope: flo
     pitch, target = triton.cdiv(n, 8) * 8, c
     if splits > 1:
         target = torch.empty((splits, m, pitch), dtype=torch.float32, device=c.device)
-    direct, parts = SPECIALISE or not is_aligned(target), tile.parts(target.element_size())
-    pieces = 1 if SPECIALISE else 4 * parts if direct else parts
-    work = triton.cdiv(m, tile.m) * triton.cdiv(n, tile.n) * splits
-    persistent[(min(work, PROCESSORS * PROGRAMS),)](
+    direct, parts = not is_aligned(target), tile.parts(target.element_size())
+    pieces = 4 * parts if direct else parts
+    rows, columns = triton.cdiv(m, tile.m), triton.cdiv(n, tile.n)
+    persistent[(min(rows * columns * splits, PROCESSORS * PROGRAMS),)](
         described(a, (tile.m, tile.k)), described(b, (tile.k, tile.n)),
         target if direct else described(target, (tile.m, tile.n // parts)),
         m, n, k, splits, slope if splits == 1 else 1.0,
-        tile.m, tile.n, tile.k, GROUP, pieces, direct, SPECIALISE, EARLY and splits > 1,
-        num_warps=4 if SPECIALISE else tile.warps, num_stages=tile.stages(target.element_size()),
+        tile.m, tile.n, tile.k, group(columns), pieces, direct, EARLY and splits > 1,
+        num_warps=tile.warps, num_stages=tile.stages(target.element_size()),
     )  # fmt: skip
     if splits > 1:
         early = {"launch_pdl": True} if EARLY else {}

@@ -1,11 +1,11 @@
 """y = x / sqrt(mean(x^2) + eps) * weight of each token: x read once, y written once, for tokens of any width.
 
-- Narrow rows, at most TILE columns: a program holds as many as four warps can, whole rows.
+- Narrow rows, at most 1024 columns: a program holds as many whole rows as four warps can, 512 elements each.
 - Rows up to WIDEST columns: a row a program, in registers between its sum of squares and its result.
 - Wider rows: a chunk of each. A program publishes its chunk's sum and waits until those of all chunks of its row are
   there. Programs start in the order of their numbers and there are no more chunks in a row than multiprocessors, so
-  those that are waited for always get to run. With LLAMA_SPAN a program has the same chunk of several rows, and reads
-  one while sums of the row before arrive.
+  those that are waited for always get to run. A program has the same chunk of several rows, and reads one while sums
+  of the row before arrive; rows that start anywhere have a program for each chunk.
 - Rows with more chunks than multiprocessors: one launch for the sums, a second for the result, which walks
   backwards so that what was read last is still in the L2 cache.
 
@@ -24,9 +24,10 @@ import triton.language as tl
 from knobs import knob
 
 TILE = knob("LLAMA_TILE")
-"""Elements a warp holds. 0: 1024, or 2048 where LOW and HIGH differ and in rows that 32 such warps could not hold."""
+"""Elements a warp holds. 0: 512 in narrow rows, 1024 in others, or 2048 where LOW and HIGH differ and in rows over
+16384 columns, so that these hold 128 KiB of a multiprocessor's registers."""
 
-WIDEST = knob("LLAMA_WIDEST") or 16384
+WIDEST = knob("LLAMA_WIDEST") or 65536
 CHUNK = knob("LLAMA_CHUNK") or 8192
 SPAN = knob("LLAMA_SPAN")
 STAGES = knob("LLAMA_STAGES")
@@ -275,7 +276,7 @@ def overlapping(x: torch.Tensor, chunks: int = 1) -> dict[str, bool]:
 
 def narrow(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, unit: int) -> None:
     rows, columns = x.shape
-    width, each = triton.next_power_of_2(columns), TILE or 1024
+    width, each = triton.next_power_of_2(columns), TILE or 512
     tile = min(MOST_ROWS, max(1, NARROW_WARPS * each // width))
     tiles = triton.cdiv(rows, tile)
     registers = (48 if columns <= 256 and not RESIDENT else 64) * max(1, each // 1024)
@@ -293,7 +294,7 @@ def once(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, uni
     chunk, aligned = columns if chunks == 1 else CHUNK, VECTOR // x.element_size()
     low = triton.next_power_of_2(chunk) // 2
     high = triton.next_power_of_2(chunk - low)
-    each = TILE or (1024 if low == high <= 512 * MOST_WARPS or chunks > 1 else 2048)
+    each = TILE or (1024 if low == high <= 8192 or chunks > 1 else 2048)
     registers = REGISTERS or (64 if each > 1024 else 48 if unit == aligned else 80)
     hold = 16 if each > 1024 or chunks > 1 or registers < 48 else 32
     row_chunks[(rows * chunks,)](

@@ -3,10 +3,11 @@
 - Narrow rows, at most 1024 columns: a program holds as many whole rows as one warp can.
 - Rows up to WIDEST columns: a row a program, in registers from its maximum to its result. Those that start anywhere are
   walked between multiples of 16 bytes, a few elements at both ends apart.
-- Wider rows: each program holds one chunk. It publishes the chunk's maximum and sum in one 64-bit word, waits until the
-  words of all chunks of its row are there, and writes its part. Programs start in the order of their numbers and
-  there are no more chunks in a row than multiprocessors, so those that are waited for always get to run.
-  With SOFTMAX_SPAN a program has the same chunk of several rows, and reads one while words of the row before arrive.
+- Wider rows: each program holds one chunk, 2048 elements a warp. It publishes the chunk's maximum and sum in one
+  64-bit word, waits until the words of all chunks of its row are there, and writes its part. Programs start in the
+  order of their numbers and there are no more chunks in a row than multiprocessors, so those that are waited for always
+  get to run. With SOFTMAX_SPAN a program has the same chunk of several rows, and reads one while words of the row
+  before arrive.
 - Rows with more chunks than multiprocessors: one launch for the words, a second for the result, which walks
   backwards so that what was read last is still in the L2 cache.
 """
@@ -21,10 +22,11 @@ import triton
 import triton.language as tl
 from knobs import knob
 
-TILE = knob("SOFTMAX_TILE") or 1024
-"""Elements a warp holds; 32 a thread are eight 16-byte loads under way, in few enough registers for 32 warps."""
+TILE = knob("SOFTMAX_TILE")
+"""Elements a warp holds. 0: 1024, eight 16-byte loads a thread under way, in few enough registers for 32 warps; 2048 in
+split rows, whose 20 warps hold more than 32 of half as many."""
 
-WIDEST = knob("SOFTMAX_WIDEST") or 16384
+WIDEST = knob("SOFTMAX_WIDEST") or 32768
 CHUNK = knob("SOFTMAX_CHUNK") or 8192
 SPAN = knob("SOFTMAX_SPAN")
 STAGES = knob("SOFTMAX_STAGES")
@@ -33,8 +35,8 @@ NARROW_WARPS = knob("SOFTMAX_NARROW_WARPS") or 1
 OVERLAP = knob("SOFTMAX_OVERLAP")
 
 REGISTERS = knob("SOFTMAX_REGISTERS")
-"""Of a thread at the most. 0: 64 (32 warps on a multiprocessor), 96 where rows start anywhere, 128 where those of two
-rows are held."""
+"""Of a thread at the most. 0: 64 (32 warps on a multiprocessor), 96 where narrow rows start anywhere, 128 where
+elements of two rows are held, and 32 more where a warp holds 2048 elements."""
 
 STORES = tl.constexpr(".cs" if knob("SOFTMAX_STREAM") else "")
 
@@ -42,7 +44,6 @@ REGISTER_FILE = 65536
 """Registers of a multiprocessor."""
 
 UNIT = 4
-ALIGNED = tl.constexpr(UNIT)
 """float32 elements in 16 bytes, the widest load; rows whose length this divides are read so."""
 
 MOST_WARPS = 32
@@ -110,9 +111,9 @@ def read(x, column, columns):
 
 @triton.jit
 def ragged_row(
-    x, y, columns, LOW: tl.constexpr, HIGH: tl.constexpr, OVERLAP: tl.constexpr
+    x, y, columns, ALIGNED: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, OVERLAP: tl.constexpr
 ):  # fmt: skip
-    """One row that starts anywhere, at most LOW + HIGH columns, between multiples of 16 bytes; its ends are apart."""
+    """One row that starts anywhere, at most LOW + HIGH columns, between multiples of ALIGNED; its ends are apart."""
     first = tl.program_id(0).to(tl.int64) * columns
     head = ((ALIGNED - first % ALIGNED) % ALIGNED).to(tl.int32)
     body = (columns - head) // ALIGNED * ALIGNED
@@ -249,10 +250,11 @@ def row_results(
     tl.store(y + row * columns + column, result, mask=real, eviction_policy="evict_first")
 
 
-def launch(elements: int, registers: int = 64) -> dict[str, int]:
-    """Options of a program that holds so many elements."""
-    warps = min(MOST_WARPS, max(1, triton.next_power_of_2(triton.cdiv(elements, TILE))))
-    registers = REGISTERS or registers * max(1, TILE // 1024)
+def launch(elements: int, registers: int = 64, each: int = 1024) -> dict[str, int]:
+    """Options of a program that holds so many elements, `each` a warp; beyond 1024 they need registers besides."""
+    each = TILE or each
+    warps = min(MOST_WARPS, max(1, triton.next_power_of_2(triton.cdiv(elements, each))))
+    registers = REGISTERS or registers + max(0, each - 1024) // 32
     return {"num_warps": warps, "maxnreg": min(registers, REGISTER_FILE // (32 * warps), 255)}
 
 
@@ -268,16 +270,17 @@ def whole(x: torch.Tensor, y: torch.Tensor) -> None:
     if columns > 1024 and unit < UNIT:
         low = width // 2
         high = triton.next_power_of_2(columns - low)
-        ragged_row[(rows,)](x, y, columns, low, high, **overlapping(x), **launch(low + high))
+        ragged_row[(rows,)](x, y, columns, UNIT, low, high, **overlapping(x), **launch(low + high))
         return
     if columns > 1024:
         whole_row[(rows,)](x, y, rows, columns // unit, unit, width, **overlapping(x), **launch(width))
         return
-    tile = min(MOST_ROWS, max(1, NARROW_WARPS * TILE // width))
+    held = NARROW_WARPS * (TILE or 1024)
+    tile = min(MOST_ROWS, max(1, held // width))
     tiles, registers = triton.cdiv(rows, tile), 64 if unit == UNIT and not RESIDENT else 96
     narrow_rows[(min(tiles, RESIDENT * processors()) if RESIDENT else tiles,)](
         x, y, rows, columns // unit, unit, tile, width, STAGES if RESIDENT else 0,
-        **overlapping(x), **launch(NARROW_WARPS * TILE, registers),
+        **overlapping(x), **launch(held, registers),
     )  # fmt: skip
 
 
@@ -287,7 +290,7 @@ def split(x: torch.Tensor, y: torch.Tensor, chunks: int) -> None:
     unit, lanes = gcd(columns, UNIT), triton.next_power_of_2(chunks)
     words = torch.zeros(rows * chunks, dtype=torch.int64, device=x.device)
     if not SPAN:
-        options = launch(CHUNK, 64 if unit == UNIT else 80)
+        options = launch(CHUNK, 64 if unit == UNIT else 80, 2048)
         split_rows[(rows * chunks,)](x, y, words, chunks, columns // unit, unit, CHUNK, lanes, **options)
         return
     options = launch(CHUNK, 128)

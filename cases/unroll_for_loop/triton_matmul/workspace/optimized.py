@@ -23,8 +23,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 BLOCKS = tuple(knob(f"MM_BLOCK_{name}") for name in "MNK")
 WARPS, STAGES, SPLITS = (knob(f"MM_{name}") for name in ("WARPS", "STAGES", "SPLITS"))
-GROUP, SPECIALISE, EARLY = knob("MM_GROUP") or 8, knob("MM_SPECIALISE"), knob("MM_EARLY")
-PROGRAMS, CHAIN = knob("MM_PROGRAMS"), knob("MM_CHAIN")
+GROUP, PROGRAMS, EARLY = (knob(f"MM_{name}") for name in ("GROUP", "PROGRAMS", "EARLY"))
+CHAIN = knob("MM_CHAIN")
 
 PROCESSORS = 132
 """Streaming multiprocessors of an H200; PROGRAMS stay on each."""
@@ -88,12 +88,15 @@ def plan(m: int, n: int, k: int, item: int) -> tuple[Tile, int]:
     Float8 takes twice the k in the same bytes, and has two accumulators: the largest tiles would leave no registers.
     """
     tiles = TILES if item == 2 else [t._replace(k=128) for t in TILES if t.m * t.n <= 2048 * t.warps]
-    ways = tuple(s for s in WAYS if s == 1 or s * 512 <= k)
-    if SPLITS or SPECIALISE:
-        ways = (SPLITS or 1,)
+    ways = (SPLITS,) if SPLITS else tuple(s for s in WAYS if s == 1 or s * 512 <= k)
     tile, splits = min(pairs(tiles, ways), key=lambda way: nanoseconds(*way, m, n, k, item))
     tile = Tile(*(own or chosen for own, chosen in zip((*BLOCKS, WARPS), tile, strict=True)))
     return tile, min(splits, triton.cdiv(k, tile.k))
+
+
+def group(columns: int) -> int:
+    """Rows of tiles that are gone through together: one where it has few tiles."""
+    return GROUP or (1 if columns <= 4 else 8)
 
 
 @triton.jit
@@ -135,7 +138,7 @@ def store_parts(c, split, row, column, total, M, N, PARTS: tl.constexpr, DIRECT:
 @triton.jit
 def persistent(
     a, b, c, M, N, K, splits, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    GROUP: tl.constexpr, PARTS: tl.constexpr, DIRECT: tl.constexpr, SPECIALISE: tl.constexpr, EARLY: tl.constexpr,
+    GROUP: tl.constexpr, PARTS: tl.constexpr, DIRECT: tl.constexpr, EARLY: tl.constexpr,
     TRANSPOSED: tl.constexpr, CHAIN: tl.constexpr,
 ):  # fmt: skip
     """Tiles of C, one after the other; a and b are descriptors, c is one too unless it is written DIRECTly.
@@ -152,10 +155,7 @@ def persistent(
     steps = tl.cdiv(tl.cdiv(K, BLOCK_K), splits)
     total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     part = total
-    for item in tl.range(
-        tl.program_id(0), tiles_m * tiles_n * splits, tl.num_programs(0),
-        flatten=not SPECIALISE, warp_specialize=SPECIALISE,
-    ):  # fmt: skip
+    for item in tl.range(tl.program_id(0), tiles_m * tiles_n * splits, tl.num_programs(0), flatten=True):
         split = item // (tiles_m * tiles_n)
         tile_m, tile_n = place(item % (tiles_m * tiles_n), tiles_m, tiles_n, GROUP)
         row, column, first = tile_m * BLOCK_M, tile_n * BLOCK_N, split * steps * BLOCK_K
@@ -285,17 +285,17 @@ def run_persistent(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, transposed
     pitch, target = triton.cdiv(n, 8) * 8, c
     if splits > 1:
         target = torch.empty((splits, m, pitch), dtype=torch.float32, device=c.device)
-    direct, parts = SPECIALISE or not is_aligned(target), tile.parts(target.element_size())
-    pieces = 1 if SPECIALISE else 4 * parts if direct else parts
-    work = triton.cdiv(m, tile.m) * triton.cdiv(n, tile.n) * splits
+    direct, parts = not is_aligned(target), tile.parts(target.element_size())
+    pieces = 4 * parts if direct else parts
+    rows, columns = triton.cdiv(m, tile.m), triton.cdiv(n, tile.n)
     along_k = transposed or item == 1
     describe = turned if along_k and not transposed else described
-    persistent[(min(work, PROCESSORS * PROGRAMS),)](
+    persistent[(min(rows * columns * splits, PROCESSORS * PROGRAMS),)](
         described(a, (tile.m, tile.k)), describe(b, (tile.n, tile.k) if along_k else (tile.k, tile.n)),
         target if direct else described(target, (tile.m, tile.n // parts)),
-        m, n, k, splits, tile.m, tile.n, tile.k, GROUP, pieces, direct, SPECIALISE, EARLY and splits > 1,
+        m, n, k, splits, tile.m, tile.n, tile.k, group(columns), pieces, direct, EARLY and splits > 1,
         along_k, CHAIN if item == 1 else 0,
-        num_warps=4 if SPECIALISE else tile.warps, num_stages=tile.stages(item, target.element_size()),
+        num_warps=tile.warps, num_stages=tile.stages(item, target.element_size()),
     )  # fmt: skip
     if splits > 1:
         early = {"launch_pdl": True} if EARLY else {}
