@@ -10,6 +10,7 @@ import pytest
 from harness.case.case import Case
 from harness.device.cpu import Cpu
 from harness.errors import SandboxError
+from harness.judge.gate import LEAK_ROUNDS
 from harness.judge.judge import CaseJudge
 from harness.records import GateReport, Reason, Side
 from harness.sandbox.rungs import Rung, bubblewrap_rung, choose_rung, landlock_rung
@@ -145,14 +146,14 @@ def test_an_honest_kernel_passes(gates: Gates) -> None:
 
 
 class Shrinking(Cpu):
-    """A GPU, as far as its memory goes: 100 GiB are spare at first, and less once that was asked."""
+    """A GPU, as far as its memory goes: 100 GiB are spare, and less while a candidate has made its calls and lives."""
 
     def __init__(self, left: int) -> None:
         super().__init__()
-        self._spare = [left << 30, 100 << 30]
+        self._spare = [gib << 30 for gib in (100, *[left] * (LEAK_ROUNDS + 1), 100)]
 
     def spare_bytes(self) -> int:
-        return self._spare.pop() if len(self._spare) > 1 else self._spare[0]
+        return self._spare.pop(0)
 
 
 @pytest.mark.parametrize(("left", "reason"), [(60, None), (40, Reason.OUT_OF_MEMORY)])
