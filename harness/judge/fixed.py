@@ -19,6 +19,9 @@ from harness.device.device import open_device
 
 def main() -> None:
     folder, workspace, *names = sys.argv[1:]
+    torch._dynamo.config.recompile_limit = max(
+        8, len(names)
+    )  # a graph each; those beyond it would stay uncompiled
     case = Case(Path(folder))
     with closing(open_device(case.settings.device)) as device:
         place = device.torch_device

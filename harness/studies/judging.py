@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +17,12 @@ from harness.studies.yardstick import compile_ahead
 
 @contextmanager
 def judged(
-    case: StudyCase, *, timed: bool = False, trust_workspace: bool = False
+    case: StudyCase, *, timed: Collection[str] = (), trust_workspace: bool = False
 ) -> Iterator[tuple[Case, Staged, LocalJudge]]:
     """The case as it was read, its copy with a workspace for each variant, and a judge of that copy.
 
-    Raises CaseError for a file that is wrong, and what LocalJudge raises.
+    `timed` names the problems that are to be timed. Raises CaseError for a file that is wrong, and what LocalJudge
+    raises.
     """
     read = Case(case.folder)
     with (

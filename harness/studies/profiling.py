@@ -75,12 +75,13 @@ def profile_each(
 def _profile_case(case: StudyCase, wish: Wish, watch: Watch) -> Iterator[Profiled]:
     told = Profiled(study=case.study, case=case.name)
     try:
-        with judged(case, timed=True, trust_workspace=wish.trust_workspace) as (read, copy, judge):
+        wanted = _wanted(Case(case.folder), wish)
+        with judged(case, timed=wanted, trust_workspace=wish.trust_workspace) as (read, copy, judge):
             provenance = judge.describe()
             session = _Session(case, copy, judge, provenance, _state(read, provenance), watch)
             if wish.lanes:
                 session.count_lanes()
-            for problem in _wanted(read, wish):
+            for problem in wanted:
                 rows = () if wish.resume and session.has(problem) else session.measure(problem)
                 yield told.model_copy(update={"problem": problem, "rows": tuple(rows)})
     except HillclimbError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +44,7 @@ cache.mkdir(exist_ok=True)
 if ready.exists():
     shutil.unpack_archive(ready, cache)
 os.environ["TORCHINDUCTOR_CACHE_DIR"], os.environ["TRITON_CACHE_DIR"] = str(cache), str(cache / "triton")
-os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 import torch
 from yardstick import {function} as plain
@@ -82,11 +82,11 @@ def list_variants(case: Case) -> tuple[str, ...]:
 
 
 @contextmanager
-def staged(case: Case, *, timed: bool) -> Iterator[Staged]:
+def staged(case: Case, *, timed: Collection[str] = ()) -> Iterator[Staged]:
     """A copy of the case with a workspace for each variant, for as long as the block lasts.
 
-    With `timed` every problem of a suite has one of its own, under the objective's distribution, and the yardstick is
-    among the variants where the case has one; the copy's policy lets it call what it likes.
+    Each problem to be timed has a suite of its own, under the objective's distribution. Where there is any, the case's
+    yardstick is among the variants, if it has one, and the copy's policy lets that call what it likes.
     """
     with tempfile.TemporaryDirectory(prefix="hillclimb-study-") as name:
         root = Path(name)
@@ -96,7 +96,7 @@ def staged(case: Case, *, timed: bool) -> Iterator[Staged]:
         sides = {variant: _side(case, root, variant) for variant in list_variants(case)}
         suites: dict[str, str] = {}
         if timed:
-            suites = _add_suites(case, folder)
+            suites = _add_suites(case, folder, timed)
             if (folder / YARDSTICK_FILE).is_file():
                 _free(folder / "case.yaml", case)
                 sides[YARDSTICK] = _yardstick(case, root, folder)
@@ -131,10 +131,10 @@ def _yardstick(case: Case, root: Path, folder: Path) -> Side:
     return Side(tree=str(tree))
 
 
-def _add_suites(case: Case, folder: Path) -> dict[str, str]:
-    """A suite for every problem that one of the case's suites times; its name by the problem's."""
+def _add_suites(case: Case, folder: Path, problems: Collection[str]) -> dict[str, str]:
+    """A suite for every problem; its name by the problem's."""
     distribution = case.suites[case.settings.objective.suite].distribution
-    suites = {problem: f"alone-{number}" for number, problem in enumerate(timed_problems(case))}
+    suites = {problem: f"alone-{number}" for number, problem in enumerate(problems)}
     for problem, name in suites.items():
         suite = {"problems": [problem], "distribution": distribution}
         (folder / "benchmarks" / f"{name}.yaml").write_text(yaml.safe_dump(suite), encoding="utf-8")

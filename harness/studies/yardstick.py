@@ -6,6 +6,7 @@ Every process of a duel would else try out kernels for minutes. What is compiled
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -29,7 +30,11 @@ def compile_ahead(copy: Staged) -> str:
         try:
             done = subprocess.run(
                 [*command, *copy.suites],
-                env={**keyless_environment(), "TMPDIR": folder},
+                env={
+                    **keyless_environment(),
+                    "TMPDIR": folder,
+                    "TORCHINDUCTOR_COMPILE_THREADS": str(_cores()),
+                },
                 capture_output=True,
                 text=True,
                 timeout=MOST_SECONDS,
@@ -40,3 +45,7 @@ def compile_ahead(copy: Staged) -> str:
             return f"could not be compiled ahead: {done.stderr.strip()[-500:] or done.returncode}"
         shutil.make_archive(str(workspace / Path(CACHE).stem), "tar", Path(folder, "inductor"))
     return ""
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))

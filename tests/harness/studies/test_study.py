@@ -86,7 +86,7 @@ def test_a_variant_is_a_module_that_defines_the_entrys_function(cases: Path) -> 
 
 def test_each_variant_has_a_workspace_of_its_own(cases: Path) -> None:
     case = case_of(cases)
-    with staged(case, timed=False) as copy:
+    with staged(case) as copy:
         entries = {name: (Path(side.tree) / "kernel.py").read_text() for name, side in copy.sides.items()}
         assert "from baseline import run as run" in entries["baseline"]
         assert "from optimized import run as run" in entries["optimized"]
@@ -100,7 +100,7 @@ def test_timed_problems_have_suites_of_their_own_and_the_yardstick_its_liberty(c
     case = case_of(cases)
     (case.folder / "yardstick.py").write_text(YARDSTICK_PY)
     assert timed_problems(case) == ("timed", "odd"), "the objective's first"
-    with staged(case, timed=True) as copy:
+    with staged(case, timed=timed_problems(case)) as copy:
         read = Case(copy.folder)
         assert {p: read.suites[s].problems for p, s in copy.suites.items()} == {
             "timed": ("timed",),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.case.case import Case
-from harness.studies.variants import CACHE, YARDSTICK, Staged, staged
+from harness.studies.variants import CACHE, YARDSTICK, Staged, staged, timed_problems
 from harness.studies.yardstick import compile_ahead
 from tests.harness.studies.small_study import write_study
 
@@ -50,7 +50,7 @@ def sides(copy: Staged) -> tuple[Path, Path]:
 @pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a C++ compiler on a CPU")
 def test_what_was_compiled_apart_is_found_by_others(case: Case, tmp_path: Path) -> None:
     (case.folder / "yardstick.py").write_text(PLAIN)
-    with staged(case, timed=True) as copy:
+    with staged(case, timed=timed_problems(case)) as copy:
         folder, workspace = sides(copy)
         assert compile_ahead(copy) == ""
         environment = {**os.environ, "TMPDIR": str(tmp_path)}
@@ -65,6 +65,6 @@ def test_what_was_compiled_apart_is_found_by_others(case: Case, tmp_path: Path) 
 
 def test_one_that_cannot_be_compiled_says_why_and_leaves_no_cache(case: Case) -> None:
     (case.folder / "yardstick.py").write_text("import torch_misspelt\n")
-    with staged(case, timed=True) as copy:
+    with staged(case, timed=timed_problems(case)) as copy:
         assert "No module named 'torch_misspelt'" in compile_ahead(copy)
         assert not (sides(copy)[1] / CACHE).exists()
