@@ -106,7 +106,8 @@ def _state(case: Case, provenance: Provenance) -> str:
 
 
 def _joined(*notes: str) -> str:
-    return "; ".join(filter(None, notes))
+    """In one line."""
+    return "; ".join(" ".join(note.split()) for note in notes if note)
 
 
 @dataclass

@@ -66,7 +66,7 @@ class Row(Record):
     device: str = ""
     """What it was measured on."""
     state: str
-    """Digest of the case's files, the harness and the device."""
+    """Digest of the case's files, the harness and the device; empty where something could not be measured."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -94,7 +94,7 @@ def read(file: Path) -> tuple[dict[str, str], list[Row]]:
 def _row(file: Path, number: int, fields: Mapping[str | None, str | None]) -> Row:
     given = {name: value for name, value in fields.items() if value not in ("", None)}
     try:
-        return Row.model_validate({"kernel": "", **given})
+        return Row.model_validate({"kernel": "", "state": "", **given})
     except (ValidationError, TypeError):
         raise UsageError(f"{file}: row {number} is none of this table's; move the file away") from None
 

@@ -15,7 +15,7 @@ words = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_
 names = words.filter(lambda word: word != "" and not word.startswith("#"))
 floats = st.none() | st.floats(allow_nan=False, allow_infinity=False)
 rows = st.builds(
-    Row, study=names, case=names, problem=names, variant=names, kernel=words, note=words, state=names,
+    Row, study=names, case=names, problem=names, variant=names, kernel=words, note=words, state=words,
     device=words, call_us=floats, speedup=floats, launches=floats,
 )  # fmt: skip
 
