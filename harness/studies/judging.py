@@ -36,7 +36,8 @@ def judged(
 
 
 def _with_yardstick_compiled(copy: Staged) -> Staged:
-    """Before there is a judge: it holds the GPU."""
-    if YARDSTICK not in copy.sides:
+    """Before there is a judge: it holds the GPU. Where that fails, without the yardstick."""
+    if YARDSTICK not in copy.sides or not (trouble := compile_ahead(copy)):
         return copy
-    return replace(copy, trouble=compile_ahead(copy))
+    others = {name: side for name, side in copy.sides.items() if name != YARDSTICK}
+    return replace(copy, sides=others, trouble=trouble)

@@ -133,7 +133,7 @@ class _Session:
         found = {
             row.variant for row in rows if row.key == (self.case.name, problem) and row.state == self.state
         }
-        return found >= set(self.copy.sides)
+        return found >= set(self.copy.sides) and not self.copy.trouble
 
     def count_lanes(self) -> None:
         """Of every variant of the workspace; one that cannot be interpreted has none."""
@@ -147,6 +147,8 @@ class _Session:
         """All variants; they are in the table when this returns."""
         suite = self.copy.suites[problem]
         looks = {name: self._look(side, suite) for name, side in self.copy.sides.items()}
+        if self.copy.trouble:
+            looks[YARDSTICK] = Profile(problems=(), detail=self.copy.trouble)
         rows = [row for name, look in looks.items() for row in self._rows(problem, name, look)]
         ceilings = next((look.ceilings for look in looks.values() if look.ceilings), None)
         times.update(self.file, _known(self.provenance, ceilings), rows)
@@ -165,9 +167,8 @@ class _Session:
             study=self.case.study, case=self.case.name, problem=problem, variant=variant, kernel="", state=""
         )
         timed = next(iter(look.problems), None)
-        trouble = self.copy.trouble if variant == YARDSTICK else ""
         if timed is None:
-            yield row.model_copy(update={"note": _joined(look.detail or "was not timed", trouble)})
+            yield row.model_copy(update={"note": _joined(look.detail or "was not timed")})
             return
         over, notes = self._speedups(problem, variant)
         rate = timed.bytes / timed.seconds_per_call
@@ -180,7 +181,7 @@ class _Session:
             "copy_share": rate / look.ceilings.bytes if look.ceilings else None,
             "masked_share": share,
             "masked_on": counted_on,
-            "note": _joined(look.detail, *notes, trouble),
+            "note": _joined(look.detail, *notes),
             "device": f"{self.provenance.device} {self.provenance.device_id}",
             "state": "" if notes else self.state,
             **over,

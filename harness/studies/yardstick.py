@@ -20,10 +20,7 @@ MOST_SECONDS = 1800
 
 
 def compile_ahead(copy: Staged) -> str:
-    """Compile a staged case's yardstick for its timed problems; why that failed, empty where it did not.
-
-    Where it failed, the processes that are timed compile for themselves.
-    """
+    """Compile a staged case's yardstick for its timed problems; why that failed, empty where it did not."""
     workspace = Path(copy.sides[YARDSTICK].tree)
     command = [sys.executable, "-P", "-m", "harness.judge.fixed", str(copy.folder), str(workspace)]
     with tempfile.TemporaryDirectory(prefix="hillclimb-yardstick-") as folder:
@@ -40,9 +37,9 @@ def compile_ahead(copy: Staged) -> str:
                 timeout=MOST_SECONDS,
             )
         except subprocess.TimeoutExpired:
-            return f"compiling it ahead took over {MOST_SECONDS} s"
+            return f"compiling it took over {MOST_SECONDS} s"
         if done.returncode:
-            return f"could not be compiled ahead: {done.stderr.strip()[-500:] or done.returncode}"
+            return f"could not be compiled: {done.stderr.strip()[-500:] or done.returncode}"
         shutil.make_archive(str(workspace / Path(CACHE).stem), "tar", Path(folder, "inductor"))
     return ""
 

@@ -104,3 +104,16 @@ def test_a_kernel_that_fails_while_timed_is_told_in_its_row(tmp_path: Path) -> N
     assert rows["optimized"].call_us is None
     assert "ValueError: no" in rows["optimized"].note
     assert not profiled.passed
+
+
+def test_a_yardstick_that_cannot_be_compiled_is_told_of_and_hides_no_kernel(tmp_path: Path) -> None:
+    cases = write_study(tmp_path)
+    (cases / "small" / "affine" / "yardstick.py").write_text("import torch_misspelt\n")
+    wish = Wish(suites=("main",), resume=True)
+    for _ in range(2):  # and is tried again where the others are kept
+        (profiled,) = profile_each(choose(cases), wish, ignore, ignore)
+        notes = {row.variant: row.note for row in profiled.rows}
+        assert "No module named 'torch_misspelt'" in notes.pop("torch")
+        assert set(notes) == {"baseline", "optimized"}
+        assert not profiled.passed
+        assert all(row.call_us for row in read(cases / "small" / FILE)[1] if row.variant != "torch")

@@ -53,6 +53,9 @@ def test_what_was_compiled_apart_is_found_by_others(case: Case, tmp_path: Path) 
     with staged(case, timed=timed_problems(case)) as copy:
         folder, workspace = sides(copy)
         assert compile_ahead(copy) == ""
+        assert not any("autotune" in file.read_text() for file in workspace.glob("*.py")), (
+            "it would be made ready alone"
+        )
         environment = {**os.environ, "TMPDIR": str(tmp_path)}
         done = subprocess.run(
             [sys.executable, "-c", LATER, str(folder), str(workspace)],
