@@ -32,6 +32,7 @@ STAGES = knob("RMS_STAGES")
 RESIDENT = knob("RMS_RESIDENT")
 NARROW_WARPS = knob("RMS_NARROW_WARPS") or 4
 OVERLAP = knob("RMS_OVERLAP")
+WALK, WALK_WARPS = knob("RMS_WALK"), knob("RMS_WALK_WARPS")
 
 REGISTERS = knob("RMS_REGISTERS")
 """Of a thread at the most. 0: 64 (32 warps on a multiprocessor), 72 of narrow and split rows, 96 where elements are
@@ -116,6 +117,28 @@ def write(value, scale, weight, y, column, columns):
     factor = tl.load(weight + column, mask=column < columns, other=0, eviction_policy="evict_last")
     result = value * scale * factor.to(tl.float32)
     tl.store(y + column, result.to(y.dtype.element_ty), mask=column < columns, cache_modifier=STORES)
+
+
+@triton.jit
+def walked_row(
+    x, weight, y, eps, COLUMNS: tl.constexpr, STEP: tl.constexpr, OVERLAP: tl.constexpr
+):  # fmt: skip
+    """One row, read twice: the second time from the L1 cache, so that no thread holds much and many warps are there.
+
+    COLUMNS is constant, so that a walk of few steps is no loop.
+    """
+    x += tl.program_id(0).to(tl.int64) * COLUMNS
+    y += tl.program_id(0).to(tl.int64) * COLUMNS
+    squares = tl.zeros([STEP], tl.float32)
+    begin(OVERLAP)
+    for start in range(0, COLUMNS, STEP):
+        column = start + tl.arange(0, STEP)
+        squares += square(tl.load(x + column, mask=column < COLUMNS, other=0, eviction_policy="evict_last"))
+    scale = tl.rsqrt(tl.sum(squares, 0) / COLUMNS + eps)
+    for start in range(0, COLUMNS, STEP):
+        column = start + tl.arange(0, STEP)
+        value = tl.load(x + column, mask=column < COLUMNS, other=0, eviction_policy="evict_first")
+        write(value.to(tl.float32), scale, weight, y, column, COLUMNS)
 
 
 @triton.jit
@@ -326,6 +349,8 @@ def run(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, *, eps: float) -
     unit, chunks = gcd(columns, VECTOR // x.element_size()), triton.cdiv(columns, CHUNK)
     if columns <= 1024:
         narrow(x, weight, y, eps, unit)
+    elif WALK and columns <= 16384 and unit * x.element_size() == VECTOR:
+        walked_row[(len(x),)](x, weight, y, eps, columns, WALK, **overlapping(x), num_warps=WALK_WARPS)
     elif columns <= WIDEST:
         once(x, weight, y, eps, unit, 1)
     elif x.device.type == "cpu" or chunks > processors():

@@ -33,6 +33,7 @@ STAGES = knob("SOFTMAX_STAGES")
 RESIDENT = knob("SOFTMAX_RESIDENT")
 NARROW_WARPS = knob("SOFTMAX_NARROW_WARPS") or 1
 OVERLAP = knob("SOFTMAX_OVERLAP")
+WALK, WALK_WARPS = knob("SOFTMAX_WALK"), knob("SOFTMAX_WALK_WARPS")
 
 REGISTERS = knob("SOFTMAX_REGISTERS")
 """Of a thread at the most. 0: 64 (32 warps on a multiprocessor), 96 where narrow rows start anywhere, 128 where
@@ -101,6 +102,31 @@ def whole_row(x, y, rows, units, UNIT: tl.constexpr, WIDTH: tl.constexpr, OVERLA
     """One row of units * UNIT columns."""
     begin(OVERLAP)
     softmax_tile(x, y, tl.program_id(0), rows, units * UNIT, 1, WIDTH)
+
+
+@triton.jit
+def walked_row(x, y, COLUMNS: tl.constexpr, STEP: tl.constexpr, OVERLAP: tl.constexpr):
+    """One row, read twice: the second time from the L1 cache, so that no thread holds much and many warps are there.
+
+    COLUMNS is constant, so that a walk of few steps is no loop.
+    """
+    x += tl.program_id(0).to(tl.int64) * COLUMNS
+    y += tl.program_id(0).to(tl.int64) * COLUMNS
+    top = tl.full([STEP], LOWEST, tl.float32)
+    total = tl.zeros([STEP], tl.float32)
+    begin(OVERLAP)
+    for start in range(0, COLUMNS, STEP):
+        column = start + tl.arange(0, STEP)
+        value = tl.load(x + column, mask=column < COLUMNS, other=-float("inf"), eviction_policy="evict_last")
+        higher = tl.maximum(top, value)
+        total = total * tl.exp(top - higher) + tl.exp(value - higher)
+        top = higher
+    highest = tl.max(top, 0)
+    factor = tl.div_rn(1.0, tl.sum(total * tl.exp(top - highest), 0))
+    for start in range(0, COLUMNS, STEP):
+        column = start + tl.arange(0, STEP)
+        value = tl.load(x + column, mask=column < COLUMNS, other=0, eviction_policy="evict_first")
+        tl.store(y + column, tl.exp(value - highest) * factor, mask=column < COLUMNS, cache_modifier=STORES)
 
 
 @triton.jit
@@ -271,6 +297,9 @@ def whole(x: torch.Tensor, y: torch.Tensor) -> None:
         low = width // 2
         high = triton.next_power_of_2(columns - low)
         ragged_row[(rows,)](x, y, columns, UNIT, low, high, **overlapping(x), **launch(low + high))
+        return
+    if WALK and 1024 < columns <= 16384:
+        walked_row[(rows,)](x, y, columns, WALK, **overlapping(x), num_warps=WALK_WARPS)
         return
     if columns > 1024:
         whole_row[(rows,)](x, y, rows, columns // unit, unit, width, **overlapping(x), **launch(width))
