@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 
 from harness.candidate import vmm
-from harness.candidate.layout import Layout
+from harness.candidate.layout import Array, Layout
 from harness.candidate.slots import Kernel
 
 
@@ -19,18 +19,19 @@ class CudaSlots:
         """Map `descriptor`, and close it."""
         take_up_device()
         self._mapping = vmm.adopt(descriptor, layout.nbytes)
-        memory = vmm.as_bytes(self._mapping, layout.nbytes).view(layout.slots, layout.stride)
         self.arguments = [
-            tuple(
-                memory[slot, a.offset : a.offset + a.nbytes].view(getattr(torch, a.dtype)).view(a.shape)
-                for a in (*layout.inputs, *layout.outputs)
-            )
+            tuple(self._tensor(array, slot * layout.stride) for array in (*layout.inputs, *layout.outputs))
             for slot in range(layout.slots)
         ]
         self._attributes = layout.attributes
         self._replayed = launch == "graph"
         self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
         self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+
+    def _tensor(self, array: Array, start: int) -> torch.Tensor:
+        """An array of the slot that starts there. No view of another tensor: torch.compile takes few of such."""
+        flat = vmm.as_bytes(self._mapping, array.nbytes, start + array.offset)
+        return flat.view(getattr(torch, array.dtype)).view(array.shape)
 
     def call(self, kernel: Kernel, first: int, count: int) -> int:
         return self._time(lambda: self._launch_each(kernel, first, count))

@@ -53,9 +53,9 @@ def adopt(descriptor: int, nbytes: int) -> Mapping:
     return _map(handle, _whole_pages(nbytes))
 
 
-def as_bytes(mapping: Mapping, nbytes: int) -> torch.Tensor:
-    """The first `nbytes` of a mapping as a flat uint8 tensor that owns nothing."""
-    return torch.as_tensor(_Interface(mapping.address, nbytes), device=f"cuda:{DEVICE}")
+def as_bytes(mapping: Mapping, nbytes: int, offset: int = 0) -> torch.Tensor:
+    """`nbytes` of a mapping as a flat uint8 tensor that owns nothing, with a storage of its own."""
+    return torch.as_tensor(_Interface(mapping.address + offset, nbytes), device=f"cuda:{DEVICE}")
 
 
 def spin_while_waiting() -> None:
