@@ -33,6 +33,7 @@ class Contract(contract.Contract):
         "long_2x16387": {"rows": 2, "columns": 16387},
         "long_2x32771": {"rows": 2, "columns": 32771},
         "odd_19x129": {"rows": 19, "columns": 129},
+        "even_3x5120": {"rows": 3, "columns": 5120},
         "ragged_7x1000": {"rows": 7, "columns": 1000},
         "column_9x1": {"rows": 9, "columns": 1},
         "tiny_3x5": {"rows": 3, "columns": 5},

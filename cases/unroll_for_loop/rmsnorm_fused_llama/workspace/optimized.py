@@ -2,6 +2,8 @@
 
 - Narrow rows, at most 1024 columns: a program holds as many whole rows as four warps can, 512 elements each.
 - Rows up to WIDEST columns: a row a program, in registers between its sum of squares and its result.
+- Aligned rows of 4096 to 16384 columns: a row a program, read twice, the second time from the L1 cache; so no thread
+  holds much.
 - Wider rows: a chunk of each. A program publishes its chunk's sum and waits until those of all chunks of its row are
   there. Programs start in the order of their numbers and there are no more chunks in a row than multiprocessors, so
   those that are waited for always get to run. A program has the same chunk of several rows, and reads one while sums
@@ -28,13 +30,13 @@ TILE = knob("LLAMA_TILE")
 16384 columns, so that these hold 128 KiB of a multiprocessor's registers."""
 
 WIDEST = knob("LLAMA_WIDEST") or 65536
-CHUNK = knob("LLAMA_CHUNK") or 8192
+CHUNK = knob("LLAMA_CHUNK") or 16384
 SPAN = knob("LLAMA_SPAN")
 STAGES = knob("LLAMA_STAGES")
 RESIDENT = knob("LLAMA_RESIDENT")
 NARROW_WARPS = knob("LLAMA_NARROW_WARPS") or 4
 OVERLAP = knob("LLAMA_OVERLAP")
-WALK, WALK_WARPS = knob("LLAMA_WALK"), knob("LLAMA_WALK_WARPS")
+HOLD, WALK, WALK_WARPS = knob("LLAMA_HOLD"), knob("LLAMA_WALK"), knob("LLAMA_WALK_WARPS")
 
 REGISTERS = knob("LLAMA_REGISTERS")
 """Of a thread at the most. 0: 48 where it holds 32 elements (40 warps on a multiprocessor), 64 where it holds 64, and
@@ -49,6 +51,9 @@ VECTOR = 16
 """Bytes of the widest load; rows whose length in bytes this divides are read so."""
 
 MOST_WARPS = 32
+WALKED = range(4096, 16384 + 1)
+"""Columns of rows that are read twice, where they are aligned."""
+
 MOST_ROWS = 64
 MOST_PARTS = 512
 """Of a row in two launches; each program of the second reads the sums of all."""
@@ -310,6 +315,13 @@ def narrow(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, u
     )  # fmt: skip
 
 
+def walked(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float) -> None:
+    rows, columns = x.shape
+    width = triton.next_power_of_2(columns)
+    warps = WALK_WARPS or min(MOST_WARPS, width * x.element_size() // 1024)
+    walked_row[(rows,)](x, weight, y, eps, columns, WALK or width // 2, **overlapping(x), num_warps=warps)
+
+
 def once(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, unit: int, chunks: int) -> None:
     """In one launch; all chunks of a row must be able to run at the same time."""
     rows, columns = x.shape
@@ -331,7 +343,7 @@ def spanned(
 ) -> None:
     """In one launch; all chunks of a row must be able to run at the same time."""
     rows, columns = x.shape
-    options = launch(CHUNK, TILE or 1024, REGISTERS or 80)
+    options = launch(CHUNK, TILE or 2048, REGISTERS or 128)
     resident = REGISTER_FILE // (32 * options["num_warps"] * options["maxnreg"]) * processors()
     span = min(SPAN, triton.cdiv(rows, max(1, resident // chunks)))
     sums = torch.zeros(rows * chunks, dtype=torch.int32, device=x.device)
@@ -360,8 +372,8 @@ def run(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, *, eps: float) -
     unit, chunks = gcd(columns, VECTOR // x.element_size()), triton.cdiv(columns, CHUNK)
     if columns <= 1024:
         narrow(x, weight, y, eps, unit)
-    elif WALK and columns <= 16384 and unit * x.element_size() == VECTOR:
-        walked_row[(len(x),)](x, weight, y, eps, columns, WALK, **overlapping(x), num_warps=WALK_WARPS)
+    elif columns in WALKED and unit * x.element_size() == VECTOR and not HOLD:
+        walked(x, weight, y, eps)
     elif columns <= WIDEST:
         once(x, weight, y, eps, unit, 1)
     elif x.device.type == "cpu" or chunks > processors():

@@ -3,6 +3,7 @@
 - Narrow rows, at most 1024 columns: a program holds as many whole rows as one warp can.
 - Rows up to WIDEST columns: a row a program, in registers from its maximum to its result. Those that start anywhere are
   walked between multiples of 16 bytes, a few elements at both ends apart.
+- Some widths between: a row a program, read twice, the second time from the L1 cache; so no thread holds much.
 - Wider rows: each program holds one chunk, 2048 elements a warp. It publishes the chunk's maximum and sum in one
   64-bit word, waits until the words of all chunks of its row are there, and writes its part. Programs start in the
   order of their numbers and there are no more chunks in a row than multiprocessors, so those that are waited for always
@@ -33,7 +34,7 @@ STAGES = knob("SOFTMAX_STAGES")
 RESIDENT = knob("SOFTMAX_RESIDENT")
 NARROW_WARPS = knob("SOFTMAX_NARROW_WARPS") or 1
 OVERLAP = knob("SOFTMAX_OVERLAP")
-WALK, WALK_WARPS = knob("SOFTMAX_WALK"), knob("SOFTMAX_WALK_WARPS")
+HOLD, WALK, WALK_WARPS = knob("SOFTMAX_HOLD"), knob("SOFTMAX_WALK"), knob("SOFTMAX_WALK_WARPS")
 
 REGISTERS = knob("SOFTMAX_REGISTERS")
 """Of a thread at the most. 0: 64 (32 warps on a multiprocessor), 96 where narrow rows start anywhere, 128 where
@@ -48,6 +49,9 @@ UNIT = 4
 """float32 elements in 16 bytes, the widest load; rows whose length this divides are read so."""
 
 MOST_WARPS = 32
+WALKED = range(4096, 8192 + 1)
+"""Columns of rows that are read twice, where they are aligned."""
+
 MOST_ROWS = 64
 MOST_WORDS = 512
 """Parts of a row in two launches; each program of the second reads them all."""
@@ -298,8 +302,9 @@ def whole(x: torch.Tensor, y: torch.Tensor) -> None:
         high = triton.next_power_of_2(columns - low)
         ragged_row[(rows,)](x, y, columns, UNIT, low, high, **overlapping(x), **launch(low + high))
         return
-    if WALK and 1024 < columns <= 16384:
-        walked_row[(rows,)](x, y, columns, WALK, **overlapping(x), num_warps=WALK_WARPS)
+    if columns in WALKED and unit == UNIT and not HOLD:
+        warps = WALK_WARPS or min(MOST_WARPS, width * x.element_size() // 2048)
+        walked_row[(rows,)](x, y, columns, WALK or width // 2, **overlapping(x), num_warps=warps)
         return
     if columns > 1024:
         whole_row[(rows,)](x, y, rows, columns // unit, unit, width, **overlapping(x), **launch(width))

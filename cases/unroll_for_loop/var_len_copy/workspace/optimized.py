@@ -22,7 +22,7 @@ FEWEST, WIDEST = 16, 64
 GROUP = tl.constexpr(4)
 """Positions of a group: 16 bytes."""
 
-LARGEST_TILE, SMALLEST_TILE = 4096, 1024
+LARGEST_TILE, SMALLEST_TILE = 2048, 1024
 PER_THREAD = 16
 """Numbers a thread has under way: 64 bytes, with two thirds of a multiprocessor's threads resident."""
 
