@@ -1,0 +1,52 @@
+"""Runs published under `runs/`: their bundles give back the branches that their ledgers and comparisons tell of."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agent.branch import find_branches, read_wins
+from agent.ledger import Ledger
+from agent.repository import Repository
+
+ROOT = Path(__file__).resolve().parents[1]
+PUBLISHED = sorted((ROOT / "runs").glob("*/*/*/branch.bundle"))
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    if git(ROOT, "rev-parse", "--is-shallow-repository").strip() == "true":
+        pytest.skip("this clone is shallow: the commits that the bundles apply to may be missing")
+    git(tmp_path, "clone", "--quiet", "--no-checkout", "--shared", str(ROOT), "copy")
+    return tmp_path / "copy"
+
+
+@pytest.mark.parametrize("bundle", PUBLISHED, ids=lambda path: "/".join(path.parts[-4:-1]))
+def test_a_published_run_is_what_its_branch_says(bundle: Path, clone: Path) -> None:
+    family, case, tag = bundle.parts[-4:-1]
+    git(clone, "fetch", "--quiet", str(bundle), "refs/heads/*:refs/heads/*")
+    repository = Repository.open(clone)
+    branch = next(b for b in find_branches(repository, f"{family}/{case}") if b.tag == tag)
+    ledger = Ledger.read(bundle.with_name("ledger.jsonl"))
+    wins = read_wins(repository, branch)
+    assert [win.commit for win in wins] == [kept.judged.commit for kept in ledger.wins if kept.judged]
+    assert branch.commit == ledger.incumbent
+    assert all(win.speedup.low > 1 for win in wins)
+    assert ledger.opened is not None
+    git(ROOT, "merge-base", "--is-ancestor", ledger.opened.base, "HEAD")
+    assert (bundle.parent / "report.html").is_file()
+
+
+@pytest.mark.parametrize("bundle", PUBLISHED, ids=lambda path: "/".join(path.parts[-4:-1]))
+def test_a_published_run_goes_beyond_its_first_edit(bundle: Path) -> None:
+    """Judged once more at the end, in fresh pairs against `optimized.py`."""
+    told = json.loads(bundle.with_name("comparison.json").read_text())
+    assert told["kept"], told["detail"]
+    assert told["confirmation"]["speedup"]["low"] > 1
