@@ -5,6 +5,8 @@ the matrix to rows that do (reading and writing it once costs little beside 2 M 
 the plain kernel, as whatever is tiny does. Where there are too few tiles for the GPU, several programs share a tile's k
 (split-K) and leave float32 parts, which a second kernel adds up in a fixed order. The leaky ReLU is taken of
 the float32 sums, in whichever kernel writes C.
+
+On Hopper, aligned products whose tiles fill the GPU are made by the specialised warps of warps.py instead.
 """
 
 from __future__ import annotations
@@ -17,10 +19,12 @@ import triton
 import triton.language as tl
 from knobs import knob
 from triton.tools.tensor_descriptor import TensorDescriptor
+from warps import Form, form_of, is_hopper, product
 
 BLOCKS = tuple(knob(f"MM_BLOCK_{name}") for name in "MNK")
 WARPS, STAGES, SPLITS = (knob(f"MM_{name}") for name in ("WARPS", "STAGES", "SPLITS"))
 GROUP, PROGRAMS, EARLY = (knob(f"MM_{name}") for name in ("GROUP", "PROGRAMS", "EARLY"))
+SPECIALISED = knob("MM_SPECIALISED")
 
 PROCESSORS = 132
 """Streaming multiprocessors of an H200; PROGRAMS stay on each."""
@@ -229,12 +233,20 @@ def described(x: torch.Tensor, block: tuple[int, int]) -> TensorDescriptor:
     return TensorDescriptor(copy, [rows, columns], [pitch, 1], list(block))
 
 
+def form_for(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> Form | None:
+    """How specialised warps would make C; None where they would not."""
+    can = is_hopper(a.device) and all(map(is_aligned, (a, b, c)))
+    return form_of(a.shape[0], c.shape[1], a.shape[1], a.element_size()) if SPECIALISED and can else None
+
+
 def run(
     a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, *, leaky_relu: bool, negative_slope: float
 ) -> None:
     """a is M x K, b is K x N, c is M x N; float16, row-major."""
     (m, k), n, slope = a.shape, b.shape[1], negative_slope if leaky_relu else 1.0
-    if m * n * k >= (TINY if is_aligned(a) and is_aligned(b) else WORTH_A_COPY):
+    if form := form_for(a, b, c):
+        product(a, b, c, form, group(triton.cdiv(n, form.columns)), slope=slope if leaky_relu else None)
+    elif m * n * k >= (TINY if is_aligned(a) and is_aligned(b) else WORTH_A_COPY):
         run_persistent(a, b, c, slope)
     else:
         side = 32 if m * n * k < TINY else 64

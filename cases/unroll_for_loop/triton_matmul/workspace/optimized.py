@@ -8,6 +8,8 @@ the plain kernel, as whatever is tiny does. Where there are too few tiles for th
 Tensor cores sum products of float8 in 14 bits, so that the sum of every MM_CHAIN steps of k starts anew and is added in
 float32.
 They also want both float8 operands in rows along k; a B that is not transposed is copied into that order.
+
+On Hopper, aligned products whose tiles fill the GPU are made by the specialised warps of warps.py instead.
 """
 
 from __future__ import annotations
@@ -20,10 +22,12 @@ import triton
 import triton.language as tl
 from knobs import knob
 from triton.tools.tensor_descriptor import TensorDescriptor
+from warps import Form, form_of, is_hopper, product
 
 BLOCKS = tuple(knob(f"MM_BLOCK_{name}") for name in "MNK")
 WARPS, STAGES, SPLITS = (knob(f"MM_{name}") for name in ("WARPS", "STAGES", "SPLITS"))
 GROUP, PROGRAMS, EARLY = (knob(f"MM_{name}") for name in ("GROUP", "PROGRAMS", "EARLY"))
+SPECIALISED = knob("MM_SPECIALISED")
 CHAIN = knob("MM_CHAIN")
 
 PROCESSORS = 132
@@ -265,11 +269,19 @@ def turned(x: torch.Tensor, block: tuple[int, int]) -> TensorDescriptor:
     return TensorDescriptor(copy, [columns, rows], [pitch, 1], list(block))
 
 
+def form_for(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, transposed: bool) -> Form | None:
+    """How specialised warps would make C; None where they would not."""
+    can = is_hopper(a.device) and all(map(is_aligned, (a, b, c))) and (transposed or a.element_size() == 2)
+    return form_of(a.shape[0], c.shape[1], a.shape[1], a.element_size()) if SPECIALISED and can else None
+
+
 def run(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, *, transposed: bool) -> None:
     """a is M x K, b is K x N or, transposed, N x K; both float16 or float8. c is M x N, float16. All row-major."""
     (m, k), n = a.shape, c.shape[1]
     as_it_is = is_aligned(a) and is_aligned(b) and (transposed or b.element_size() == 2)
-    if m * n * k >= (TINY if as_it_is else WORTH_A_COPY):
+    if form := form_for(a, b, c, transposed):
+        product(a, b, c, form, group(triton.cdiv(n, form.columns)), turned=transposed)
+    elif m * n * k >= (TINY if as_it_is else WORTH_A_COPY):
         run_persistent(a, b, c, transposed)
     else:
         b_row, b_column = (1, k) if transposed else (n, 1)
