@@ -30,7 +30,7 @@ SHARED = 227 * 1024 - 1024
 PART = 16 * 1024
 """Bytes of a tile of y that are on their way through shared memory at a time."""
 
-TENSOR, FILL, COPY, GATHER, START = 6000.0, 65.0, 3500.0, 950.0, 1500.0
+TENSOR, FILL, COPY, GATHER, START = 6000.0, 65.0, 3500.0, 950.0, 4000.0
 """Expected: FLOP a nanosecond of one multiprocessor, bytes it is handed by the L2, bytes all copy from memory to memory
 in another order, elements all gather one by one; nanoseconds until a program that stands alone has its first tiles."""
 
@@ -83,15 +83,18 @@ class Tile(NamedTuple):
     k: int
     warps: int
 
-    def stages(self, programs: int = 1) -> int:
+    def room(self, programs: int) -> int:
         """Steps whose tiles fit the shared memory, beside a part of y, of so many programs."""
-        fitting = (SHARED // programs - PART) // (2 * (self.p + self.o) * self.k)
-        return max(1, min(STAGES or 6, fitting))
+        return (SHARED // programs - PART) // (2 * (self.p + self.o) * self.k)
+
+    def stages(self, programs: int, steps: int) -> int:
+        """Of so many steps, those loaded ahead: where they are few, loading many before the first product is slower."""
+        return max(1, min(STAGES or 6, self.room(programs), max(2, steps // 3)))
 
     @property
     def programs(self) -> int:
         """Programs a multiprocessor holds: one's loads and products hide where another begins and ends."""
-        return max(n for n in (1, 2, 3) if n * self.p * self.o <= 1 << 15 and (n == 1 or self.stages(n) >= 3))
+        return max(n for n in (1, 2, 3) if n * self.p * self.o <= 1 << 15 and (n == 1 or self.room(n) >= 3))
 
     @property
     def parts(self) -> int:
@@ -339,7 +342,7 @@ def run_point(x: torch.Tensor, w: torch.Tensor, y: torch.Tensor, z: Sizes) -> No
         TensorDescriptor(x, x_shape, [z.channels * size, size, 1], [1, tile.k, tile.o]),
         TensorDescriptor(y, y_shape, [z.filters * size, size, 1], [1, tile.p, tile.o // tile.parts]),
         z.images, z.filters, size, z.channels, tile.p, tile.o, tile.k, tile.parts,
-        num_warps=tile.warps, num_stages=tile.stages(),
+        num_warps=tile.warps, num_stages=tile.stages(1, triton.cdiv(z.channels, tile.k)),
     )  # fmt: skip
 
 
@@ -360,7 +363,8 @@ def run_packed(x: torch.Tensor, w: torch.Tensor, y: torch.Tensor, z: Sizes) -> N
     gathered[(triton.cdiv(z.pixels, tile.p) * m.groups * triton.cdiv(m.filters, tile.o),)](
         packed_x, TensorDescriptor(packed_w, [filters, row], [row, 1], [tile.o, tile.k]), y, z.pixels,
         m.groups, m.filters, z.h, z.w, z.padding_h, z.padding_w, z.q, z.p * z.q, z.r, z.s, z.stride_h, z.stride_w,
-        m.pitch, tile.p, tile.o, tile.k, tile.parts, num_warps=tile.warps, num_stages=tile.stages(tile.programs),
+        m.pitch, tile.p, tile.o, tile.k, tile.parts,
+        num_warps=tile.warps, num_stages=tile.stages(tile.programs, row // tile.k),
     )  # fmt: skip
 
 

@@ -69,6 +69,9 @@ TILES = (
     Tile(128, 256, 64, 8), Tile(256, 128, 64, 8), Tile(128, 128, 64, 8), Tile(256, 64, 64, 8),
     Tile(64, 256, 64, 4), Tile(128, 64, 64, 4), Tile(64, 128, 64, 4), Tile(64, 64, 64, 4),
 )  # fmt: skip
+SHORT = Tile(16, 128, 64, 4)
+"""Of float8 alone, for as few rows: no wgmma, and no 48 rows multiplied for nothing."""
+
 WAYS = range(1, 33)
 
 
@@ -91,7 +94,8 @@ def plan(m: int, n: int, k: int, item: int) -> tuple[Tile, int]:
 
     Float8 takes twice the k in the same bytes, and has two accumulators: the largest tiles would leave no registers.
     """
-    tiles = TILES if item == 2 else [t._replace(k=128) for t in TILES if t.m * t.n <= 2048 * t.warps]
+    fitting = [t._replace(k=128) for t in (*TILES, SHORT) if t.m * t.n <= 2048 * t.warps]
+    tiles = TILES if item == 2 else fitting
     ways = (SPLITS,) if SPLITS else tuple(s for s in WAYS if s == 1 or s * 512 <= k)
     tile, splits = min(pairs(tiles, ways), key=lambda way: nanoseconds(*way, m, n, k, item))
     tile = Tile(*(own or chosen for own, chosen in zip((*BLOCKS, WARPS), tile, strict=True)))
