@@ -1,9 +1,10 @@
-"""Merge of split attention for heads of any width, padded to a power of two; masked lanes load nothing.
+"""Merge of split attention, heads of any width.
 
-A tile has several blocks of a row in each thread, so that a running maximum and its rescaling are paid once a tile, and
-sums over blocks never leave their thread. All of a tile's loads are under way at once. Many rows are one warp's work
-each; where rows are few, each is divided into parts, whose results are partial results again and are merged by a
-second, small launch of the same kernel.
+The largest lse of a row is found first, so that no sum is ever rescaled, while the first blocks are on their way
+already. A block's columns are taken as a power of two and what is left: several blocks fill a warp's loads, and no lane
+is idle at width 80 or 96. A tile is asked for as soon as the one before it has left its registers. Many rows are one
+warp's work each; where rows are few, each is divided into parts, whose results are partial results again and are merged
+by a second, small launch of the same kernel.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import triton
 import triton.language as tl
 from knobs import knob
 
-BLOCKS, PART, WARPS, STAGES = (knob(f"FDP_{name}") for name in ("BLOCKS", "PART", "WARPS", "STAGES"))
+BLOCKS, PART, WARPS = (knob(f"FDP_{name}") for name in ("BLOCKS", "PART", "WARPS"))
 
 PROCESSORS = 132
 """Streaming multiprocessors of an H200."""
@@ -27,10 +28,9 @@ FEWEST = 4 * PROCESSORS
 DIVIDED = 128
 """Blocks of a part."""
 
-TOGETHER, MOST_WARPS = 8, 8
-"""Blocks of a tile in each thread: 128 bytes of loads in 64 registers, with 32 programs of one warp resident."""
+MOST_WARPS = 8
 
-LANES_PER_WARP = tl.constexpr(128)
+LANES_PER_WARP = 128
 """float32 elements of a load of 16 bytes by each thread of a warp."""
 
 LOG2E = tl.constexpr(1.4426950408889634)
@@ -39,43 +39,77 @@ LOWEST = tl.constexpr(-2e38)
 
 
 @triton.jit
+def load_blocks(partial, lse, block, end, column, WIDTH: tl.constexpr, WHOLE: tl.constexpr):
+    """lse of [GROUPS, BLOCKS] blocks of a row, and their columns: -inf and zeros from `end` on."""
+    real = block < end
+    inside = real[:, :, None] if WHOLE else real[:, :, None] & (column < WIDTH)[None, None, :]
+    value = tl.load(lse + block, mask=real, other=-float("inf"))
+    return value, tl.load(partial + (block[:, :, None] * WIDTH + column[None, None, :]), mask=inside, other=0)
+
+
+@triton.jit
+def weigh(value, piece, top):
+    """Sums over the blocks of each group, of their weights and of what they weigh."""
+    weight = tl.exp2((value - top) * LOG2E)
+    return tl.sum(weight, 1), tl.sum(piece * weight[:, :, None], 1)
+
+
+@triton.jit
+def find_top(lse, start, end, CHUNK: tl.constexpr):
+    tops = tl.full([CHUNK], LOWEST, tl.float32)
+    for step in range(start, end, CHUNK):
+        block = step + tl.arange(0, CHUNK)
+        tops = tl.maximum(tops, tl.load(lse + block, mask=block < end, other=-float("inf")))
+    return tl.max(tops, 0)
+
+
+@triton.jit
 def merge_part(
-    partial, lse, lengths, out, out_lse, heads, blocks, block_seq, part, parts, WIDTH: tl.constexpr,
-    LANES: tl.constexpr, GROUPS: tl.constexpr, BLOCKS: tl.constexpr, STAGES: tl.constexpr, LAST: tl.constexpr,
+    partial, lse, lengths, out, out_lse, heads, blocks, block_seq, part, parts, WIDTH: tl.constexpr, HEAD: tl.constexpr,
+    TAIL: tl.constexpr, GROUPS: tl.constexpr, TAILS: tl.constexpr, BLOCKS: tl.constexpr, CHUNK: tl.constexpr,
+    LAST: tl.constexpr,
 ):  # fmt: skip
-    """`part` blocks of one row, GROUPS x BLOCKS at a time; each group has its own running maximum."""
+    """`part` blocks of one row, BLOCKS at a time: their first HEAD columns in GROUPS, the TAIL of them in TAILS."""
     row = tl.program_id(0) // parts
     start = tl.program_id(0) % parts * part
     end = tl.minimum(start + part, tl.cdiv(tl.load(lengths + row // heads), block_seq))
     if start >= end:
         return
-    column = tl.arange(0, LANES)
-    inside = (column < WIDTH) | (LANES == WIDTH)
-    offset = tl.arange(0, BLOCKS)[None, :] * GROUPS + tl.arange(0, GROUPS)[:, None]
-    first = row.to(tl.int64) * blocks
-    top = tl.full([GROUPS], LOWEST, tl.float32)
+    WHOLE: tl.constexpr = HEAD + TAIL == WIDTH
+    partial += row.to(tl.int64) * blocks * WIDTH
+    lse += row.to(tl.int64) * blocks
+    column = tl.arange(0, HEAD)
+    each = tl.arange(0, BLOCKS // GROUPS)[None, :] * GROUPS + tl.arange(0, GROUPS)[:, None]
     total = tl.zeros([GROUPS], tl.float32)
-    merged = tl.zeros([GROUPS, LANES], tl.float32)
-    for step in tl.range(start, end, BLOCKS * GROUPS, num_stages=STAGES):
-        block = step + offset
-        real = block < end
-        value = tl.load(lse + first + block, mask=real, other=-float("inf"))
-        at = (first + block)[:, :, None] * WIDTH + column[None, None, :]
-        piece = tl.load(partial + at, mask=real[:, :, None] & inside[None, None, :], other=0)
-        higher = tl.maximum(top, tl.max(value, 1))
-        keep, weight = tl.exp2((top - higher) * LOG2E), tl.exp2((value - higher[:, None]) * LOG2E)
-        merged = merged * keep[:, None] + tl.sum(piece * weight[:, :, None], 1)
-        total = total * keep + tl.sum(weight, 1)
-        top = higher
-    highest = tl.max(top, 0)
-    share = tl.exp2((top - highest) * LOG2E)
-    whole = tl.sum(total * share, 0)
-    result = tl.sum(merged * share[:, None], 0) / whole
-    if LAST:
-        tl.store(out + row.to(tl.int64) * WIDTH + column, result.to(tl.float16), mask=inside)
-    else:
-        tl.store(out + tl.program_id(0).to(tl.int64) * WIDTH + column, result, mask=inside)
-        tl.store(out_lse + tl.program_id(0), highest + tl.log2(whole) / LOG2E)
+    merged = tl.zeros([GROUPS, HEAD], tl.float32)
+    if TAIL > 0:
+        last = HEAD + tl.arange(0, TAIL)
+        each_tail = tl.arange(0, BLOCKS // TAILS)[None, :] * TAILS + tl.arange(0, TAILS)[:, None]
+        tail = tl.zeros([TAILS, TAIL], tl.float32)
+    value, piece = load_blocks(partial, lse, start + each, end, column, WIDTH, True)
+    if TAIL > 0:
+        tail_value, tail_piece = load_blocks(partial, lse, start + each_tail, end, last, WIDTH, WHOLE)
+    top = find_top(lse, start, end, CHUNK)
+    for step in range(start + BLOCKS, end + BLOCKS, BLOCKS):
+        weight, sums = weigh(value, piece, top)
+        total += weight
+        merged += sums
+        value, piece = load_blocks(partial, lse, step + each, end, column, WIDTH, True)
+        if TAIL > 0:
+            tail += weigh(tail_value, tail_piece, top)[1]
+            tail_value, tail_piece = load_blocks(partial, lse, step + each_tail, end, last, WIDTH, WHOLE)
+    whole = tl.sum(total, 0)
+    to = out + (row if LAST else tl.program_id(0)).to(tl.int64) * WIDTH
+    tl.store(to + column, (tl.sum(merged, 0) / whole).to(out.dtype.element_ty))
+    if TAIL > 0:
+        tl.store(to + last, (tl.sum(tail, 0) / whole).to(out.dtype.element_ty), mask=last < WIDTH)
+    if not LAST:
+        tl.store(out_lse + tl.program_id(0), top + tl.log2(whole) / LOG2E)
+
+
+def power_below(width: int) -> int:
+    """The largest power of two that is no larger."""
+    return 1 << width.bit_length() - 1
 
 
 def merge(
@@ -83,22 +117,23 @@ def merge(
 ) -> None:
     """out float16 of rows that are divided if they are few."""
     batch, heads, blocks, width = partial.shape
-    rows, lanes = batch * heads, triton.next_power_of_2(width)
+    rows, head = batch * heads, power_below(width)
+    tail = triton.next_power_of_2(width - head) if width > head else 0
     part = PART or DIVIDED
     divided = rows < FEWEST and blocks > part
     parts = triton.cdiv(blocks, part) if divided else 1
+    most = triton.next_power_of_2(part if divided else blocks)
     warps = WARPS or (1 if divided or rows >= FEW else MOST_WARPS)
-    groups = warps * max(1, LANES_PER_WARP.value // lanes)
-    together = min(
-        BLOCKS or TOGETHER, triton.next_power_of_2(triton.cdiv(part if divided else blocks, groups))
-    )
+    lanes = LANES_PER_WARP * warps
+    together = min(BLOCKS or max(8, 4 * lanes // head), most)
+    groups, tails = (min(together, max(1, lanes // wide)) for wide in (head, tail or lanes))
     found, found_lse = out, lse
     if divided:
         found = torch.empty((batch, heads, parts, width), dtype=torch.float32, device=out.device)
         found_lse = torch.empty((batch, heads, parts), dtype=torch.float32, device=out.device)
     merge_part[(rows * parts,)](
         partial, lse, lengths, found, found_lse, heads, blocks, block_seq, part if divided else blocks, parts,
-        width, lanes, groups, together, STAGES or 1, not divided, num_warps=warps,
+        width, head, tail, groups, tails, together, min(most, DIVIDED), not divided, num_warps=warps,
     )  # fmt: skip
     if divided:
         merge(found, found_lse, lengths, out, block_seq * part)
