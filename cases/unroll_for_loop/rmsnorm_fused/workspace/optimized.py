@@ -34,7 +34,7 @@ STAGES = knob("RMS_STAGES")
 RESIDENT = knob("RMS_RESIDENT")
 NARROW_WARPS = knob("RMS_NARROW_WARPS") or 4
 OVERLAP = knob("RMS_OVERLAP")
-HOLD, WALK, WALK_WARPS = knob("RMS_HOLD"), knob("RMS_WALK"), knob("RMS_WALK_WARPS")
+WALK, WALK_WARPS = knob("RMS_WALK"), knob("RMS_WALK_WARPS")
 
 REGISTERS = knob("RMS_REGISTERS")
 """Of a thread at the most. 0: 64 (32 warps on a multiprocessor), 72 of narrow and split rows, 96 where elements are
@@ -49,7 +49,7 @@ VECTOR = 16
 """Bytes of the widest load; rows whose length in bytes this divides are read so."""
 
 MOST_WARPS = 32
-WALKED = range(4096, 16384 + 1)
+WALKED = range(4096, (knob("RMS_WALKED") or 16384) + 1)
 """Columns of rows that are read twice, where they are aligned."""
 
 MOST_ROWS = 64
@@ -361,7 +361,7 @@ def run(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, *, eps: float) -
     unit, chunks = gcd(columns, VECTOR // x.element_size()), triton.cdiv(columns, CHUNK)
     if columns <= 1024:
         narrow(x, weight, y, eps, unit)
-    elif columns in WALKED and unit * x.element_size() == VECTOR and not HOLD:
+    elif columns in WALKED and unit * x.element_size() == VECTOR:
         walked(x, weight, y, eps)
     elif columns <= WIDEST:
         once(x, weight, y, eps, unit, 1)

@@ -36,7 +36,7 @@ STAGES = knob("LLAMA_STAGES")
 RESIDENT = knob("LLAMA_RESIDENT")
 NARROW_WARPS = knob("LLAMA_NARROW_WARPS") or 4
 OVERLAP = knob("LLAMA_OVERLAP")
-HOLD, WALK, WALK_WARPS = knob("LLAMA_HOLD"), knob("LLAMA_WALK"), knob("LLAMA_WALK_WARPS")
+WALK, WALK_WARPS = knob("LLAMA_WALK"), knob("LLAMA_WALK_WARPS")
 
 REGISTERS = knob("LLAMA_REGISTERS")
 """Of a thread at the most. 0: 48 where it holds 32 elements (40 warps on a multiprocessor), 64 where it holds 64, and
@@ -51,7 +51,7 @@ VECTOR = 16
 """Bytes of the widest load; rows whose length in bytes this divides are read so."""
 
 MOST_WARPS = 32
-WALKED = range(4096, 16384 + 1)
+WALKED = range(4096, (knob("LLAMA_WALKED") or 16384) + 1)
 """Columns of rows that are read twice, where they are aligned."""
 
 MOST_ROWS = 64
@@ -372,7 +372,7 @@ def run(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, *, eps: float) -
     unit, chunks = gcd(columns, VECTOR // x.element_size()), triton.cdiv(columns, CHUNK)
     if columns <= 1024:
         narrow(x, weight, y, eps, unit)
-    elif columns in WALKED and unit * x.element_size() == VECTOR and not HOLD:
+    elif columns in WALKED and unit * x.element_size() == VECTOR:
         walked(x, weight, y, eps)
     elif columns <= WIDEST:
         once(x, weight, y, eps, unit, 1)

@@ -34,7 +34,7 @@ STAGES = knob("SOFTMAX_STAGES")
 RESIDENT = knob("SOFTMAX_RESIDENT")
 NARROW_WARPS = knob("SOFTMAX_NARROW_WARPS") or 1
 OVERLAP = knob("SOFTMAX_OVERLAP")
-HOLD, WALK, WALK_WARPS = knob("SOFTMAX_HOLD"), knob("SOFTMAX_WALK"), knob("SOFTMAX_WALK_WARPS")
+WALK, WALK_WARPS = knob("SOFTMAX_WALK"), knob("SOFTMAX_WALK_WARPS")
 
 REGISTERS = knob("SOFTMAX_REGISTERS")
 """Of a thread at the most. 0: 64 (32 warps on a multiprocessor), 96 where narrow rows start anywhere, 128 where
@@ -49,7 +49,7 @@ UNIT = 4
 """float32 elements in 16 bytes, the widest load; rows whose length this divides are read so."""
 
 MOST_WARPS = 32
-WALKED = range(4096, 8192 + 1)
+WALKED = range(4096, (knob("SOFTMAX_WALKED") or 8192) + 1)
 """Columns of rows that are read twice, where they are aligned."""
 
 MOST_ROWS = 64
@@ -302,7 +302,7 @@ def whole(x: torch.Tensor, y: torch.Tensor) -> None:
         high = triton.next_power_of_2(columns - low)
         ragged_row[(rows,)](x, y, columns, UNIT, low, high, **overlapping(x), **launch(low + high))
         return
-    if columns in WALKED and unit == UNIT and not HOLD:
+    if columns in WALKED and unit == UNIT:
         warps = WALK_WARPS or min(MOST_WARPS, width * x.element_size() // 2048)
         walked_row[(rows,)](x, y, columns, WALK or width // 2, **overlapping(x), num_warps=warps)
         return
