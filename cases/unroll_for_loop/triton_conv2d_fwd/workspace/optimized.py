@@ -232,10 +232,8 @@ def gathered(
         taken_w = w.load([group * F + out, step * BLOCK_K])
         total = tl.dot(seen_x, taken_w.T, total)
     at = y + ((image.to(tl.int64) * groups + group) * F + out) * SIZE + pixel % SIZE
-    if (
-        SIZE % 2 == 1
-    ):  # Triton sees no run of pixels, and would have a warp's threads write to as many filters' planes
-        at = tl.max_contiguous(at, 2)
+    if SIZE % 2 == 1:
+        at = tl.max_contiguous(at, 2)  # else Triton sees no run, and has a warp write to 32 filters' planes
     store_pixels(at, inside, total, F - out, SIZE, PARTS)
 
 
