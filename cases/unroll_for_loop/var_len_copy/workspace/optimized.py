@@ -2,9 +2,10 @@
 
 A tile finds its first and last segment by a search with many pivots at once; where that would take three steps, a small
 launch of its own finds the first segments of all tiles beforehand. Where first and last are one, the tile is copied as
-it lies, without an address or a mask for each position. Else each group of four positions, which is stored at once,
-finds its segment by a binary search in the tile's few; the groups in which another one begins, of which there are few,
-take over from there. Lengths are not needed: where the next segment starts, this one ends.
+it lies, without an address or a mask for each position. Where there are a few, all positions walk along them. Else each
+group of four positions, which is stored at once, finds its segment by a binary search in those of the tile; the groups
+in which another one begins, of which there are few, take over from there. Lengths are not needed: where the next
+segment starts, this one ends.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import triton.language as tl
 from knobs import knob
 
 TILE, WARPS, PIVOTS, READ, AHEAD = (knob(f"VLC_{n}") for n in ("TILE", "WARPS", "PIVOTS", "READ", "AHEAD"))
+WALKED, REALIGN = knob("VLC_WALKED"), knob("VLC_REALIGN")
 
 FEWEST, WIDEST = 16, 64
 """Pivots of a step of the search: more are more places in memory, and only the last step's lie side by side."""
@@ -88,12 +90,57 @@ def places(source_offsets, starts, first, low, high):
 
 
 @triton.jit
+def quarters(x):
+    """Of each four numbers the first, second, third and fourth."""
+    even, odd = tl.split(tl.reshape(x, [x.shape[0] // 4, 2, 2]))
+    first, third = tl.split(even)
+    second, fourth = tl.split(odd)
+    return first, second, third, fourth
+
+
+@triton.jit
+def read_run(source, start, TILE: tl.constexpr, READ: tl.constexpr):
+    """TILE numbers from anywhere, by aligned words of four, each read twice: the second time from the L1 cache."""
+    skew = start % 4
+    aligned = source + tl.multiple_of(start - skew, 4) + tl.arange(0, TILE)
+    a, b, c, d = quarters(tl.load(aligned, eviction_policy=READ))
+    e, f, g, _ = quarters(tl.load(aligned + 4, eviction_policy=READ))
+    first = tl.where(skew == 0, a, tl.where(skew == 1, b, tl.where(skew == 2, c, d)))
+    second = tl.where(skew == 0, b, tl.where(skew == 1, c, tl.where(skew == 2, d, e)))
+    third = tl.where(skew == 0, c, tl.where(skew == 1, d, tl.where(skew == 2, e, f)))
+    fourth = tl.where(skew == 0, d, tl.where(skew == 1, e, tl.where(skew == 2, f, g)))
+    return tl.reshape(tl.join(tl.join(first, third), tl.join(second, fourth)), [TILE])
+
+
+@triton.jit
+def copy_walking(
+    source, source_offsets, starts, destination, first, total, low, high, TILE: tl.constexpr, SEGMENTS: tl.constexpr,
+    READ: tl.constexpr,
+):  # fmt: skip
+    """A tile of segment low and up to SEGMENTS more: each position takes the shift of the last that begins before it.
+
+    No loop, so that all starts and shifts are asked for at once and no position changes its thread.
+    """
+    position = first + tl.arange(0, TILE)
+    shift = tl.zeros([TILE], tl.int32) + (tl.load(source_offsets + low) - tl.load(starts + low))
+    for more in tl.static_range(1, SEGMENTS + 1):
+        start = tl.load(starts + low + more, mask=low + more <= high, other=ENDLESS)
+        offset = tl.load(source_offsets + low + more, mask=low + more <= high, other=0)
+        shift = tl.where(position < start, shift, offset - start)
+    real = position < total
+    tl.store(
+        destination + position, tl.load(source + position + shift, mask=real, eviction_policy=READ), mask=real
+    )
+
+
+@triton.jit
 def copy_tile(
-    source, source_offsets, starts, destination, found, segments, total, TILE: tl.constexpr, PIVOTS: tl.constexpr,
-    STEPS: tl.constexpr, READ: tl.constexpr,
+    source, source_offsets, starts, destination, found, segments, total, numbers, TILE: tl.constexpr,
+    PIVOTS: tl.constexpr, STEPS: tl.constexpr, READ: tl.constexpr, WALKED: tl.constexpr, REALIGN: tl.constexpr,
 ):  # fmt: skip
     """One tile; without steps of a search its segments are in `found`, the first of the next tile as its last."""
     first = tl.program_id(0) * TILE
+    FEW: tl.constexpr = min(2, WALKED)
     if STEPS == 0:
         low = tl.load(found + tl.program_id(0))
         high = tl.load(found + tl.program_id(0) + 1)
@@ -101,8 +148,15 @@ def copy_tile(
         low, high = segments_at(starts, segments, first, tl.minimum(first + TILE, total) - 1, PIVOTS, STEPS)
     if (low == high) & (first + TILE <= total):
         lane = tl.arange(0, TILE)
-        from_ = source + (first + tl.load(source_offsets + low) - tl.load(starts + low))
-        tl.store(destination + first + lane, tl.load(from_ + lane, eviction_policy=READ))
+        from_ = first + tl.load(source_offsets + low) - tl.load(starts + low)
+        if REALIGN and from_ + TILE + 4 <= numbers:
+            tl.store(destination + first + lane, read_run(source, from_, TILE, READ))
+        else:
+            tl.store(destination + first + lane, tl.load(source + from_ + lane, eviction_policy=READ))
+    elif high - low <= FEW:
+        copy_walking(source, source_offsets, starts, destination, first, total, low, high, TILE, FEW, READ)
+    elif high - low <= WALKED:
+        copy_walking(source, source_offsets, starts, destination, first, total, low, high, TILE, WALKED, READ)
     else:
         group = first + tl.arange(0, TILE // GROUP) * GROUP
         place = places(source_offsets, starts, group, low, high)
@@ -142,6 +196,6 @@ def run(
             starts, found, segments, total, tiles, tile, LANES, num_warps=LANES // 32
         )  # fmt: skip
     copy_tile[(tiles,)](
-        source, source_offsets, starts, destination, found, segments, total, tile, pivots, steps,
-        "" if READ == "normal" else READ, num_warps=WARPS or max(1, tile // (32 * PER_THREAD)),
+        source, source_offsets, starts, destination, found, segments, total, len(source), tile, pivots, steps,
+        "" if READ == "normal" else READ, WALKED, REALIGN, num_warps=WARPS or max(1, tile // (32 * PER_THREAD)),
     )  # fmt: skip
