@@ -3,7 +3,14 @@
 It is not compiled: cuBLAS writes c as it is, compiled it would be copied there.
 """
 
+from functools import cache
+
 import torch
+
+
+@cache
+def one(device: torch.device) -> torch.Tensor:
+    return torch.ones((), dtype=torch.float32, device=device)
 
 
 @torch.compiler.disable
@@ -12,5 +19,5 @@ def run(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, *, transposed: bool) 
     if a.dtype == torch.float16 or not (transposed and a.is_cuda):
         torch.matmul(a.to(c.dtype), right.to(c.dtype), out=c)
         return
-    one = torch.ones((), dtype=torch.float32, device=a.device)
-    torch._scaled_mm(a, right, one, one, out_dtype=c.dtype, out=c)
+    scale = one(a.device)
+    torch._scaled_mm(a, right, scale, scale, out_dtype=c.dtype, out=c)

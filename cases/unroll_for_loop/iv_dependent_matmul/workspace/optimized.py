@@ -92,9 +92,9 @@ def plan(m: int, n: int, k: int) -> tuple[Tile, int]:
     return tile, min(splits, triton.cdiv(k, tile.k))
 
 
-def group(columns: int) -> int:
+def group(columns: int, most: int = 8) -> int:
     """Rows of tiles that are gone through together: one where it has few tiles."""
-    return GROUP or (1 if columns <= 4 else 8)
+    return GROUP or (1 if columns <= 4 else most)
 
 
 @triton.jit
@@ -238,7 +238,7 @@ def run(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
     """a is M x K, b is K x N, c is M x N; float16, row-major."""
     (m, k), n = a.shape, b.shape[1]
     if form := form_for(a, b, c):
-        product(a, b, c, form, group(triton.cdiv(n, form.columns)))
+        product(a, b, c, form, group(triton.cdiv(n, form.columns), form.group))
     elif m * n * k >= (TINY if is_aligned(a) and is_aligned(b) else WORTH_A_COPY):
         run_persistent(a, b, c)
     else:

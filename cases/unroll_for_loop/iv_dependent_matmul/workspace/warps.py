@@ -63,6 +63,8 @@ class Form(NamedTuple):
     out: int
     """Columns of a tile that are on their way to C at a time."""
     registers: int
+    group: int
+    """Rows of tiles that are gone through together."""
     rate: float
     """Relative, with all multiprocessors at work."""
 
@@ -74,8 +76,8 @@ class Form(NamedTuple):
 
 
 FORMS = {
-    2: (Form(2, 256, 64, 4, 128, 240, 1.0),),
-    1: (Form(3, 128, 128, 5, 64, 160, 1.0), Form(2, 128, 128, 6, 128, 240, 0.95)),
+    2: (Form(2, 256, 64, 4, 128, 240, 16, 1.0),),
+    1: (Form(3, 128, 128, 5, 64, 160, 8, 1.0), Form(2, 128, 128, 6, 128, 240, 8, 0.95)),
 }
 """By the bytes of an element."""
 

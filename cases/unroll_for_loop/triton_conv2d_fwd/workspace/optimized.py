@@ -89,7 +89,7 @@ class Tile(NamedTuple):
 
     def stages(self, programs: int, steps: int) -> int:
         """Of so many steps, those loaded ahead: where they are few, loading many before the first product is slower."""
-        return max(1, min(STAGES or 6, self.room(programs), max(2, steps // 3)))
+        return max(1, min(STAGES or min(6, max(2, steps // 3)), self.room(programs)))
 
     @property
     def programs(self) -> int:
@@ -233,7 +233,9 @@ def gathered(
         total = tl.dot(seen_x, taken_w.T, total)
     at = y + ((image.to(tl.int64) * groups + group) * F + out) * SIZE + pixel % SIZE
     if SIZE % 2 == 1:
-        at = tl.max_contiguous(at, 2)  # else Triton sees no run, and has a warp write to 32 filters' planes
+        at = tl.max_contiguous(
+            at, 2
+        )  # else a warp writes to 32 filters' planes; an odd stride stays unaligned
     store_pixels(at, inside, total, F - out, SIZE, PARTS)
 
 

@@ -94,17 +94,17 @@ def plan(m: int, n: int, k: int, item: int) -> tuple[Tile, int]:
 
     Float8 takes twice the k in the same bytes, and has two accumulators: the largest tiles would leave no registers.
     """
-    fitting = [t._replace(k=128) for t in (*TILES, SHORT) if t.m * t.n <= 2048 * t.warps]
-    tiles = TILES if item == 2 else fitting
+    held = [tile for tile in TILES if tile.m * tile.n <= 2048 * tile.warps] + [SHORT] * (m <= SHORT.m)
+    tiles = TILES if item == 2 else [tile._replace(k=128) for tile in held]
     ways = (SPLITS,) if SPLITS else tuple(s for s in WAYS if s == 1 or s * 512 <= k)
     tile, splits = min(pairs(tiles, ways), key=lambda way: nanoseconds(*way, m, n, k, item))
     tile = Tile(*(own or chosen for own, chosen in zip((*BLOCKS, WARPS), tile, strict=True)))
     return tile, min(splits, triton.cdiv(k, tile.k))
 
 
-def group(columns: int) -> int:
+def group(columns: int, most: int = 8) -> int:
     """Rows of tiles that are gone through together: one where it has few tiles."""
-    return GROUP or (1 if columns <= 4 else 8)
+    return GROUP or (1 if columns <= 4 else most)
 
 
 @triton.jit
@@ -284,7 +284,7 @@ def run(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, *, transposed: bool) 
     (m, k), n = a.shape, c.shape[1]
     as_it_is = is_aligned(a) and is_aligned(b) and (transposed or b.element_size() == 2)
     if form := form_for(a, b, c, transposed):
-        product(a, b, c, form, group(triton.cdiv(n, form.columns)), turned=transposed)
+        product(a, b, c, form, group(triton.cdiv(n, form.columns), form.group), turned=transposed)
     elif m * n * k >= (TINY if as_it_is else WORTH_A_COPY):
         run_persistent(a, b, c, transposed)
     else:

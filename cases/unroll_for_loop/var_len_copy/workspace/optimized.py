@@ -174,8 +174,8 @@ def search(segments: int) -> tuple[int, int]:
 
 
 def tile_of(segments: int, total: int) -> int:
-    """Eight segments of the mean length at the most, so that searching them costs less than copying."""
-    wanted = triton.next_power_of_2(max(1, 8 * total // segments))
+    """Four segments of the mean length at the most, so that walking along them costs less than copying."""
+    wanted = triton.next_power_of_2(max(1, 4 * total // segments))
     return max(SMALLEST_TILE, min(LARGEST_TILE, wanted))
 
 
