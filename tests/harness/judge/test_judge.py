@@ -208,6 +208,8 @@ def test_a_guardrail_stops_a_win_that_costs_too_much_elsewhere(tmp_path: Path) -
     fast = Side(tree=str(write_workspace(tmp_path / "trade" / "workspace", trade)))
     slow = Side(tree=str(write_workspace(tmp_path / "slow" / "workspace", SLOW)))
     screening = bench.screen(fast, slow, _ignore)
+    for _ in range(2):  # a busy machine may hide in one look what fresh pairs would show
+        screening = screening if screening.reason else bench.screen(fast, slow, _ignore)
     assert screening.reason is Reason.GUARDRAIL, screening.detail
     assert "suite small runs at 0." in screening.detail, "by far, so that one look is enough"
     assert screening.speedup is not None
