@@ -46,14 +46,17 @@ class Gate:
     """torch's name of the device the tensors are on."""
     spare_bytes: Callable[[], int]
     """What candidates have left of a GPU's memory; a constant where kernels run on a CPU."""
+    _card: Card = field(init=False)
     _worst: float = field(default=0.0, init=False)
     _worst_at: str = field(default="", init=False)
     _runs: int = field(default=0, init=False)
 
+    def __post_init__(self) -> None:
+        self._card = Card(self.spare_bytes)
+
     def check(self, candidate: CandidateProcess, watch: Watch) -> GateReport:
         """Every problem in a random order, all compiled before. A fault of the candidate's becomes a failed report."""
         self._worst, self._worst_at, self._runs = 0.0, "", 0
-        spare = self.spare_bytes()
         names = self.secret.sample(self.problems, len(self.problems))
         try:
             for done, name in enumerate(names):
@@ -63,7 +66,7 @@ class Gate:
             with source.arena(SLOTS) as arena:
                 source.refresh(arena, range(SLOTS))
                 check_leak(candidate, arena, self.spare_bytes)
-            check_hoard(candidate, spare, self.spare_bytes)
+            self._card.check_hoard(candidate)
         except CandidateFault as fault:
             return self._report(fault.reason, fault.detail)
         return self._report(None, "")
@@ -147,22 +150,32 @@ def check_slot(
     return share
 
 
-def check_hoard(candidate: CandidateProcess, before: int, spare_bytes: Callable[[], int]) -> None:
-    """Raises CandidateFault where a candidate keeps most of the GPU's spare memory, which its opponent may need.
+class Card:
+    """A GPU's memory: the most of it that was ever spare, which a candidate's import and first calls cannot lower."""
 
-    Whose it is shows when the candidate ends. Raises MachineError where it was somebody else's.
-    """
-    after = spare_bytes()
-    if after >= (1 - MOST_KEPT) * before:
-        return
-    candidate.close()
-    taken = f"{(before - after) >> 30} of the GPU's {before >> 30} GiB"
-    if spare_bytes() - after < (before - after) / 2:
-        raise MachineError(
-            f"something else on this machine took {taken} while a candidate was before the gate"
-        )
-    detail = f"it keeps {taken} after its calls; at most {MOST_KEPT:.0%} are for one candidate"
-    raise CandidateFault(Reason.OUT_OF_MEMORY, detail)
+    def __init__(self, spare_bytes: Callable[[], int]) -> None:
+        self._spare_bytes, self._most = spare_bytes, spare_bytes()
+
+    def check_hoard(self, candidate: CandidateProcess) -> None:
+        """Raises CandidateFault where a candidate keeps most of the GPU's spare memory, which its opponent may need.
+
+        Whose it is shows when the candidate ends. Raises MachineError where it was somebody else's, once: what is left
+        is what later candidates may share.
+        """
+        after = self._spare_bytes()
+        before = self._most = max(self._most, after)
+        if after >= (1 - MOST_KEPT) * before:
+            return
+        candidate.close()
+        taken = f"{(before - after) >> 30} of the GPU's {before >> 30} GiB"
+        left = self._spare_bytes()
+        if left - after < (before - after) / 2:
+            self._most = left
+            raise MachineError(
+                f"something else on this machine took {taken} while a candidate was before the gate"
+            )
+        detail = f"it keeps {taken} after its calls; at most {MOST_KEPT:.0%} are for one candidate"
+        raise CandidateFault(Reason.OUT_OF_MEMORY, detail)
 
 
 def check_leak(candidate: CandidateProcess, arena: Arena, spare_bytes: Callable[[], int]) -> None:

@@ -2,47 +2,65 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from harness.errors import CandidateFault, MachineError
-from harness.judge.gate import check_hoard
+from harness.judge.gate import Card
 from harness.records import Reason
 
 GIB = 1 << 30
 
 
-class Card:
-    """A GPU of which a candidate and somebody else hold something."""
+class Gpu:
+    """140 GiB, of which a candidate and somebody else hold something."""
 
-    def __init__(self, candidate: int, other: int) -> None:
-        self.candidate, self.other = candidate * GIB, other * GIB
+    candidate = other = 0
+
+    def __init__(self) -> None:
+        self.card = Card(self.spare)
 
     def spare(self) -> int:
-        return 140 * GIB - self.candidate - self.other
+        return (140 - self.candidate - self.other) * GIB
 
     def close(self) -> None:
         """The candidate's end."""
         self.candidate = 0
 
-
-def look(card: Any) -> None:
-    check_hoard(card, 140 * GIB, card.spare)
+    def look(self, *, candidate: int, other: int = 0) -> None:
+        self.candidate, self.other = candidate, other
+        self.card.check_hoard(cast("Any", self))
 
 
 def test_a_candidate_may_keep_half_of_the_memory() -> None:
-    card = Card(candidate=70, other=0)
-    look(card)
-    assert card.candidate, "it is not ended"
+    gpu = Gpu()
+    gpu.look(candidate=70)
+    assert gpu.candidate, "it is not ended"
 
 
 def test_a_candidate_that_keeps_more_is_refused_by_name() -> None:
-    with pytest.raises(CandidateFault, match="keeps 100 of the GPU's 140 GiB") as fault:
-        look(Card(candidate=100, other=0))
-    assert fault.value.reason is Reason.OUT_OF_MEMORY
+    """Whenever it took it: what was spare is known from before the first candidate."""
+    gpu = Gpu()
+    for _ in range(2):
+        with pytest.raises(CandidateFault, match="keeps 100 of the GPU's 140 GiB") as fault:
+            gpu.look(candidate=100)
+        assert fault.value.reason is Reason.OUT_OF_MEMORY
 
 
 def test_what_somebody_else_took_is_not_held_against_a_candidate() -> None:
+    gpu = Gpu()
     with pytest.raises(MachineError, match="something else on this machine took 101 of the GPU's 140 GiB"):
-        look(Card(candidate=1, other=100))
+        gpu.look(candidate=1, other=100)
+
+
+def test_a_tenant_that_stays_stops_one_candidate_alone() -> None:
+    gpu = Gpu()
+    with pytest.raises(MachineError):
+        gpu.look(candidate=1, other=100)
+    gpu.look(candidate=20, other=100)
+    with pytest.raises(CandidateFault, match="keeps 30 of the GPU's 40 GiB"):
+        gpu.look(candidate=30, other=100)
+    gpu.look(candidate=60)
+    with pytest.raises(CandidateFault, match="keeps 75 of the GPU's 80 GiB"):
+        gpu.look(candidate=135)
