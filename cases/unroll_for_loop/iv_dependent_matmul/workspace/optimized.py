@@ -29,13 +29,13 @@ GROUP, PROGRAMS, EARLY = (knob(f"MM_{name}") for name in ("GROUP", "PROGRAMS", "
 SPECIALISED = knob("MM_SPECIALISED")
 
 PROCESSORS = 132
-"""Streaming multiprocessors of an H200; PROGRAMS stay on each."""
+"""Streaming multiprocessors of an H200."""
 
-SHARED = 227 * 1024 // PROGRAMS - 1024
-"""Bytes of shared memory for a program's tiles; the rest is for barriers."""
+SHARED, BARRIERS = 227 * 1024, 1024
+"""Bytes of shared memory of a multiprocessor, and what a program needs of it besides tiles."""
 
-PART = 32 * 1024 >> PROGRAMS - 1
-"""Bytes of a tile of C that are on their way through shared memory at a time."""
+PART = 32 * 1024
+"""Bytes of a tile of C that are on their way through shared memory at a time, where a program has it for itself."""
 
 TINY, WORTH_A_COPY = 1 << 20, 1 << 29
 """Multiply-adds below which a pipeline takes longer to fill than the plain kernel to end, and from which copying an
@@ -52,21 +52,32 @@ class Tile(NamedTuple):
     n: int
     k: int
     warps: int
+    programs: int = 1
+    """That stay on a multiprocessor and share it."""
+
+    @property
+    def part(self) -> int:
+        """Bytes of a tile of C that are on their way at a time."""
+        return PART >> self.programs - 1
 
     def stages(self, item: int) -> int:
         """Steps of k whose tiles fit the shared memory beside a part of C."""
-        fitting = (SHARED - min(PART, self.m * self.n * item)) // (2 * (self.m + self.n) * self.k)
+        room = SHARED // self.programs - BARRIERS - min(self.part, self.m * self.n * item)
+        fitting = room // (2 * (self.m + self.n) * self.k)
         return max(1, min(STAGES or 8, fitting))
 
     def parts(self, item: int) -> int:
         """Column blocks in which a tile of C of elements of so many bytes is written."""
-        return max(1, self.m * self.n * item // PART)
+        return max(1, self.m * self.n * item // self.part)
 
 
 TILES = (
     Tile(128, 256, 64, 8), Tile(256, 128, 64, 8), Tile(128, 128, 64, 8), Tile(256, 64, 64, 8),
     Tile(64, 256, 64, 4), Tile(128, 64, 64, 4), Tile(64, 128, 64, 4), Tile(64, 64, 64, 4),
 )  # fmt: skip
+SHORT = Tile(16, 128, 64, 4, 3)
+"""For as few rows: no wgmma, and no 48 rows multiplied for nothing."""
+
 WAYS = range(1, 33)
 
 
@@ -76,10 +87,10 @@ def nanoseconds(tile: Tile, splits: int, m: int, n: int, k: int) -> float:
     Programs of one multiprocessor share both; most of the multiprocessors are needed to keep the memory busy.
     """
     steps = triton.cdiv(triton.cdiv(k, tile.k), splits)
-    places, work = PROCESSORS * PROGRAMS, triton.cdiv(m, tile.m) * triton.cdiv(n, tile.n) * splits
+    places, work = PROCESSORS * tile.programs, triton.cdiv(m, tile.m) * triton.cdiv(n, tile.n) * splits
     waves = triton.cdiv(work, places)
     step = max(2 * tile.m * tile.n * tile.k / TENSOR, 2 * (tile.m + tile.n) * tile.k / FILL) + 30
-    computing = waves * PROGRAMS * (steps * step + tile.m * tile.n / 50)
+    computing = waves * tile.programs * (steps * step + tile.m * tile.n / 50)
     memory = (2 * (m * k + k * n) + 2 * m * n) / MEMORY * max(1, 0.92 * waves * places / work)
     return max(computing, memory) + computing / 20 + (2500 + 8 * splits * m * n / MEMORY if splits > 1 else 0)
 
@@ -87,8 +98,10 @@ def nanoseconds(tile: Tile, splits: int, m: int, n: int, k: int) -> float:
 def plan(m: int, n: int, k: int) -> tuple[Tile, int]:
     """The tile and the number of splits that should be fastest, or what the knobs say."""
     ways = (SPLITS,) if SPLITS else tuple(s for s in WAYS if s == 1 or s * 512 <= k)
-    tile, splits = min(pairs(TILES, ways), key=lambda way: nanoseconds(*way, m, n, k))
-    tile = Tile(*(own or chosen for own, chosen in zip((*BLOCKS, WARPS), tile, strict=True)))
+    fitting = [SHORT] * (m <= SHORT.m) + list(TILES)
+    tiles = [tile._replace(programs=PROGRAMS or tile.programs) for tile in fitting]
+    tile, splits = min(pairs(tiles, ways), key=lambda way: nanoseconds(*way, m, n, k))
+    tile = Tile(*(own or chosen for own, chosen in zip((*BLOCKS, WARPS, PROGRAMS), tile, strict=True)))
     return tile, min(splits, triton.cdiv(k, tile.k))
 
 
@@ -254,15 +267,16 @@ def run_persistent(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
     pitch, target = triton.cdiv(n, 8) * 8, c
     if splits > 1:
         target = torch.empty((splits, m, pitch), dtype=torch.float32, device=c.device)
+    early = splits > 1 and a.device.type != "cpu" and (EARLY or tile.programs > 1)
     direct, parts = not is_aligned(target), tile.parts(target.element_size())
     pieces = 4 * parts if direct else parts
     rows, columns = triton.cdiv(m, tile.m), triton.cdiv(n, tile.n)
-    persistent[(min(rows * columns * splits, PROCESSORS * PROGRAMS),)](
+    persistent[(min(rows * columns * splits, PROCESSORS * tile.programs),)](
         described(a, (tile.m, tile.k)), described(b, (tile.k, tile.n)),
         target if direct else described(target, (tile.m, tile.n // parts)),
-        m, n, k, splits, tile.m, tile.n, tile.k, group(columns), pieces, direct, EARLY and splits > 1,
+        m, n, k, splits, tile.m, tile.n, tile.k, group(columns), pieces, direct, early,
         num_warps=tile.warps, num_stages=tile.stages(target.element_size()),
     )  # fmt: skip
     if splits > 1:
-        early = {"launch_pdl": True} if EARLY else {}
-        add_splits[(m, triton.cdiv(n, 1024))](target, c, m, n, pitch, splits, 1024, EARLY, **early)
+        launch = {"launch_pdl": True} if early else {}
+        add_splits[(m, triton.cdiv(n, 1024))](target, c, m, n, pitch, splits, 1024, early, **launch)
