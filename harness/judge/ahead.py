@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness.candidate.layout import Signature
 from harness.candidate.process import CandidateProcess
-from harness.errors import CandidateFault
+from harness.errors import CandidateFault, SandboxError
 from harness.judge import kernels
 from harness.records import Reason, Side
 
@@ -112,14 +112,19 @@ class Ahead:
                 self._drop(key)
 
     def tend(self) -> None:
-        """Finish what is finished, without waiting, and end what takes too long beside others' measurements."""
-        for compilation in self._known.values():
+        """Finish what is finished, without waiting, and end what takes too long beside others' measurements.
+
+        What could not even be started is forgotten: when it is its turn, it begins anew.
+        """
+        for key, compilation in list(self._known.items()):
             try:
                 self._look_after(compilation)
             except CandidateFault as fault:
                 assert compilation.process is not None
                 compilation.process.close()
                 compilation.process, compilation.fault = None, fault
+            except SandboxError:
+                self._drop(key)
 
     def _look_after(self, compilation: Compilation) -> None:
         process = compilation.process

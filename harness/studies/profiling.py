@@ -128,12 +128,11 @@ class _Session:
         return self.case.folder.parent / times.FILE
 
     def has(self, problem: str) -> bool:
-        """Whether the table has all variants of the problem as they are now."""
-        _, rows = times.read(self.file)
-        found = {
-            row.variant for row in rows if row.key == (self.case.name, problem) and row.state == self.state
-        }
-        return found >= set(self.copy.sides) and not self.copy.trouble
+        """Whether the table has all variants of the problem as they are now, and why there is no yardstick."""
+        rows = [row for row in times.read(self.file)[1] if row.key == (self.case.name, problem)]
+        found = {row.variant for row in rows if row.state == self.state}
+        told = {row.note for row in rows if row.variant == YARDSTICK}
+        return found >= set(self.copy.sides) and (not self.copy.trouble or _joined(self.copy.trouble) in told)
 
     def count_lanes(self) -> None:
         """Of every variant of the workspace; one that cannot be interpreted has none."""

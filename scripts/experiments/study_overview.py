@@ -127,28 +127,12 @@ def compile_part(name: str, settings: Path | None, part: int) -> None:
 
 def signatures_of(case: Case, problems: Sequence[str]) -> dict[str, Signature]:
     """What each problem's calls are handed: shapes without the gigabytes, where they hang on no random number."""
-    import torch
-    from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
-
-    from harness.candidate.arena import shapes_of
     from harness.case.contract import load_contract
     from harness.dtypes import TORCH_DTYPES
     from harness.judge.fresh import signature_of_problem
 
-    contract, found = load_contract(case.contract_file, "cpu", TORCH_DTYPES), {}
-    distribution = case.suites[case.settings.objective.suite].distribution
-    for problem in problems:
-        sizes = contract.problems[problem]
-        try:
-            with FakeTensorMode():
-                inputs = contract.more_inputs(sizes, distribution, torch.Generator("cpu").manual_seed(1))
-        except DynamicOutputShapeException:
-            there = load_contract(case.contract_file, "cuda:0", TORCH_DTYPES)
-            found[problem] = signature_of_problem(there, problem, "cuda:0")
-            continue
-        arrays = [*shapes_of(inputs), *shapes_of(contract.outputs(sizes))]
-        found[problem] = Signature(arrays, contract.attributes(sizes))
-    return found
+    contract = load_contract(case.contract_file, "cpu", TORCH_DTYPES)
+    return {problem: signature_of_problem(contract, problem, "cpu", is_run=False) for problem in problems}
 
 
 def settings_of(name: str, settings: Path | None) -> list[dict[str, Any]]:

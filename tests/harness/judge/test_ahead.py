@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from harness.candidate.layout import Signature
 from harness.candidate.process import CandidateProcess, Dress, Limits, thread_variables
-from harness.errors import CandidateFault
+from harness.errors import CandidateFault, SandboxError
 from harness.judge.ahead import Ahead
 from harness.records import Reason, Side
 from harness.sandbox.rungs import Prefork, Rung, choose_rung
@@ -317,6 +318,22 @@ def test_tending_ends_what_takes_too_long(yard: Yard) -> None:
             ahead.kernels(side)
         assert caught.value.reason is Reason.HUNG
     assert len(yard.started) == 4, "what was only announced gets a second chance, while it is waited for"
+
+
+def test_tending_forgets_what_was_never_born(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else's measurement does not end for it; when it is asked for, it begins anew."""
+    ahead, side = yard.open(), yard.side(SOFTMAX)
+    ahead.prepare(side)
+
+    def unborn() -> NoReturn:
+        raise SandboxError("not born")
+
+    monkeypatch.setattr(yard.started[0], "has_compiled_ahead", lambda: False)
+    monkeypatch.setattr(yard.started[0], "expect_bounds", unborn)
+    ahead.tend()
+    assert yard.alive() == []
+    assert binaries(ahead.kernels(side)) == ["softmax.cubin"]
+    assert len(yard.started) == 2
 
 
 @pytest.mark.parametrize("name", ["raises at import", "leaves", "crashes", "answers for itself"])
