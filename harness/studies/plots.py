@@ -70,7 +70,7 @@ def paint_speedups(known: Known, calls: Sequence[Row]) -> Figure:
     )
     axes.set_ylim(max(len(shown), 1) - 0.4, -0.6)
     axes.set_xlabel("speedup, geometric mean over fresh pairs of processes")
-    axes.set_title(_place(known), loc="left", color=MUTED, fontsize=9)
+    axes.set_title(_place(known), loc="left", color=MUTED, fontsize=9, pad=20)
     if shown:
         axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, frameon=False, fontsize=8)
     figure.tight_layout()
