@@ -1,6 +1,6 @@
-"""y = x / sqrt(mean(x^2) + eps) * weight along rows: x read once, y written once, for rows of any width.
+"""y = x / sqrt(mean(x^2) + eps) * weight along rows: x read from memory once, for rows of any width.
 
-- Narrow rows, at most TILE columns: a program holds as many as four warps can, whole rows.
+- Narrow rows, at most 1024 columns: a program holds as many as four warps can, whole rows.
 - Rows up to WIDEST columns: a row a program, in registers between its sum of squares and its result.
 - Aligned rows of 4096 to 16384 columns: a row a program, read twice, the second time from the L1 cache; so no thread
   holds much.
@@ -49,7 +49,7 @@ VECTOR = 16
 """Bytes of the widest load; rows whose length in bytes this divides are read so."""
 
 MOST_WARPS = 32
-WALKED = range(4096, (knob("RMS_WALKED") or 16384) + 1)
+WALKED = range(4096, min(knob("RMS_WALKED") or 16384, WIDEST) + 1)
 """Columns of rows that are read twice, where they are aligned."""
 
 MOST_ROWS = 64

@@ -1,4 +1,4 @@
-"""y = x / sqrt(mean(x^2) + eps) * weight of each token: x read once, y written once, for tokens of any width.
+"""y = x / sqrt(mean(x^2) + eps) * weight of each token: x read from memory once, for tokens of any width.
 
 - Narrow rows, at most 1024 columns: a program holds as many whole rows as four warps can, 512 elements each.
 - Rows up to WIDEST columns: a row a program, in registers between its sum of squares and its result.
@@ -51,7 +51,7 @@ VECTOR = 16
 """Bytes of the widest load; rows whose length in bytes this divides are read so."""
 
 MOST_WARPS = 32
-WALKED = range(4096, (knob("LLAMA_WALKED") or 16384) + 1)
+WALKED = range(4096, min(knob("LLAMA_WALKED") or 16384, WIDEST) + 1)
 """Columns of rows that are read twice, where they are aligned."""
 
 MOST_ROWS = 64

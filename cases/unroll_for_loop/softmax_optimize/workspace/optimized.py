@@ -1,4 +1,4 @@
-"""y = softmax(x) along rows of float32: x read once, y written once, for rows of any width.
+"""y = softmax(x) along rows of float32: x read from memory once, for rows of any width.
 
 - Narrow rows, at most 1024 columns: a program holds as many whole rows as one warp can.
 - Rows up to WIDEST columns: a row a program, in registers from its maximum to its result. Those that start anywhere are
