@@ -28,7 +28,7 @@ app = typer.Typer(
     help="""Climbs kernels: proposes changes, judges them in a sandbox, and keeps only proven wins, as commits on a
     branch of their own. Your checkout, index and current branch are never touched.
 
-    A CASE is a folder with a case.yaml, or `<family>/<case>` below ./cases.
+    A CASE is a folder with a case.yaml, or `<family>/<case>` below the folder `cases` here or above.
 
     Examples:
 

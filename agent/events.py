@@ -44,6 +44,8 @@ class OpenedEvent(Record):
     """The run folder, absolute."""
     resumed: bool
     provenance: Provenance
+    sources: str = ""
+    """Where the ideas come from, in words; empty where that is not known."""
     candidates: int = 0
     """Judged in earlier sessions; 0 on a first one."""
     best: tuple[float, ...] = ()

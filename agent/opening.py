@@ -127,6 +127,7 @@ class Opening:
                 branch=run.branch.name,
                 folder=str(run.folder),
                 resumed=run.ledger.opened is not None,
+                sources=self.request.sources,
                 provenance=provenance,
                 candidates=run.ledger.judged,
                 best=tuple(cumulative.estimate for cumulative in wins if cumulative),

@@ -64,7 +64,10 @@ def find_run(repository: Repository, case: str, tag: str | None) -> Path:
         return found[0]
     tags = ", ".join(folder.name for folder in found) or "none"
     wanted = f" {tag!r}" if tag else ""
-    raise UsageError(f"no run{wanted} of {case} in {repository.root / 'runs'}; there are: {tags}")
+    raise UsageError(
+        f"no run{wanted} of {case} in {repository.root / 'runs'}; there are: {tags}; start one with "
+        f"'hillclimb climb {case}', or read the wins off a branch with 'hillclimb history {case}'"
+    )
 
 
 def _baseline_knobs(repository: Repository, ledger: Ledger) -> Knobs:

@@ -32,6 +32,8 @@ class Request:
     seed: int | None = None
     alpha: float | None = None
     budgets: Budgets = field(default_factory=Budgets)
+    sources: str = ""
+    """Where the ideas will come from, in words; told as the climb opens."""
 
 
 @dataclass(frozen=True)

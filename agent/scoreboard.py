@@ -92,8 +92,9 @@ def sparkline(values: list[float], width: int) -> str:
 
 
 def describe_opening(event: OpenedEvent) -> str:
-    """What is climbed, where, and by whom it is judged."""
+    """What is climbed, where, by whom it is judged, and where the ideas come from."""
     judge = f"judged on {event.provenance.device}, sandbox: {event.provenance.sandbox}"
+    judge += f"; {event.sources}" if event.sources else ""
     if not event.resumed:
         return f"{event.case}: run {event.tag}, branch {event.branch}; {judge}"
     best = f" at {event.cumulative}" if event.cumulative else ""
@@ -110,7 +111,8 @@ def describe_verdict(event: JudgedEvent) -> str:
     """One verdict in one line."""
     if event.kept:
         over = f", {event.cumulative.estimate:.3f}x over the baseline" if event.cumulative else ""
-        return f"kept {event.speedup or ''}{over}".replace("  ", " ")
+        note = f"; {event.detail}" if event.detail else ""
+        return f"kept {event.speedup or ''}{over}{note}".replace("  ", " ")
     lead = f" ({event.screened:.3f}x on screening)" if event.screened is not None else ""
     detail = f": {event.detail}" if event.detail else ""
     return f"{event.reason}{lead}{detail}"

@@ -18,7 +18,9 @@ def locate(given: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog="The others: .venv/bin/hillclimb evaluate --help", allow_abbrev=False
+    )
     parser.add_argument("--case", required=True, help="a case folder, or <family>/<case> below cases/")
     given, rest = parser.parse_known_args()
     hillclimb = ROOT / ".venv" / "bin" / "hillclimb"

@@ -58,11 +58,12 @@ def climb(
         str,
         typer.Option(
             metavar="auto|sweep|llm|mixed",
-            help="Who has the ideas. auto: mixed where a key and a model are configured, else sweep.",
+            help="Who has the ideas. auto: mixed where a language model is configured, else sweep.",
         ),
     ] = "auto",
     model: Annotated[
-        str | None, typer.Option(help="The language model. Default: case.yaml, then $HILLCLIMB_MODEL.")
+        str | None,
+        typer.Option(help="The language model that is asked. Default: case.yaml, then $HILLCLIMB_MODEL."),
     ] = None,
     base_url: Annotated[
         str | None, typer.Option(help="An OpenAI-compatible server. Default: $OPENAI_BASE_URL.")
@@ -100,7 +101,7 @@ def climb(
     from agent.budget import Budgets
     from agent.config import read_config
     from agent.controller import climb as climb_case
-    from agent.proposers.choice import Kind, Wishes, choose
+    from agent.proposers.choice import Kind, Wishes, choose, describe
     from agent.rebuilding import mirror_study
     from agent.repository import Repository
     from agent.request import Request, Tools
@@ -113,11 +114,12 @@ def climb(
     if proposer not in tuple(Kind):
         raise UsageError(f"--proposer {proposer}: there is no such proposer; choose among {', '.join(Kind)}")
     budgets = Budgets(budget_seconds, budget_candidates, patience, budget_tokens, budget_cost)
-    request = Request(case=find_case(case), tag=tag, seed=seed, alpha=alpha, budgets=budgets)
     wishes = Wishes(
         Kind(proposer), model, base_url, temperature, reasoning_effort, budget_cost, budget_tokens
     )
-    config = read_config(Repository.open(request.case).root, os.environ)
+    folder = find_case(case)
+    config, rules = read_config(Repository.open(folder).root, os.environ), Case(folder).settings
+    request = Request(folder, tag, seed, alpha, budgets, describe(wishes, config, rules.llm))
     for notice in (*config.notices, *_why_exposed(Repository.open(request.case))):
         print(f"hillclimb: {notice}", file=sys.stderr)
     with ExitStack() as at_end, choose_screen(json=json, quiet=quiet) as screen:
@@ -127,7 +129,7 @@ def climb(
         finished = climb_case(
             request,
             lambda folder, log: LocalJudge(folder, log, trust_workspace=trust_workspace),
-            choose(wishes, config, Case(request.case).settings, at_end.callback),
+            choose(wishes, config, rules, at_end.callback),
             Tools(
                 emit=both(screen.show, notifier.tell),
                 mirror=mirror_study,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from agent.background import Background
 from agent.proposal import Proposer
@@ -58,8 +59,8 @@ def choose(
 ) -> Callable[[Background], Proposer]:
     """How to make the proposer of a climb; `at_end` is given what must be closed when the command ends.
 
-    Mixed where a key and a model are configured and nothing else is asked for, else the sweep. Raises UsageError where
-    what a model needs is not configured: before anything is measured.
+    Mixed where a model that can be asked is configured and nothing else is wished for, else the sweep. Raises
+    UsageError where what a model needs is not configured: before anything is measured.
     """
     kind = _kind(wishes, config, case.llm)
     asked = None if kind == Kind.SWEEP else model_settings(wishes, config, case)
@@ -78,11 +79,38 @@ def choose(
     return make
 
 
+def describe(wishes: Wishes, config: Config, rules: LlmRules) -> str:
+    """`ideas come from the sweep and from gpt-5 at api.openai.com`, or what a model lacks to be asked, too."""
+    kind = _kind(wishes, config, rules)
+    if kind == Kind.SWEEP:
+        why = "as asked for" if wishes.kind == Kind.SWEEP else f"for {_lacking(wishes, config, rules)}"
+        return f"ideas come from the sweep alone, {why}"
+    model, server = _asked(wishes, config, rules)
+    sweep = "the sweep and from " if kind == Kind.MIXED else ""
+    return f"ideas come from {sweep}{model or 'a model'} at {urlsplit(server).hostname}"
+
+
 def _kind(wishes: Wishes, config: Config, rules: LlmRules) -> Kind:
     if wishes.kind != Kind.AUTO:
         return wishes.kind
-    has_model = bool(wishes.model or rules.model or config.model)
-    return Kind.MIXED if config.api_key is not None and has_model else Kind.SWEEP
+    return Kind.SWEEP if _lacking(wishes, config, rules) else Kind.MIXED
+
+
+def _asked(wishes: Wishes, config: Config, rules: LlmRules) -> tuple[str, str]:
+    """The model's name, empty where none is given, and its server."""
+    return wishes.model or rules.model or config.model or "", wishes.base_url or config.base_url
+
+
+def _lacking(wishes: Wishes, config: Config, rules: LlmRules) -> str:
+    """What is missing before a model can be asked; empty where nothing is. Only OpenAI itself surely needs a key."""
+    from agent.config import OPENAI
+
+    model, server = _asked(wishes, config, rules)
+    if not model:
+        return "no model is named (--model, llm.model in case.yaml, or HILLCLIMB_MODEL in .env)"
+    if config.api_key is None and server == OPENAI:
+        return "there is no key (OPENAI_API_KEY in .env), nor a server that needs none (OPENAI_BASE_URL)"
+    return ""
 
 
 def _mixed(background: Background, sweep: Sweep, llm: Llm) -> Proposer:
@@ -107,21 +135,13 @@ def model_settings(wishes: Wishes, config: Config, case: CaseSettings) -> ModelS
     """The endpoint that is asked. Raises UsageError where no model, no key or no price is known."""
     from pydantic import SecretStr
 
-    from agent.config import OPENAI
     from agent.model.settings import ModelSettings
 
     rules, cost = case.llm, case.budgets.cost if wishes.cost is None else wishes.cost
-    model = wishes.model or rules.model or config.model
-    base_url = wishes.base_url or config.base_url
-    if not model:
-        raise UsageError(
-            "no model: name one with --model, llm.model in case.yaml, or HILLCLIMB_MODEL in .env"
-        )
-    if config.api_key is None and base_url == OPENAI:
-        raise UsageError(
-            "no key for the model: put OPENAI_API_KEY into .env or the environment, or name a server that needs "
-            "none with OPENAI_BASE_URL"
-        )
+    model, base_url = _asked(wishes, config, rules)
+    lacking = _lacking(wishes, config, rules)
+    if lacking:
+        raise UsageError(f"no model can be asked: {lacking}")
     if cost is not None and rules.prices is None:
         raise UsageError(
             f"a budget of {cost:g} dollars needs prices: give llm.prices in case.yaml, or --budget-tokens instead"

@@ -81,9 +81,9 @@ class Budgets(_Section):
     cost: float | None = Field(default=None, gt=0)
     """US dollars of all model calls of the run; left out: no limit."""
     prepare_seconds: float = Field(default=120, gt=0)
-    """One candidate's import and compilation."""
+    """One candidate's import; as long again for the first call on each problem, which may compile."""
     call_seconds: float = Field(default=10, gt=0)
-    """One call of the kernel, the first included."""
+    """Any later call of the kernel."""
     memory_mib: int = Field(default=4096, gt=0)
     """Private memory of one candidate process."""
 
@@ -130,8 +130,8 @@ class Policy(_Section):
     """Keeping values derived from an input between calls. No code reads it, it informs proposers; held by fresh
     inputs for every call, checked or timed."""
     graphs: bool = False
-    """Capturing and replaying launches inside the kernel. No code reads it, it informs proposers; on a CPU there
-    is nothing to hold."""
+    """Capturing and replaying launches inside the kernel. Held by a reading of the source; on a CPU there is nothing
+    to hold."""
     reduced_precision: bool = False
     """Arithmetic in fewer bits than the inputs' dtype. No code reads it, it informs proposers; held by
     gate.error_budget, as far as fewer bits cost accuracy."""

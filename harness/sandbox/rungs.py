@@ -35,7 +35,7 @@ __all__ = [
 REMEDIES = (
     "install bubblewrap (apt install bubblewrap), or allow user namespaces to it "
     "(sysctl kernel.apparmor_restrict_unprivileged_userns=0, kernel.unprivileged_userns_clone=1), "
-    "or use Linux 6.12 or newer for Landlock, "
+    "or use Linux 6.2 or newer as root, 6.12 otherwise, for Landlock, "
     "or, to sweep the knobs of your own code only, pass --trust-workspace"
 )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from agent.events import EVENT, Event, JudgedEvent, ProgressEvent, TroubleEvent
+from agent.events import EVENT, Event, JudgedEvent, OpenedEvent, ProgressEvent, TroubleEvent
 from agent.scoreboard import Scoreboard, describe_counts, describe_seconds, describe_span, sparkline
 from agent.screen import JsonScreen, LineScreen, LiveScreen, QuietScreen, Screen, choose_screen
 from tests.agent.climbed import climb_toy
@@ -47,6 +47,20 @@ def test_lines_name_every_candidate_and_leave_progress_out(events: list[Event]) 
             assert f"#{event.n} " in text
     assert "trouble: the disk is full [red]" in text
     assert "decide 3/20" not in text
+
+
+def test_the_opening_says_where_ideas_come_from(events: list[Event]) -> None:
+    opened = next(event for event in events if isinstance(event, OpenedEvent))
+    told = opened.model_copy(update={"sources": "ideas come from the sweep alone"})
+    stream = io.StringIO()
+    assert "; ideas come from the sweep alone\n" in shown(LineScreen(stream), [told], stream)
+
+
+def test_what_is_left_to_be_said_of_a_win_is_said(events: list[Event]) -> None:
+    win = next(event for event in events if isinstance(event, JudgedEvent) and event.kept)
+    stream = io.StringIO()
+    told = shown(QuietScreen(stream), [win.model_copy(update={"detail": "nobody looked"})], stream)
+    assert told.endswith("; nobody looked\n")
 
 
 def test_quiet_shows_wins_and_trouble_only(events: list[Event]) -> None:

@@ -181,3 +181,12 @@ def test_quickstart_takes_the_demo_that_is_asked_for(
 def test_quickstart_refuses_a_demo_that_it_does_not_know(ready: ScriptsRepo) -> None:
     done = ready.run("scripts/quickstart", HILLCLIMB_DEMO="tpu")
     assert done.returncode == 2 and "HILLCLIMB_DEMO=tpu: say gpu or cpu" in done.stderr
+
+
+@pytest.mark.parametrize("script", ["quickstart", "test"])
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_help_is_all_that_is_done(repo: ScriptsRepo, script: str, option: str) -> None:
+    done = repo.run(f"scripts/{script}", option)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[0] == (repo.root / "scripts" / script).read_text().splitlines()[1][2:]
+    assert "==>" not in done.stdout

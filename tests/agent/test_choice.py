@@ -1,0 +1,48 @@
+"""Who has the ideas: what is configured decides, and a climb says so."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import SecretStr
+
+from agent.config import Config
+from agent.proposers.choice import Kind, Wishes, describe, model_settings
+from harness.case.case import Llm, Settings
+from harness.errors import UsageError
+
+KEY = SecretStr("sk-canary")
+LOCAL = "http://127.0.0.1:8000/v1"
+CASE = Settings(schema=1, summary="a case")
+
+
+@pytest.mark.parametrize(
+    ("wishes", "config", "told"),
+    [
+        (Wishes(), Config(api_key=KEY, model="m"), "from the sweep and from m at api.openai.com"),
+        (Wishes(), Config(base_url=LOCAL, model="m"), "from the sweep and from m at 127.0.0.1"),
+        (Wishes(model="m", base_url=LOCAL), Config(), "from the sweep and from m at 127.0.0.1"),
+        (Wishes(Kind.LLM), Config(api_key=KEY, model="m"), "from m at api.openai.com"),
+        (Wishes(), Config(api_key=KEY), "from the sweep alone, for no model is named"),
+        (Wishes(), Config(model="m"), "from the sweep alone, for there is no key"),
+        (Wishes(Kind.SWEEP), Config(api_key=KEY, model="m"), "from the sweep alone, as asked for"),
+    ],
+    ids=lambda value: "" if isinstance(value, Config | Wishes) else value,
+)
+def test_a_model_is_asked_where_it_can_be(wishes: Wishes, config: Config, told: str) -> None:
+    assert describe(wishes, config, CASE.llm).startswith(f"ideas come {told}")
+
+
+def test_the_case_names_the_model_before_the_machine_does() -> None:
+    config = Config(base_url=LOCAL, model="m")
+    assert "from n at" in describe(Wishes(), config, Llm(model="n"))
+
+
+@pytest.mark.parametrize("config", [Config(), Config(model="m")], ids=["no model", "no key"])
+def test_what_is_missing_is_named_where_a_model_is_asked_for(config: Config) -> None:
+    with pytest.raises(UsageError, match=r"no model can be asked: .*\.env"):
+        model_settings(Wishes(Kind.MIXED), config, CASE)
+
+
+def test_neither_key_nor_password_of_an_address_is_told() -> None:
+    config = Config(api_key=KEY, base_url="http://me:canary@127.0.0.1:8000/v1", model="m")
+    assert "canary" not in describe(Wishes(), config, CASE.llm)
