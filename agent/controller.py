@@ -41,9 +41,12 @@ from harness.errors import (
     StorageError,
 )
 from harness.judge.protocol import Progress, Watch
-from harness.records import Provenance
+from harness.records import Profile, Provenance
 
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
+_MOST_RETURNS = 60
+"""Times that the same trouble may come back after the disk of the runs took writes again."""
+
 _DRAWING_PAUSE = 60.0
 """Seconds between two drawings of progress.png: drawing loads the machine that is measuring."""
 
@@ -69,13 +72,17 @@ def climb(
             stop = Climb(request, once, tools, run, judge, interrupts).finish()
             return _tell_end(stop, run, tools)
 
-    with Interrupts() as interrupts, closing(Supervised(make_judge, tools.notice, interrupts)) as judge:
+    with Interrupts() as interrupts, _supervised(make_judge, tools, interrupts) as judge:
         try:
             return _outlast_disk_trouble(session, repository.root / "runs", tools, interrupts)
         except Interrupted as interrupted:
             finished = _state(interrupted, run_folder(repository, case, tag), tools.clock.now())
             tools.emit(finished)
             return finished
+
+
+def _supervised(make_judge: MakeJudge, tools: Tools, interrupts: Interrupts) -> closing[Supervised]:
+    return closing(Supervised(make_judge, tools.notice, interrupts, tools.clock.sleep))
 
 
 class Climb:
@@ -110,7 +117,7 @@ class Climb:
             except (BudgetSpent, Plateau) as stop:
                 proposer.finish(self._run.ledger)
                 self._remeasure(scene)
-                self._look_back(scene)
+                self._look_inside(scene)
                 self._close(stop, proposer.importances(self._run.ledger))
                 self._views.mirror()
                 scene.lookahead.end()
@@ -183,20 +190,20 @@ class Climb:
         """Profile the incumbent, once: for proposers and readers, and decides nothing.
 
         The baseline always is, and the last win of a run that comes to its end; others where a proposer reads it.
+        What goes wrong is said and recorded, and the climb goes on without.
         """
         ledger = self._run.ledger
         if ledger.is_profiled:
             return
         incumbent, watch = scene.court.builder.side(ledger.incumbent), self._watch(None)
-        profile = self._judge.ask(lambda judge: judge.profile(incumbent, watch))
-        ledger.append(Profiled(time=self._tools.clock.now(), commit=ledger.incumbent, profile=profile))
-
-    def _look_back(self, scene: Scene) -> None:
-        """The same at the end, where what goes wrong is only said: the run is over, and is closed all the same."""
         try:
-            self._look_inside(scene)
+            profile = self._judge.ask(lambda judge: judge.profile(incumbent, watch))
+        except StorageError:
+            raise
         except MachineError as error:
-            self._tools.notice(f"the last win was not profiled: {error}")
+            self._tools.notice(f"the incumbent was not profiled: {error}")
+            profile = Profile(problems=(), detail=f"not profiled: {error}")
+        ledger.append(Profiled(time=self._tools.clock.now(), commit=ledger.incumbent, profile=profile))
 
     def _note_posts(self) -> None:
         """Write down what became of posts that went out meanwhile."""
@@ -283,16 +290,25 @@ class Climb:
         self._run.trees.keep_only([*needed, *scene.lookahead.folders])
 
     def _remeasure(self, scene: Scene) -> None:
-        """First commit against last, measured: step gains are never multiplied."""
+        """First commit against last, measured: step gains are never multiplied.
+
+        What goes wrong is said: the run is over, and is closed all the same.
+        """
         ledger = self._run.ledger
         last = ledger.remeasured.commit if ledger.remeasured else scene.opened.base
         if ledger.incumbent == last:
             return
         incumbent = scene.court.builder.side(ledger.incumbent)
         watch = self._watch(None)
-        measured = self._judge.ask(
-            lambda judge: judge.compare(scene.court.baseline, incumbent, "cumulative", watch)
-        )
+        try:
+            measured = self._judge.ask(
+                lambda judge: judge.compare(scene.court.baseline, incumbent, "cumulative", watch)
+            )
+        except StorageError:
+            raise
+        except MachineError as error:
+            self._tools.notice(f"first commit and last were not measured against each other: {error}")
+            return
         self._run.write_samples("remeasured", measured.model_dump_json())
         ledger.append(
             Remeasured(
@@ -355,12 +371,20 @@ def _tell_end(stop: Stop, run: Run, tools: Tools) -> FinishedEvent:
 def _outlast_disk_trouble(
     session: Callable[[], FinishedEvent], folder: Path, tools: Tools, interrupts: Interrupts
 ) -> FinishedEvent:
-    """Sessions until one comes to its end: a disk that refuses is waited for, said once, and the ledger read anew."""
-    pause, said = _FIRST_WAIT, ""
+    """Sessions until one comes to its end: a disk that refuses is waited for, said once, and the ledger read anew.
+
+    Raises MachineError where the runs' disk takes writes and the same trouble comes back all the same: it is another's.
+    """
+    pause, said, again = _FIRST_WAIT, "", 0
     while True:
         try:
             return session()
         except StorageError as error:
+            again = again + 1 if str(error) == said else 0
+            if again == _MOST_RETURNS:
+                raise MachineError(
+                    f"{error}; it came back {again} times, though {folder} can be written"
+                ) from error
             if str(error) != said:
                 said = str(error)
                 tools.notice(

@@ -7,6 +7,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -40,7 +41,17 @@ class Disk:
         """Add `data` at the end of the file, on the disk when this returns; only a crash can leave a part of it."""
         new = not path.exists()
         descriptor = self._open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        self._fill(path, descriptor, data)
+        try:
+            size = os.fstat(descriptor).st_size
+            try:
+                self.effect("write", path, lambda: self.write(descriptor, data))
+                self.effect("fsync", path, lambda: os.fsync(descriptor))
+            except StorageError:
+                with suppress(OSError):
+                    os.ftruncate(descriptor, size)  # what is torn must not stand before what is appended next
+                raise
+        finally:
+            os.close(descriptor)
         if new:
             self._sync_folder(path.parent)
 

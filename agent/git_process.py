@@ -10,9 +10,11 @@ import os
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, TypeVar
+
+from harness.judge.refusal import refusals_told
 
 T = TypeVar("T")
 
@@ -89,18 +91,22 @@ class GitProcess:
 
     def _start(self) -> None:
         self._end()
-        self._sheet = os.memfd_create("hillclimb-sheet")
-        self._complaints = os.memfd_create("hillclimb-git")
-        self._process = subprocess.Popen(
-            self._command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._complaints,
-            cwd=self._root,
-            env={**os.environ, "LANGUAGE": "C", "LC_ALL": "C", "GIT_FLUSH": "1", **self._environment},
-            pass_fds=(self._sheet,),
-            process_group=0,
-        )
+        with refusals_told("git could not be started"), ExitStack() as on_failure:
+            self._sheet = os.memfd_create("hillclimb-sheet")
+            on_failure.callback(os.close, self._sheet)
+            self._complaints = os.memfd_create("hillclimb-git")
+            on_failure.callback(os.close, self._complaints)
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._complaints,
+                cwd=self._root,
+                env={**os.environ, "LANGUAGE": "C", "LC_ALL": "C", "GIT_FLUSH": "1", **self._environment},
+                pass_fds=(self._sheet,),
+                process_group=0,
+            )
+            on_failure.pop_all()
 
     def _end(self) -> str:
         """End what there is; what it complained about."""

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: at once while the climb waits for something, else as soon as the step in hand is whole."""
+"""Ctrl-C, SIGTERM, a closed terminal: at once while the climb waits for something, else after the step in hand."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import Any
 
 from harness.errors import Interrupted
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """While entered, turns SIGINT and SIGTERM into Interrupted, raised only at a `check` or inside a `window`.
+    """While entered, turns SIGINT, SIGTERM and SIGHUP into Interrupted, raised only at a `check` or inside a `window`.
 
-    Off the main thread, where Python takes no signals, it does nothing.
+    A SIGHUP that nohup has this process ignore stays ignored. Off the main thread, where Python takes no signals, it
+    does nothing.
     """
 
     def __init__(self) -> None:
@@ -27,7 +28,9 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+            self._before = {
+                number: signal.signal(number, self._note) for number in _SIGNALS if _counts(number)
+            }
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -54,3 +57,7 @@ class Interrupts:
         self._asked = f"interrupted by {signal.Signals(number).name}"
         if self._waiting:
             self.check()
+
+
+def _counts(number: int) -> bool:
+    return number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN

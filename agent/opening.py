@@ -186,7 +186,8 @@ class Opening:
         mended = pending if pending and pending.judged else None
         if mended:
             run.branch.settle(mended)
-            run.ledger.append(Settled(n=mended.n))
+            kept = mended.judged is not None and mended.judged.kept
+            run.ledger.append(Settled(n=mended.n, webhook=self.tools.notifier.webhook(mended.n, kept)))
         run.branch.expect_at(run.ledger.incumbent)
         return mended
 

@@ -21,6 +21,7 @@ import git
 
 from agent.git_process import GitEnded, GitProcess, read_exactly, read_line
 from harness.errors import MachineError, StorageError, UsageError
+from harness.judge.refusal import refusals_told
 
 T = TypeVar("T")
 
@@ -138,14 +139,15 @@ class Repository:
 
     def run(self, *arguments: str, input: bytes = b"", environment: Mapping[str, str] | None = None) -> bytes:
         """Standard output of one git command. Raises StorageError for a refusing disk, else GitFailed."""
-        process = self._git.execute(
-            ["git", *self._options, *arguments],
-            istream=subprocess.PIPE,
-            as_process=True,
-            env={**self._environment, **(environment or {})},
-            process_group=0,
-        )
-        output, complaint = process.communicate(input)
+        with refusals_told(f"git {arguments[0]}"):
+            process = self._git.execute(
+                ["git", *self._options, *arguments],
+                istream=subprocess.PIPE,
+                as_process=True,
+                env={**self._environment, **(environment or {})},
+                process_group=0,
+            )
+            output, complaint = process.communicate(input)
         if process.returncode:
             raise _failure(arguments, complaint.decode(errors="replace").strip())
         return bytes(output)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Protocol, TextIO
 
@@ -56,7 +57,7 @@ class Screen(Protocol):
 
 
 class _Text:
-    """A screen that writes lines. When nobody reads any more it falls silent; the climb goes on."""
+    """A screen that writes lines. Where nobody reads any more, or a log's disk is full, it falls silent."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream: IO[str] = stream
@@ -78,6 +79,8 @@ class _Text:
             self._stream.flush()
         except BrokenPipeError:
             self._stream = _silence(self._stream)
+        except OSError:
+            return  # a log on a full disk, a terminal that is gone: the ledger has it all
 
 
 class JsonScreen(_Text):
@@ -143,9 +146,14 @@ class LiveScreen:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._live.stop()
+        with suppress(OSError):
+            self._live.stop()
 
     def show(self, event: Event) -> None:
+        with suppress(OSError):  # a terminal that is gone
+            self._show(event)
+
+    def _show(self, event: Event) -> None:
         from rich.text import Text
 
         self._board.update(event)

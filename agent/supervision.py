@@ -21,18 +21,24 @@ from harness.records import Side
 
 T = TypeVar("T")
 
-RESTARTS = 3
-"""Fresh judges tried for one question before the climb gives up."""
+PAUSES = (1.0, 3.0, 9.0)
+"""Seconds before each fresh judge that is tried for one question; after the last the climb gives up."""
 
 
 class Supervised:
     """One judge at a time, started when first asked. A judge whose answer did not arrive whole is never reused."""
 
     def __init__(
-        self, make: Callable[[Path, Path], Judge], notice: Callable[[str], None], interrupts: Interrupts
+        self,
+        make: Callable[[Path, Path], Judge],
+        notice: Callable[[str], None],
+        interrupts: Interrupts,
+        sleep: Callable[[float], None],
     ) -> None:
-        self._make, self._notice, self._interrupts = make, notice, interrupts
+        self._make, self._notice, self._interrupts, self._sleep = make, notice, interrupts, sleep
         self._judge: Judge | None = None
+        self._has_stood = False
+        """Whether a judge was ever up: where none was, a border that fails is the machine's way, and no hiccup."""
         self._hinted: set[str] = set()
         """Sides that this judge was told of."""
         self._over = (Path(), Path())
@@ -45,18 +51,22 @@ class Supervised:
 
     def ask(self, question: Callable[[Judge], T]) -> T:
         """The answer. Raises JudgeError when fresh judges keep dying over the same question."""
-        for restarts in range(RESTARTS + 1):
+        for pause in (*PAUSES, None):
             try:
                 return self._ask_once(question)
-            except (StorageError, SandboxError):
+            except StorageError:
                 raise
             except MachineError as error:
-                if restarts == RESTARTS:
+                if isinstance(error, SandboxError) and not self._has_stood:
+                    raise
+                if pause is None:
                     raise JudgeError(
-                        f"the judge failed {restarts + 1} times in a row over one question, last with: {error}; "
+                        f"the judge failed {len(PAUSES) + 1} times in a row over one question, last with: {error}; "
                         "nothing is held against the candidate, and the same command goes on with it"
                     ) from error
                 self._notice(f"the judge failed ({error}); starting another")
+                with self._interrupts.window():
+                    self._sleep(pause)
         raise AssertionError("unreachable")
 
     def hint(self, side: Side, parent: Side) -> None:
@@ -93,6 +103,7 @@ class Supervised:
             with self._interrupts.window():
                 if self._judge is None:
                     self._judge = self._make(*self._over)
+                    self._has_stood = True
                 return question(self._judge)
         except BaseException:
             self.close()

@@ -27,7 +27,7 @@ class Trees:
     """The materialised trees of one run, below `folder`."""
 
     def __init__(self, repository: Repository, disk: Disk, folder: Path) -> None:
-        self._repository, self._disk, self.folder = repository, disk, folder
+        self._repository, self._disk, self.folder = repository, disk, folder.resolve()
         self._made: set[Path] = set()
 
     def workspace(self, tree: str) -> Path:

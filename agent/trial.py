@@ -80,12 +80,19 @@ def try_candidate(court: Court, ledger: Ledger, candidate: Candidate, watch: Wat
         return _judge(court, ledger, candidate, built, incumbent, watch)
     except StorageError:
         raise
+    except MachineError:
+        if not court.judge.ask(lambda judge: judge.gate(incumbent, watch)).passed:
+            raise
+    # The machine answers again. Was it the candidate, or had the machine a bad minute?
+    try:
+        return _judge(court, ledger, ledger.candidates[-1], built, incumbent, watch)
+    except StorageError:
+        raise
     except MachineError as error:
         if not court.judge.ask(lambda judge: judge.gate(incumbent, watch)).passed:
             raise
-        return Outcome(
-            Reason.BROKE_JUDGE, f"judges fail over it and not over the incumbent: {error}", built.tree
-        )
+        detail = f"judges fail over it again and again, and not over the incumbent: {error}"
+        return Outcome(Reason.BROKE_JUDGE, detail, built.tree)
 
 
 def _stands(built: Built) -> bool:

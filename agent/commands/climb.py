@@ -25,6 +25,7 @@ from agent.commands.options import (
 from harness.errors import HillclimbError, UsageError
 
 if TYPE_CHECKING:
+    from agent.events import Event
     from agent.notify.notifier import Notifier
     from agent.repository import Repository
 
@@ -125,13 +126,14 @@ def climb(
     with ExitStack() as at_end, choose_screen(json=json, quiet=quiet) as screen:
         notifier = make_notifier(request.case, no_webhook)
         at_end.callback(notifier.close)
-        at_end.push(_telling_errors(notifier))
+        begun = Begun()
+        at_end.push(_telling_errors(notifier, begun))
         finished = climb_case(
             request,
             lambda folder, log: LocalJudge(folder, log, trust_workspace=trust_workspace),
             choose(wishes, config, rules, at_end.callback),
             Tools(
-                emit=both(screen.show, notifier.tell),
+                emit=both(begun.note, both(screen.show, notifier.tell)),
                 mirror=mirror_study,
                 notifier=notifier,
             ),
@@ -163,13 +165,25 @@ def _why_exposed(repository: Repository) -> tuple[str, ...]:
     return (f"{file}: git does not ignore it, and it may hold keys; put the line '/.env' into .gitignore",)
 
 
-def _telling_errors(notifier: Notifier) -> Callable[..., None]:
-    """An exit callback: an error that ends the climb is told, too."""
+class Begun:
+    """Whether the climb has told of anything yet."""
+
+    def __init__(self) -> None:
+        self.is_so = False
+
+    def note(self, event: Event) -> None:
+        self.is_so = True
+
+
+def _telling_errors(notifier: Notifier, begun: Begun) -> Callable[..., None]:
+    """An exit callback: an error that ends the climb is told, too; a wrong use before it began is the caller's."""
 
     def tell(kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         from agent.events import TroubleEvent
 
-        if isinstance(error, Exception) and not isinstance(error, typer.Exit | UsageError):
+        if isinstance(error, UsageError) and not begun.is_so:
+            return
+        if isinstance(error, Exception) and not isinstance(error, typer.Exit):
             notifier.tell(TroubleEvent(time=time.time(), message=f"the climb ended with an error: {error}"))
 
     return tell

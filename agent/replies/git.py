@@ -7,7 +7,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from harness.errors import MachineError, StorageError
+from harness.errors import MachineError
+from harness.judge.refusal import refusals_told
 
 WIDTH = 61
 """Characters of a conflict's marker lines, so that no line of a file is taken for one."""
@@ -17,7 +18,7 @@ _SECONDS = 60.0
 def merge_file(base: str, proposed: str, ours: str, *options: str) -> tuple[str, int]:
     """What `git merge-file` prints, and how many conflicts it found. Raises MachineError where it cannot be run."""
     texts = {"ours": ours, "base": base, "proposed": proposed}
-    with tempfile.TemporaryDirectory(prefix="hillclimb-merge-") as folder:
+    with refusals_told("git merge-file"), tempfile.TemporaryDirectory(prefix="hillclimb-merge-") as folder:
         return _run(Path(folder), texts, options)
 
 
@@ -39,8 +40,6 @@ def _run(folder: Path, texts: dict[str, str], options: tuple[str, ...]) -> tuple
         raise MachineError(f"git merge-file: not done within {_SECONDS:.0f} s") from None
     except FileNotFoundError:
         raise MachineError("git is not installed, or not on PATH; install git 2.30 or newer") from None
-    except OSError as error:
-        raise StorageError(f"git merge-file: {error}; free or mend the disk of {folder}") from None
     if not 0 <= done.returncode < 128:
         said = done.stderr.decode(errors="replace").strip() or "no message"
         raise MachineError(f"git merge-file: {said}")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from harness import errors
-from harness.errors import CaseError, HillclimbError, JudgeError
+from harness.errors import CaseError, HillclimbError, JudgeError, UnreapedError
 from harness.judge.protocol import Nothing, Progress, Watch
 from harness.judge.refusal import refusals_told
 from harness.records import (
@@ -35,6 +35,9 @@ CLOSE_SECONDS = 15
 LEAVE_SECONDS = 3.0
 """The same for one that was hung up on in the middle of a question."""
 
+SILENCE_SECONDS = 3600.0
+"""Without a word from a judge, progress included, it hangs: no step of its takes so long."""
+
 Answer = TypeVar("Answer", bound=Record)
 
 
@@ -54,7 +57,8 @@ class LocalJudge:
             with theirs:
                 self._process = _start([str(theirs.fileno()), str(case_folder), *options], theirs, log_file)
             on_failure.pop_all()
-        self._lines = self._end.makefile("rwb", buffering=0)
+        self._end.settimeout(SILENCE_SECONDS)
+        self._lines = self._end.makefile("rb", buffering=0)
         try:
             self._await_answer(_ignore)
         except BaseException:
@@ -91,7 +95,10 @@ class LocalJudge:
         return self._ask(LaneReport, "lanes", watch, side=side, problems=list(problems))
 
     def close(self) -> None:
-        """Hang up and wait for the end; a judge that will not go is killed, its candidates with it."""
+        """Hang up and wait for the end; a judge that will not go is killed, its candidates with it.
+
+        Raises UnreapedError where even that does not end it.
+        """
         with contextlib.suppress(OSError):
             self._end.shutdown(socket.SHUT_RDWR)
         self._lines.close()
@@ -100,14 +107,17 @@ class LocalJudge:
             self._process.wait(LEAVE_SECONDS if self._is_asked else CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait(CLOSE_SECONDS)
+            try:
+                self._process.wait(CLOSE_SECONDS)
+            except subprocess.TimeoutExpired:
+                raise UnreapedError(f"the judge hangs in the kernel as process {self._process.pid}") from None
 
     def _ask(
         self, kind: type[Answer], op: str, watch: Watch, **arguments: Side | float | str | list[str]
     ) -> Answer:
         body = {name: a.model_dump() if isinstance(a, Record) else a for name, a in arguments.items()}
         try:
-            self._lines.write(json.dumps({"op": op, "arguments": body}).encode() + b"\n")
+            self._end.sendall(json.dumps({"op": op, "arguments": body}).encode() + b"\n")
         except OSError as error:
             raise self._death() from error
         return kind.model_validate(self._await_answer(watch))
@@ -124,6 +134,9 @@ class LocalJudge:
     def _read(self) -> dict[str, Any]:
         try:
             line = self._lines.readline()
+        except TimeoutError:
+            hung = f"the judge has said nothing for {SILENCE_SECONDS:.0f} s, so it hangs"
+            raise JudgeError(f"{hung}; the end of {self._log_file}: {_tail(self._log_file)}") from None
         except OSError as error:
             raise self._death() from error
         if not line.endswith(b"\n"):

@@ -8,6 +8,7 @@ import threading
 import time
 from itertools import chain, repeat
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -18,10 +19,11 @@ from agent.events import EVENT, BaselinedEvent, JudgedEvent, OpenedEvent
 from agent.ledger import Ledger
 from agent.proposal import Edit, Proposal
 from agent.request import Request, Tools
-from harness.errors import JudgeError, MachineError, SandboxError, UsageError
+from harness.errors import JudgeError, MachineError, SandboxError, StorageError, UsageError
 from harness.judge.evidence import spend
 from harness.judge.protocol import Watch
-from harness.records import GateReport, Profile, Provenance, Reason, Screening, Side
+from harness.records import Comparison, GateReport, Profile, Provenance, Reason, Screening, Side
+from tests.fakes.clock import SkippingClock
 from tests.fakes.judge import PROVENANCE, SimulatedJudge
 from tests.fakes.night import Night, git, make_repository
 from tests.fakes.proposer import PlannedProposer
@@ -101,6 +103,34 @@ def test_the_baseline_the_last_win_and_what_a_proposer_asks_to_see_are_profiled(
     assert [found.commit for found in other.ledger.profiles] == [first, last]
 
 
+def test_a_baseline_that_cannot_be_profiled_ends_no_climb(root: Path) -> None:
+    class Blind(SimulatedJudge):
+        def profile(self, side: Side, watch: Watch) -> Profile:
+            raise JudgeError("the profiler killed the judge")
+
+    night = Night(root, judge=Blind)
+    assert night.climb().wins == 3
+    details = {found.profile.detail.partition(":")[0] for found in night.ledger.profiles}
+    assert details == {"not profiled"}
+    assert any("the incumbent was not profiled: " in trouble for trouble in night.troubles)
+
+
+def test_a_run_that_cannot_be_measured_from_first_to_last_is_closed_all_the_same(root: Path) -> None:
+    class Tired(SimulatedJudge):
+        def compare(
+            self, first: Side, last: Side, stage: Literal["noise", "cumulative"], watch: Watch
+        ) -> Comparison:
+            if stage == "cumulative":
+                raise JudgeError("the GPU fell off the bus")
+            return super().compare(first, last, stage, watch)
+
+    night = Night(root, judge=Tired)
+    finished = night.climb()
+    assert (finished.wins, finished.interrupted) == (3, False)
+    assert night.ledger.finished is not None and night.ledger.remeasured is None
+    assert any("were not measured against each other: " in trouble for trouble in night.troubles)
+
+
 def test_a_run_whose_last_win_cannot_be_profiled_is_closed_all_the_same(root: Path) -> None:
     class Sweeping(PlannedProposer):
         def reads_profile(self, ledger: Ledger) -> bool:
@@ -116,8 +146,8 @@ def test_a_run_whose_last_win_cannot_be_profiled_is_closed_all_the_same(root: Pa
     finished = night.climb()
     assert (finished.wins, finished.interrupted) == (3, False)
     assert night.ledger.finished is not None
-    assert len(night.ledger.profiles) == 1
-    assert any("the last win was not profiled: " in trouble for trouble in night.troubles)
+    assert [bool(found.profile.problems) for found in night.ledger.profiles] == [True, False]
+    assert any("the incumbent was not profiled: " in trouble for trouble in night.troubles)
 
 
 def test_rejected_candidates_are_kept_as_refs(root: Path) -> None:
@@ -237,6 +267,25 @@ def test_a_sandbox_that_fails_is_not_tried_again(root: Path) -> None:
     assert night.troubles == []
 
 
+@pytest.mark.parametrize(
+    "error", [SandboxError("fork was not ready after 20 s"), JudgeError("CUDA: out of memory")]
+)
+def test_a_hiccup_of_the_machine_is_no_verdict(root: Path, error: MachineError) -> None:
+    """Four judges in a row fail in the first screening, and then the machine is well again."""
+    left = [4]
+
+    class Hiccuping(SimulatedJudge):
+        def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:
+            if left[0]:
+                left[0] -= 1
+                raise error
+            return super().screen(candidate, incumbent, watch)
+
+    night = Night(root, judge=Hiccuping)
+    assert night.climb().wins == 3
+    assert Reason.BROKE_JUDGE not in verdicts(night.ledger)
+
+
 @pytest.mark.parametrize("name", ["contract", "benchmarks", "harness"])
 def test_other_rules_are_refused_on_resume(root: Path, name: str) -> None:
     Night(root, budgets=Budgets(candidates=2)).climb()
@@ -323,7 +372,7 @@ class Slow(SimulatedJudge):
         raise AssertionError("no signal came")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_stops_cleanly_and_the_run_goes_on_later(root: Path, number: signal.Signals) -> None:
     slow, before = Slow(), signal.getsignal(number)
     night = Night(root, judge=lambda: slow)
@@ -424,8 +473,27 @@ class Squeamish(SimulatedJudge):
 
 
 def test_a_candidate_that_breaks_every_judge_is_rejected_and_the_run_goes_on(root: Path) -> None:
-    night = Night(root, judge=Squeamish)
+    clock = SkippingClock()
+    night = Night(root, judge=Squeamish, clock=clock)
     night.climb()
+    assert clock.slept == [1.0, 3.0, 9.0] * 2
     assert verdicts(night.ledger)[0] is Reason.BROKE_JUDGE
     assert len(night.ledger.wins) == 2
     assert len(verdicts(night.ledger)) == len(VERDICTS)
+
+
+def test_runs_may_lie_on_another_disk(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "large disk").mkdir()
+    (root / "runs").symlink_to(tmp_path / "large disk")
+    assert Night(root).climb().wins == 3
+
+
+def test_trouble_that_the_runs_disk_does_not_have_is_not_waited_for_without_end(root: Path) -> None:
+    class Cramped(SimulatedJudge):
+        def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:
+            raise StorageError("/tmp: no space left on device")
+
+    clock = SkippingClock()
+    with pytest.raises(MachineError, match=r"no space left on device; it came back 60 times"):
+        Night(root, judge=Cramped, clock=clock).climb()
+    assert 1800 < sum(clock.slept) < 7200

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -16,6 +17,22 @@ def test_append_adds_at_the_end(tmp_path: Path) -> None:
     Disk().append(path, b"one\n")
     Disk().append(path, b"two\n")
     assert path.read_bytes() == b"one\ntwo\n"
+
+
+def test_a_write_that_broke_off_is_taken_back(tmp_path: Path) -> None:
+    """Or what is appended next would stand on the same line as its torn half."""
+
+    class Filling(Disk):
+        def write(self, descriptor: int, data: bytes) -> None:
+            super().write(descriptor, data[: len(data) // 2])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "file"
+    Disk().append(path, b"one\n")
+    with pytest.raises(StorageError, match="free some space"):
+        Filling().append(path, b"two\n")
+    Disk().append(path, b"three\n")
+    assert path.read_bytes() == b"one\nthree\n"
 
 
 def test_replace_leaves_nothing_beside(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ import io
 import json
 import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 from rich.console import Console
@@ -61,6 +63,29 @@ def test_what_is_left_to_be_said_of_a_win_is_said(events: list[Event]) -> None:
     stream = io.StringIO()
     told = shown(QuietScreen(stream), [win.model_copy(update={"detail": "nobody looked"})], stream)
     assert told.endswith("; nobody looked\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize("make", [LineScreen, JsonScreen])
+def test_a_log_on_a_full_disk_ends_nothing(make: Callable[[TextIO], Screen], events: list[Event]) -> None:
+    stream = open("/dev/full", "w")  # noqa: PTH123, SIM115 closed below, which the full disk refuses
+    with make(stream) as screen:
+        for event in events:
+            screen.show(event)
+    with pytest.raises(OSError, match="No space left"):
+        stream.close()
+
+
+def test_a_terminal_that_is_gone_ends_nothing(events: list[Event]) -> None:
+    ours, theirs = os.openpty()
+    with os.fdopen(theirs, "w") as terminal:
+        with LiveScreen(Console(file=terminal, force_terminal=True)) as screen:
+            screen.show(events[0])
+            os.close(ours)
+            for event in events[1:]:
+                screen.show(event)
+        with pytest.raises(OSError, match="Input/output error"):
+            os.write(theirs, b"x")
 
 
 def test_quiet_shows_wins_and_trouble_only(events: list[Event]) -> None:
