@@ -238,7 +238,9 @@ def test_evaluate_keeps_what_is_faster_and_rejects_what_is_not(affine: Path) -> 
     (faster / "kernel.py").write_text(repeated(200))
     slower = hillclimb("evaluate", "test/affine", "--from", "faster", cwd=affine)
     assert slower.returncode == 1
-    assert slower.stdout.startswith(("rejected: slower", "rejected: no_proven_gain"))  # the latter on a busy machine
+    assert slower.stdout.startswith(
+        ("rejected: slower", "rejected: no_proven_gain")
+    )  # the latter on a busy machine
 
 
 def test_evaluate_does_not_run_what_changes_more_than_it_may(affine: Path) -> None:
