@@ -11,6 +11,7 @@ from agent.proposal import Edit, Proposal
 from agent.repository import REGULAR, Blob, Repository
 from agent.trees import Trees, is_judged
 from harness.case.knobs import (
+    KNOBS_FILE,
     Knobs,
     Value,
     broken,
@@ -22,8 +23,6 @@ from harness.case.knobs import (
 )
 from harness.errors import CandidateFault, CaseError, UsageError
 from harness.records import Reason, Side
-
-_KNOBS_FILE = "knobs.yaml"
 
 
 @dataclass(frozen=True)
@@ -118,26 +117,26 @@ class Builder:
 
     def _load_knobs(self, tree: str) -> Knobs:
         try:
-            return load_knobs(self._folder(tree) / _KNOBS_FILE)
+            return load_knobs(self._folder(tree) / KNOBS_FILE)
         except CaseError as error:
-            raise CandidateFault(Reason.BAD_KNOBS, f"{_KNOBS_FILE}: {error.key}: {error.problem}") from None
+            raise CandidateFault(Reason.BAD_KNOBS, f"{KNOBS_FILE}: {error.key}: {error.problem}") from None
 
     def _promote(self, edited: str, knobs: Knobs, wanted: Mapping[str, Value]) -> str:
         """The edited tree with the wanted knob values as its source defaults."""
-        path = f"{self._workspace}/{_KNOBS_FILE}"
-        blob = self.repository.listing(f"{edited}:{self._workspace}")[_KNOBS_FILE]
+        path = f"{self._workspace}/{KNOBS_FILE}"
+        blob = self.repository.listing(f"{edited}:{self._workspace}")[KNOBS_FILE]
         text = with_defaults(self.repository.read([blob.sha])[0].decode(), wanted)
         changed = Blob(blob.mode, self.repository.store(text.encode()))
         tree = self.repository.graft(edited, {path: changed})
         if defaults(self._load_knobs(tree)) != defaults(knobs) | dict(wanted):
             raise CandidateFault(
-                Reason.BAD_KNOBS, f"{_KNOBS_FILE} is written so that its defaults cannot be replaced"
+                Reason.BAD_KNOBS, f"{KNOBS_FILE} is written so that its defaults cannot be replaced"
             )
         return tree
 
     def _vet(self, incumbent: str, tree: str, promotes: bool) -> None:
         """Whatever way the tree was made, only what may differ from the incumbent does."""
-        mutable = (*self.mutable, _KNOBS_FILE) if promotes else self.mutable
+        mutable = (*self.mutable, KNOBS_FILE) if promotes else self.mutable
         existing = self.repository.listing(f"{incumbent}:{self._workspace}")
         changes = self.repository.changes(self._tree(incumbent), tree)
         forbidden = why_changed_outside(changes, self._workspace, mutable, existing)

@@ -408,17 +408,6 @@ def _refuses(disk: Disk, folder: Path) -> bool:
 
 def _state(stop: Stop, folder: Path, now: float) -> FinishedEvent:
     """The result, from the ledger as it is on the disk."""
+    interrupted = isinstance(stop, Interrupted)
     ledger = Ledger.read(folder / LEDGER)
-    return FinishedEvent(
-        time=now,
-        reason=str(stop),
-        interrupted=isinstance(stop, Interrupted),
-        candidates=ledger.judged,
-        wins=len(ledger.wins),
-        cumulative=ledger.reached,
-        importances=ledger.finished.importances if ledger.finished else {},
-        tokens=ledger.tokens,
-        cost=ledger.cost,
-        branch=f"hillclimb/{'/'.join(folder.parts[-3:])}",
-        folder=str(folder),
-    )
+    return FinishedEvent.of(ledger, folder, time=now, reason=str(stop), interrupted=interrupted)

@@ -13,9 +13,8 @@ import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from agent.proposal import Edit
-from agent.repository import EXECUTABLE, GITLINK, SYMLINK, Change
+from agent.repository import ABSENT, EXECUTABLE, GITLINK, SYMLINK, Change
 
-_ABSENT = "000000"
 _LONGEST_PATH, _LONGEST_PART = 240, 100
 _KINDS = {EXECUTABLE: "an executable", SYMLINK: "a symbolic link", GITLINK: "a git submodule"}
 
@@ -59,7 +58,7 @@ def why_changed_outside(
             return f"{change.path!r} is outside the workspace"
         if change.new_mode != change.old_mode and change.new_mode in _KINDS:
             return f"{change.path!r} becomes {_KINDS[change.new_mode]}"
-        content = None if change.new_mode == _ABSENT else ""
+        content = None if change.new_mode == ABSENT else ""
         edits.append(Edit(path=change.path[len(workspace) + 1 :], content=content))
     return why_forbidden(edits, mutable, existing)
 

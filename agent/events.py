@@ -6,11 +6,12 @@ Events are for eyes and programs; nothing is ever read back from them. The ledge
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from agent.entries import Called, Judged, Phase, Turned
+from agent.entries import Baselined, Called, Judged, Phase, Turned
 from agent.proposal import Author, Proposal
 from harness.records import GateReport, Interval, Provenance, Reason, Record
 
@@ -54,6 +55,24 @@ class OpenedEvent(Record):
     left: Left | None = None
     """None where the budgets are not known, as to someone who follows the ledger alone."""
 
+    @classmethod
+    def of(cls, ledger: Ledger, folder: Path, *, time: float, provenance: Provenance) -> OpenedEvent:
+        """What the ledger of the run in `folder` holds so far."""
+        best = [win.judged.cumulative for win in ledger.wins if win.judged]
+        case, tag = "/".join(folder.parts[-3:-1]), folder.name
+        return cls(
+            time=time,
+            case=case,
+            tag=tag,
+            branch=branch_of(folder),
+            folder=str(folder),
+            resumed=ledger.judged > 0,
+            provenance=provenance,
+            candidates=ledger.judged,
+            best=tuple(cumulative.estimate for cumulative in best if cumulative),
+            cumulative=ledger.reached,
+        )
+
 
 class BaselinedEvent(Record):
     event: Literal["baselined"] = "baselined"
@@ -62,6 +81,17 @@ class BaselinedEvent(Record):
     seconds_per_call: float
     pair_sd: float
     noise: Interval
+
+    @classmethod
+    def of(cls, line: Baselined) -> BaselinedEvent:
+        """What a ledger's line says."""
+        return cls(
+            time=line.time,
+            gate=line.gate,
+            seconds_per_call=line.seconds_per_call,
+            pair_sd=line.pair_sd,
+            noise=line.noise,
+        )
 
 
 class TurnedEvent(Record):
@@ -219,6 +249,30 @@ class FinishedEvent(Record):
     """US dollars of those whose price is known."""
     branch: str
     folder: str
+
+    @classmethod
+    def of(
+        cls, ledger: Ledger, folder: Path, *, time: float, reason: str, interrupted: bool
+    ) -> FinishedEvent:
+        """How the run in `folder` ended, by its ledger."""
+        return cls(
+            time=time,
+            reason=reason,
+            interrupted=interrupted,
+            candidates=ledger.judged,
+            wins=len(ledger.wins),
+            cumulative=ledger.reached,
+            importances=ledger.finished.importances if ledger.finished else {},
+            tokens=ledger.tokens,
+            cost=ledger.cost,
+            branch=branch_of(folder),
+            folder=str(folder),
+        )
+
+
+def branch_of(folder: Path) -> str:
+    """Short name of the branch of the run in `folder`."""
+    return f"hillclimb/{'/'.join(folder.parts[-3:])}"
 
 
 Event = Annotated[

@@ -118,23 +118,13 @@ class Opening:
 
     def _announce(self, provenance: Provenance, limits: Limits) -> None:
         run, now = self.run, self.tools.clock.now()
-        wins = [win.judged.cumulative for win in run.ledger.wins if win.judged]
-        self.tools.emit(
-            OpenedEvent(
-                time=now,
-                case=run.case,
-                tag=run.tag,
-                branch=run.branch.name,
-                folder=str(run.folder),
-                resumed=run.ledger.opened is not None,
-                sources=self.request.sources,
-                provenance=provenance,
-                candidates=run.ledger.judged,
-                best=tuple(cumulative.estimate for cumulative in wins if cumulative),
-                cumulative=run.ledger.reached,
-                left=limits.left(run.ledger, now),
-            )
-        )
+        here = {
+            "resumed": run.ledger.opened is not None,
+            "sources": self.request.sources,
+            "left": limits.left(run.ledger, now),
+        }
+        event = OpenedEvent.of(run.ledger, run.folder, time=now, provenance=provenance)
+        self.tools.emit(event.model_copy(update=here))
 
     def _refuse_other(self, opened: Opened, case: Case, provenance: Provenance) -> None:
         """Raises UsageError unless this session would judge by the same rules as the run's first one."""
@@ -214,8 +204,7 @@ class Opening:
             seconds=noise.seconds,
         )
         self.run.ledger.append(line)
-        shown = {"time", "gate", "seconds_per_call", "pair_sd", "noise"}
-        self.tools.emit(BaselinedEvent(**{name: getattr(line, name) for name in shown}))
+        self.tools.emit(BaselinedEvent.of(line))
 
 
 def refuse_other_rules(opened: Opened, provenance: Provenance) -> None:

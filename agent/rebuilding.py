@@ -12,7 +12,7 @@ from agent.proposers.study import importances, write_study
 from agent.repository import Repository
 from agent.run import LEDGER, list_runs, run_folder
 from agent.views import draw_progress, table
-from harness.case.knobs import Knobs, parse_knobs
+from harness.case.knobs import KNOBS_FILE, Knobs, parse_knobs
 from harness.errors import HillclimbError, MachineError, UsageError
 
 STUDY_CANDIDATES = 1000
@@ -74,6 +74,6 @@ def _baseline_knobs(repository: Repository, ledger: Ledger) -> Knobs:
     """knobs.yaml as the run's base commit has it; none where the run was not opened or the commit is gone."""
     if ledger.opened is None:
         return {}
-    name = f"{ledger.opened.base}:{ledger.opened.case_path}/workspace/knobs.yaml"
+    name = f"{ledger.opened.base}:{ledger.opened.case_path}/workspace/{KNOBS_FILE}"
     blob = repository.resolve(name)
     return parse_knobs(repository.read([blob])[0].decode(), Path(name)) if blob else {}

@@ -10,13 +10,12 @@ from pathlib import Path
 
 from agent.disk import Disk
 from agent.edits import may_hold_secrets, why_changed_outside
-from agent.repository import EXECUTABLE, GITLINK, REGULAR, SYMLINK, Change, Repository
+from agent.repository import ABSENT, EXECUTABLE, GITLINK, REGULAR, SYMLINK, Change, Repository
 from agent.trees import is_judged
-from harness.case.knobs import defaults, parse_knobs, with_defaults
+from harness.case.knobs import KNOBS_FILE, Value, defaults, parse_knobs, with_defaults
 from harness.errors import CaseError, UsageError
 
-_ABSENT = "000000"
-_WORKSPACE, _KNOBS_FILE = "workspace", "knobs.yaml"
+_WORKSPACE = "workspace"
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ def why_not_allowed(candidate: Version, against: Version, mutable: tuple[str, ..
 
     The defaults of knobs.yaml may differ whatever the globs say: that is how a climb commits knob values.
     """
-    allowed = (*mutable, _KNOBS_FILE) if _is_promotion(candidate, against) else mutable
+    allowed = mutable if turned_defaults(candidate, against) is None else (*mutable, KNOBS_FILE)
     return why_changed_outside(_changes(against, candidate), _WORKSPACE, allowed, against)
 
 
@@ -95,21 +94,22 @@ def _belongs(path: Path) -> bool:
 
 
 def _mode(file: File | None) -> str:
-    return file.mode if file else _ABSENT
+    return file.mode if file else ABSENT
 
 
-def _is_promotion(candidate: Version, against: Version) -> bool:
-    """Whether knobs.yaml is the same text but for the values of its defaults."""
-    new, old = candidate.get(_KNOBS_FILE), against.get(_KNOBS_FILE)
+def turned_defaults(version: Version, against: Version) -> dict[str, Value] | None:
+    """The knobs whose defaults differ; None where knobs.yaml differs in anything but values of defaults."""
+    new, old = version.get(KNOBS_FILE), against.get(KNOBS_FILE)
     if new is None or old is None or new.mode != old.mode:
-        return False
+        return None
     try:
         after, before = new.content.decode(), old.content.decode()
-        wanted, was = (defaults(parse_knobs(text, Path(_KNOBS_FILE))) for text in (after, before))
+        wanted, was = (defaults(parse_knobs(text, Path(KNOBS_FILE))) for text in (after, before))
     except (UnicodeDecodeError, CaseError):
-        return False
-    changed = {name: value for name, value in wanted.items() if was.get(name) != value}
-    return wanted.keys() == was.keys() and with_defaults(before, changed) == after
+        return None
+    turned = {name: value for name, value in wanted.items() if was.get(name) != value}
+    is_all = wanted.keys() == was.keys() and with_defaults(before, turned) == after
+    return turned if is_all else None
 
 
 def _read_file(path: Path) -> File:

@@ -14,9 +14,9 @@ from agent.briefing.prompts import render
 from agent.briefing.quotation import clip, fenced, language, outline, quoted
 from agent.briefing.recollection import Recollection, Rejected, tally
 from agent.edits import why_outside
-from agent.proposers.landscape import KNOBS_FILE
 from agent.rhythm.families import slug
 from agent.trees import is_judged
+from harness.case.knobs import KNOBS_FILE
 from harness.records import Profile
 
 LONGEST_DETAIL = 2_000

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from agent.briefing.headroom import duration
 from agent.briefing.quotation import quoted
+from agent.proposers.fates import queue
 from agent.rhythm.families import Family, families, is_edit, slug
 from harness.case.knobs import to_environment
 from harness.records import Reason
@@ -174,8 +175,7 @@ def _sweeps(sweeps: Sequence[Candidate], ledger: Ledger) -> Iterator[str]:
 
 def _under_way(ledger: Ledger) -> Iterator[str]:
     lines = [_head(candidate) for candidate in ledger.candidates if candidate.judged is None]
-    used = {candidate.proposal.call for candidate in ledger.candidates}
-    waiting = [c for c in ledger.calls if c.outcome == "proposal" and c.k not in used | ledger.dropped.keys()]
+    waiting = list(queue(ledger))
     lines += [f"{quoted(call.idea)} (waits to be tried)" for call in waiting[-MOST_UNDER_WAY:]]
     yield from lines
     if len(waiting) > MOST_UNDER_WAY:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from agent.commands.options import INTERRUPTED, CaseArgument, JsonOption, TagOption, locate
 from harness.errors import UsageError
-
-if TYPE_CHECKING:
-    pass
 
 
 def history(case: CaseArgument, tag: TagOption = None, json: JsonOption = False) -> None:

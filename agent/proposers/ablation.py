@@ -16,14 +16,13 @@ from agent.replies.merging import Conflict, undo
 from agent.rhythm.families import gain
 from agent.rhythm.signals import unchecked_wins
 from agent.trees import is_judged
-from harness.case.knobs import Knobs, Value, contains, defaults, parse_knobs
+from harness.case.knobs import KNOBS_FILE, Knobs, Value, contains, defaults, parse_knobs
 from harness.errors import CaseError
 
 if TYPE_CHECKING:
     from agent.background import Background
     from agent.ledger import Candidate, Ledger
 
-_KNOBS_FILE = "knobs.yaml"
 LOOKED_AT = 30
 """Most wins that are looked into for one proposal; each costs three trees read from git."""
 
@@ -92,6 +91,6 @@ def _earlier(won: Mapping[str, Value], before: Knobs, now: Knobs) -> dict[str, V
 
 def _knobs(files: Mapping[str, str]) -> Knobs:
     try:
-        return parse_knobs(files.get(_KNOBS_FILE, ""), Path(_KNOBS_FILE))
+        return parse_knobs(files.get(KNOBS_FILE, ""), Path(KNOBS_FILE))
     except CaseError:
         return {}

@@ -15,10 +15,8 @@ from agent.replies.patching import DoesNotApply, apply, knob_values
 from agent.replies.replies import Answer, Unreadable, read_reply
 from agent.replies.vetting import vet
 from agent.trees import is_judged
-from harness.case.knobs import Knobs, Value, parse_knobs, with_defaults
+from harness.case.knobs import KNOBS_FILE, Knobs, Value, parse_knobs, with_defaults
 from harness.errors import CaseError
-
-KNOBS_FILE = "knobs.yaml"
 
 
 class Unusable(Complaint):

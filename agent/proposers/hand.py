@@ -17,14 +17,13 @@ from agent.repository import EXECUTABLE, REGULAR
 from agent.rhythm.workbook import CANDIDATES, MARKER, NOTES
 from agent.trailers import flatten
 from agent.trees import is_judged
-from agent.version import File, Version
-from harness.case.knobs import Knobs, Value, defaults, parse, parse_knobs, to_environment, with_defaults
-from harness.errors import CaseError, Paused, UsageError
+from agent.version import File, Version, turned_defaults
+from harness.case.knobs import KNOBS_FILE, Knobs, Value, defaults, parse, parse_knobs, to_environment
+from harness.errors import Paused, UsageError
 
 if TYPE_CHECKING:
     from agent.ledger import Ledger
 
-_KNOBS_FILE = "knobs.yaml"
 _MARKER = MARKER.encode()
 _NAMED = 3
 """Files that an idea nobody put into words names."""
@@ -87,8 +86,8 @@ def to_proposal(brought: Brought, incumbent: Version) -> Proposal:
     Raises UsageError where there is none, or where a proposal cannot hold it: links, new executables, no text.
     """
     version = _with_docs(brought.version, incumbent)
-    turned = _turned_defaults(version, incumbent)
-    edits = tuple(_edits(version, incumbent, but=_KNOBS_FILE if turned else ""))
+    turned = turned_defaults(version, incumbent) or {}
+    edits = tuple(_edits(version, incumbent, but=KNOBS_FILE if turned else ""))
     wanted = turned | read_knobs(version, brought.knobs)
     source = defaults(_knobs(incumbent if turned else version)) if wanted else {}
     knobs = {name: value for name, value in wanted.items() if source.get(name) != value}
@@ -127,23 +126,8 @@ def _with_docs(version: Version, incumbent: Version) -> Version:
 
 
 def _knobs(version: Version) -> Knobs:
-    file = version.get(_KNOBS_FILE)
-    return parse_knobs(file.content.decode(errors="replace"), Path(_KNOBS_FILE)) if file else {}
-
-
-def _turned_defaults(version: Version, incumbent: Version) -> dict[str, Value]:
-    """The knobs whose defaults differ, where knobs.yaml differs in nothing else; empty in every other case."""
-    new, old = version.get(_KNOBS_FILE), incumbent.get(_KNOBS_FILE)
-    if new is None or old is None or new == old or new.mode != old.mode:
-        return {}
-    try:
-        after, before = new.content.decode(), old.content.decode()
-        wanted, was = (defaults(parse_knobs(text, Path(_KNOBS_FILE))) for text in (after, before))
-    except (UnicodeDecodeError, CaseError):
-        return {}
-    turned = {name: value for name, value in wanted.items() if was.get(name) != value}
-    same = wanted.keys() == was.keys() and with_defaults(before, turned) == after
-    return turned if same else {}
+    file = version.get(KNOBS_FILE)
+    return parse_knobs(file.content.decode(errors="replace"), Path(KNOBS_FILE)) if file else {}
 
 
 def _edits(version: Version, incumbent: Version, but: str) -> Iterator[Edit]:

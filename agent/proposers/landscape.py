@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 
 from agent.proposal import Proposal
 from agent.proposers.listing import Listing, list_valid
-from harness.case.knobs import Knobs, Value, broken, contains, defaults, environment_text, parse_knobs
+from harness.case.knobs import (
+    KNOBS_FILE,
+    Knobs,
+    Value,
+    broken,
+    contains,
+    defaults,
+    environment_text,
+    parse_knobs,
+)
 from harness.errors import CaseError
 from harness.records import Reason
 
@@ -19,7 +28,6 @@ if TYPE_CHECKING:
     from agent.entries import Judged
     from agent.ledger import Candidate, Ledger
 
-KNOBS_FILE = "knobs.yaml"
 
 Configuration = dict[str, Value]
 Key = tuple[str, ...]

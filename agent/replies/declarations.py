@@ -14,8 +14,8 @@ import yaml
 
 from agent.replies.git import merge_file
 from agent.replies.matching import to_lines
-from agent.replies.vetting import KNOBS_FILE, find_anchor, is_quickly_read
-from harness.case.knobs import Knob, Knobs, contains, parse_declarations, with_defaults
+from agent.replies.vetting import find_anchor, is_quickly_read
+from harness.case.knobs import KNOBS_FILE, Knob, Knobs, contains, parse_declarations, with_defaults
 from harness.errors import CaseError
 
 

@@ -9,8 +9,7 @@ from agent.proposal import Edit
 from agent.replies.complaints import Complaint, clip
 from agent.replies.declarations import merge_knobs
 from agent.replies.git import WIDTH, merge_file
-from agent.replies.vetting import KNOBS_FILE
-from harness.case.knobs import parse_knobs
+from harness.case.knobs import KNOBS_FILE, parse_knobs
 from harness.errors import CaseError
 
 _MOST_NAMED = 10

@@ -12,7 +12,7 @@ import yaml
 
 from agent.proposal import Edit
 from agent.replies.complaints import Complaint, clip
-from harness.case.knobs import parse_knobs
+from harness.case.knobs import KNOBS_FILE, parse_knobs
 from harness.errors import CaseError
 
 MOST_FILES, LARGEST, LARGEST_IN_ALL = 64, 1 << 20, 4 << 20
@@ -21,7 +21,6 @@ LARGEST_KNOBS = 1 << 17
 """Bytes of knobs.yaml: YAML is read a thousand times slower than Python."""
 MOST_BRACKETS = 256
 """Lists and mappings in brackets of one YAML file; the time to read nested ones grows with the depth's square."""
-KNOBS_FILE = "knobs.yaml"
 
 _LEFT_OUT = re.compile(
     r"[\s#/*;<!-]{0,12}[(\[{]?(?:\.\.\.|…)[\s#/*.…-]{0,8}[(\[{]?(?=[^\n]{0,80}"

@@ -15,7 +15,7 @@ from agent.review.patches import read_patches
 from agent.run import LEDGER
 from harness.case.case import Settings
 from harness.case.complaints import parse_yaml
-from harness.case.knobs import FloatKnob, Knob, Knobs, environment_text, parse_knobs
+from harness.case.knobs import KNOBS_FILE, FloatKnob, Knob, Knobs, environment_text, parse_knobs
 from harness.errors import CaseError, StorageError, UsageError
 from harness.report.page import PAGE, Sources, render
 from harness.report.page_knobs import KnobFacts
@@ -85,7 +85,7 @@ class _Then:
 
     def _knobs(self, commit: str) -> Knobs:
         try:
-            return parse_knobs(self._text(commit, "workspace/knobs.yaml"), Path("knobs.yaml"))
+            return parse_knobs(self._text(commit, f"workspace/{KNOBS_FILE}"), Path(KNOBS_FILE))
         except CaseError:
             return {}
 

@@ -64,7 +64,7 @@ class Teller:
                 if len(self.ledger.spans) > 1:
                     yield self.summary(entry.time).model_copy(update={"best": ()})
             case Baselined():
-                yield to_baselined(entry)
+                yield BaselinedEvent.of(entry)
             case Turned():
                 yield flat_turn(entry)
             case Called():
@@ -89,39 +89,16 @@ class Teller:
         """What happened so far. The run must have been opened."""
         ledger, opened = self.ledger, self.ledger.opened
         assert opened is not None
-        best = [win.judged.cumulative for win in ledger.wins if win.judged]
-        return OpenedEvent(
-            time=time,
-            case=opened.case,
-            tag=opened.tag,
-            branch=self._branch,
-            folder=str(self._folder),
-            resumed=ledger.judged > 0,
-            provenance=opened.provenance,
-            candidates=ledger.judged,
-            best=tuple(cumulative.estimate for cumulative in best if cumulative),
-            cumulative=ledger.reached,
-        )
+        return OpenedEvent.of(ledger, self._folder, time=time, provenance=opened.provenance)
 
     def finished(self, entry: Finished) -> FinishedEvent:
-        ledger = self.ledger
-        return FinishedEvent(
+        return FinishedEvent.of(
+            self.ledger,
+            self._folder,
             time=entry.time,
             reason=flatten(entry.reason),
             interrupted=entry.interrupted,
-            candidates=ledger.judged,
-            wins=len(ledger.wins),
-            cumulative=ledger.reached,
-            importances=entry.importances,
-            tokens=ledger.tokens,
-            cost=ledger.cost,
-            branch=self._branch,
-            folder=str(self._folder),
         )
-
-    @property
-    def _branch(self) -> str:
-        return f"hillclimb/{'/'.join(self._folder.parts[-3:])}"
 
     def _settled(self, judged: Judged) -> JudgedEvent:
         ledger = self.ledger
@@ -143,16 +120,6 @@ class Teller:
             raise UsageError(
                 f"{self._folder / LEDGER}: the lines do not follow one another ({error})"
             ) from None
-
-
-def to_baselined(entry: Baselined) -> BaselinedEvent:
-    return BaselinedEvent(
-        time=entry.time,
-        gate=entry.gate,
-        seconds_per_call=entry.seconds_per_call,
-        pair_sd=entry.pair_sd,
-        noise=entry.noise,
-    )
 
 
 def flat_turn(entry: Turned) -> TurnedEvent:

@@ -13,9 +13,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from agent.entries import ENTRY, Entry, Proposed
-from agent.events import Event, TroubleEvent
+from agent.events import BaselinedEvent, Event, TroubleEvent
 from agent.review.listing import is_climbed
-from agent.review.telling import Teller, flat_turn, to_baselined
+from agent.review.telling import Teller, flat_turn
 from agent.run import LEDGER
 from harness.errors import UsageError
 
@@ -120,7 +120,7 @@ def _tell_past(teller: Teller, entries: list[Entry], show: Callable[[Event], Non
     if ledger.opened:
         show(teller.summary(first.time if isinstance(first, Proposed) else ledger.opened.time))
     if ledger.baselined:
-        show(to_baselined(ledger.baselined))
+        show(BaselinedEvent.of(ledger.baselined))
     if ledger.turns:
         show(flat_turn(ledger.turns[-1]))
     for entry in entries[start:]:

@@ -28,6 +28,7 @@ from agent.rhythm.signals import (
     profile_unmoved,
     sweep_spread,
 )
+from harness.case.knobs import KNOBS_FILE
 
 if TYPE_CHECKING:
     from agent.entries import Phase, Turned
@@ -174,7 +175,7 @@ def _due(
     Every block of such a kind that won nothing doubles what it takes to be due again.
     """
     fresh = _since(ledger, "sweep")
-    brought = any(edit.path == "knobs.yaml" for win in fresh for edit in win.proposal.edits)
+    brought = any(edit.path == KNOBS_FILE for win in fresh for edit in win.proposal.edits)
     enough = rules.sweep_after * 2 ** _dry(ledger, "sweep")
     if "sweep" not in shut and fresh and (brought or len(fresh) >= enough):
         what = "the source and its knobs" if brought else "the source"

@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from harness.case.complaints import complain, read_yaml
-from harness.case.knobs import Knobs, load_knobs
+from harness.case.knobs import KNOBS_FILE, Knobs, load_knobs
 from harness.errors import CaseError, UsageError
 
 Names = Annotated[tuple[str, ...], Field(strict=False)]
@@ -292,7 +292,7 @@ class Case:
         self.suites = {
             name: _load_suite(self.folder, name) for name in sorted({*self.judged_suites, *others})
         }
-        self.knobs: Knobs = load_knobs(self.workspace / "knobs.yaml")
+        self.knobs: Knobs = load_knobs(self.workspace / KNOBS_FILE)
         entry = self.workspace / self.settings.entry.split(":")[0]
         if not _is_file(entry):
             raise CaseError(

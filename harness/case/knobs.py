@@ -17,6 +17,9 @@ from harness.case import constraints as constraint
 from harness.case.complaints import complain, parse_yaml, read_yaml
 from harness.errors import CaseError
 
+KNOBS_FILE = "knobs.yaml"
+"""Below workspace/."""
+
 Value = bool | int | float | str
 
 RESERVED = re.compile(
@@ -302,7 +305,7 @@ def to_environment(values: Mapping[str, Value]) -> dict[str, str]:
 def parse(knobs: Knobs, name: str, text: str) -> Value:
     """One knob's value from the text a person typed. Raises CaseError where it is not in the domain."""
     if name not in knobs:
-        raise CaseError("knobs.yaml", name, "is not a knob", f"choose one of {', '.join(knobs) or 'none'}")
+        raise CaseError(KNOBS_FILE, name, "is not a knob", f"choose one of {', '.join(knobs) or 'none'}")
     knob = knobs[name]
     if isinstance(knob, FloatKnob):
         return _parse_float(knob, name, text)
@@ -310,7 +313,7 @@ def parse(knobs: Knobs, name: str, text: str) -> Value:
         if text == environment_text(value) or text.casefold() == str(value).casefold():
             return value
     domain = ", ".join(environment_text(value) for value in knob.values())
-    raise CaseError("knobs.yaml", name, f"has no value {text!r}", f"choose one of {domain}")
+    raise CaseError(KNOBS_FILE, name, f"has no value {text!r}", f"choose one of {domain}")
 
 
 def _parse_float(knob: FloatKnob, name: str, text: str) -> float:
@@ -321,5 +324,5 @@ def _parse_float(knob: FloatKnob, name: str, text: str) -> float:
     if contains(knob, value):
         return value
     raise CaseError(
-        "knobs.yaml", name, f"has no value {text!r}", f"give a number from {knob.low} to {knob.high}"
+        KNOBS_FILE, name, f"has no value {text!r}", f"give a number from {knob.low} to {knob.high}"
     )
