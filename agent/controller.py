@@ -69,7 +69,12 @@ def climb(
 
     def session() -> FinishedEvent:
         with open_run(repository, case, tag, tools.disk, tools.clock) as run:
-            stop = Climb(request, once, tools, run, judge, interrupts).finish()
+            try:
+                stop = Climb(request, once, tools, run, judge, interrupts).finish()
+            except HillclimbError:
+                with suppress(StorageError):
+                    _note_posts(run, tools)
+                raise
             return _tell_end(stop, run, tools)
 
     with Interrupts() as interrupts, _supervised(make_judge, tools, interrupts) as judge:
@@ -177,7 +182,7 @@ class Climb:
             scene.limits.check(self._run.ledger, self._tools.clock.now())
             if not self._run.ledger.profiles or reads_profile(proposer, self._run.ledger):
                 self._look_inside(scene)
-            self._note_posts()
+            _note_posts(self._run, self._tools)
             proposal = proposer.propose(self._run.ledger)
             if proposal is None:
                 raise Plateau("the proposer has no ideas left")
@@ -204,11 +209,6 @@ class Climb:
             self._tools.notice(f"the incumbent was not profiled: {error}")
             profile = Profile(problems=(), detail=f"not profiled: {error}")
         ledger.append(Profiled(time=self._tools.clock.now(), commit=ledger.incumbent, profile=profile))
-
-    def _note_posts(self) -> None:
-        """Write down what became of posts that went out meanwhile."""
-        for n, webhook in self._tools.notifier.outcomes():
-            self._run.ledger.append(Notified(n=n, time=self._tools.clock.now(), webhook=webhook))
 
     def _record(self, candidate: Candidate, outcome: Outcome, scene: Scene) -> None:
         """Samples, commit, intent, ref, done: in an order in which a crash at any point loses nothing."""
@@ -363,9 +363,14 @@ def _tell_end(stop: Stop, run: Run, tools: Tools) -> FinishedEvent:
     tools.emit(finished)
     tools.notifier.close()
     with suppress(StorageError):
-        for n, webhook in tools.notifier.outcomes():
-            run.ledger.append(Notified(n=n, time=tools.clock.now(), webhook=webhook))
+        _note_posts(run, tools)
     return finished
+
+
+def _note_posts(run: Run, tools: Tools) -> None:
+    """Write down what became of posts that went out meanwhile."""
+    for n, webhook in tools.notifier.outcomes():
+        run.ledger.append(Notified(n=n, time=tools.clock.now(), webhook=webhook))
 
 
 def _outlast_disk_trouble(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from agent.commands.options import (
     TrustOption,
     WebhookOption,
     both,
+    configured,
     finite,
     make_notifier,
 )
@@ -27,7 +27,6 @@ from harness.errors import HillclimbError, UsageError
 if TYPE_CHECKING:
     from agent.events import Event
     from agent.notify.notifier import Notifier
-    from agent.repository import Repository
 
 
 def climb(
@@ -100,11 +99,9 @@ def climb(
     - `hillclimb climb demo/cpu_matmul --proposer mixed --model gpt-5 --budget-tokens 500000`
     """
     from agent.budget import Budgets
-    from agent.config import read_config
     from agent.controller import climb as climb_case
     from agent.proposers.choice import Kind, Wishes, choose, describe
     from agent.rebuilding import mirror_study
-    from agent.repository import Repository
     from agent.request import Request, Tools
     from agent.screen import choose_screen
     from harness.case.case import Case, find_case
@@ -119,12 +116,10 @@ def climb(
         Kind(proposer), model, base_url, temperature, reasoning_effort, budget_cost, budget_tokens
     )
     folder = find_case(case)
-    config, rules = read_config(Repository.open(folder).root, os.environ), Case(folder).settings
+    config, rules = configured(folder), Case(folder).settings
     request = Request(folder, tag, seed, alpha, budgets, describe(wishes, config, rules.llm))
-    for notice in (*config.notices, *_why_exposed(Repository.open(request.case))):
-        print(f"hillclimb: {notice}", file=sys.stderr)
     with ExitStack() as at_end, choose_screen(json=json, quiet=quiet) as screen:
-        notifier = make_notifier(request.case, no_webhook)
+        notifier = make_notifier(config, no_webhook)
         at_end.callback(notifier.close)
         begun = Begun()
         at_end.push(_telling_errors(notifier, begun))
@@ -155,14 +150,6 @@ def _write_page(folder: Path, *, quiet: bool) -> None:
         return
     if not quiet:
         print(f"report: {page}")
-
-
-def _why_exposed(repository: Repository) -> tuple[str, ...]:
-    """A notice where the next `git add` of a user would take their keys along."""
-    file = repository.root / ".env"
-    if not file.exists() or repository.ignores(file):
-        return ()
-    return (f"{file}: git does not ignore it, and it may hold keys; put the line '/.env' into .gitignore",)
 
 
 class Begun:

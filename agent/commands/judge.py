@@ -16,6 +16,7 @@ from agent.commands.options import (
     TrustOption,
     WebhookOption,
     both,
+    configured,
     locate,
     make_notifier,
     show_progress,
@@ -90,7 +91,7 @@ def evaluate(
     from harness.case.case import find_case
 
     question = Question(find_case(case), candidate, against, tuple(knob or ()), trust_workspace)
-    notifier = make_notifier(question.case, no_webhook, wins_only=True)
+    notifier = make_notifier(configured(question.case), no_webhook, wins_only=True)
     if commit:
         found = _land(question, tag, author, idea, family, json, notifier)
     else:

@@ -13,6 +13,7 @@ import typer
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
+    from agent.config import Config
     from agent.events import Emit, Event
     from agent.notify.notifier import Notifier
     from agent.repository import Repository
@@ -69,13 +70,30 @@ def both(first: Emit, second: Emit) -> Emit:
     return emit
 
 
-def make_notifier(case: Path, off: bool, *, wins_only: bool = False) -> Notifier:
-    """Whoever is told about this case's wins; what is odd about the configuration is said."""
+def configured(case: Path) -> Config:
+    """What this machine says to the repository of a case; what is odd about it is told on stderr."""
     from agent.config import read_config
-    from agent.notify.notifier import choose_notifier
     from agent.repository import Repository
 
-    config = read_config(Repository.open(case).root, os.environ)
+    repository = Repository.open(case)
+    config = read_config(repository.root, os.environ)
+    for notice in (*config.notices, *_why_exposed(repository)):
+        print(f"hillclimb: {notice}", file=sys.stderr)
+    return config
+
+
+def _why_exposed(repository: Repository) -> tuple[str, ...]:
+    """A notice where the next `git add` of a user would take their keys along."""
+    file = repository.root / ".env"
+    if not file.exists() or repository.ignores(file):
+        return ()
+    return (f"{file}: git does not ignore it, and it may hold keys; put the line '/.env' into .gitignore",)
+
+
+def make_notifier(config: Config, off: bool, *, wins_only: bool = False) -> Notifier:
+    """Whoever is told about wins."""
+    from agent.notify.notifier import choose_notifier
+
     return choose_notifier(config.webhook_url, switched_off=off, secrets=config.secrets, wins_only=wins_only)
 
 

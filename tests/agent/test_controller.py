@@ -14,9 +14,10 @@ import pytest
 
 from agent.budget import Budgets
 from agent.controller import climb
-from agent.entries import Samples
+from agent.entries import Samples, Webhook
 from agent.events import EVENT, BaselinedEvent, JudgedEvent, OpenedEvent
 from agent.ledger import Ledger
+from agent.notify.notifier import Silent
 from agent.proposal import Edit, Proposal
 from agent.request import Request, Tools
 from harness.errors import JudgeError, MachineError, SandboxError, StorageError, UsageError
@@ -497,3 +498,33 @@ def test_trouble_that_the_runs_disk_does_not_have_is_not_waited_for_without_end(
     with pytest.raises(MachineError, match=r"no space left on device; it came back 60 times"):
         Night(root, judge=Cramped, clock=clock).climb()
     assert 1800 < sum(clock.slept) < 7200
+
+
+def test_what_became_of_posts_is_recorded_even_where_an_error_ends_the_night(root: Path) -> None:
+    sent: list[tuple[int, Webhook]] = []
+
+    class Posting(Silent):
+        def outcomes(self) -> list[tuple[int, Webhook]]:
+            told = sent[:]
+            sent.clear()
+            return told
+
+    class Dying(SimulatedJudge):
+        """Is gone for good after the first win, whose post has just come to its end."""
+
+        def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:
+            if (root / "runs/demo/toy/night/samples/1.json").exists():
+                sent[:] = [(1, Webhook(webhook_sent=True, webhook_status="sent"))]
+                raise JudgeError("the GPU fell off the bus")
+            return super().screen(candidate, incumbent, watch)
+
+        def gate(self, side: Side, watch: Watch) -> GateReport:
+            if sent:
+                raise JudgeError("the GPU fell off the bus")
+            return super().gate(side, watch)
+
+    night = Night(root, judge=Dying, notifier=Posting())
+    with pytest.raises(JudgeError):
+        night.climb()
+    assert '"kind":"notified"' in (night.folder / "ledger.jsonl").read_text()
+    assert night.ledger.candidates[0].webhook.webhook_status == "sent"
