@@ -375,16 +375,37 @@ class Slow(SimulatedJudge):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_stops_cleanly_and_the_run_goes_on_later(root: Path, number: signal.Signals) -> None:
-    slow, before = Slow(), signal.getsignal(number)
+    def own(number: int, frame: object) -> None:
+        """Whoever calls a climb may have a handler; and tests under nohup ignore SIGHUP."""
+
+    slow, before = Slow(), signal.signal(number, own)
     night = Night(root, judge=lambda: slow)
     threading.Timer(0.7, lambda: os.kill(os.getpid(), number)).start()
-    finished = night.climb()
+    try:
+        finished = night.climb()
+        assert signal.getsignal(number) is own
+    finally:
+        signal.signal(number, before)
     assert finished.interrupted and number.name in finished.reason and slow.closed
     ended = night.ledger.finished
     assert ended and ended.interrupted
-    assert signal.getsignal(number) == before
     night.judge = SimulatedJudge
     assert night.climb().wins == 3
+
+
+def test_a_hangup_that_is_ignored_stays_ignored(root: Path) -> None:
+    """As under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    class HungUp(SimulatedJudge):
+        def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:
+            os.kill(os.getpid(), signal.SIGHUP)
+            return super().screen(candidate, incumbent, watch)
+
+    try:
+        assert Night(root, judge=HungUp).climb().wins == 3
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 class Stubborn:
