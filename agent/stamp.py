@@ -1,4 +1,4 @@
-"""Stamps a new case from cases/_template."""
+"""Stamps a new case from cases/_template; one for a GPU has the files of cases/_template_cuda over it."""
 
 from __future__ import annotations
 
@@ -6,46 +6,60 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from harness.case.case import Case
 from harness.errors import StorageError, UsageError
 
 SLUG = re.compile(r"[a-z0-9][a-z0-9_]{0,63}")
 PLACEHOLDER = re.compile(r"(: )?\{\{(\w+)\}\}")
+TEMPLATES = {"cpu": ("_template",), "cuda": ("_template", "_template_cuda")}
+"""Folders below cases/ that a case is stamped from, by its device; a later one's files replace an earlier one's."""
 
 
-def stamp(root: Path, family: str, case: str, model_name: str, model_path: str, hardware: str) -> Path:
+def stamp(
+    root: Path,
+    family: str,
+    case: str,
+    model_name: str,
+    model_path: str,
+    hardware: str,
+    device: Literal["cpu", "cuda"] = "cpu",
+) -> Path:
     """Write cases/<family>/<case> below `root`, whole or not at all, and return that folder.
 
     Raises UsageError for a slug or text that cannot be used, a folder that is there already, no template;
     StorageError where the disk refuses.
     """
     values = {
-        "family": _slug("--model-slug", family),
-        "case": _slug("--case-slug", case),
+        "family": _slug("--family", family),
+        "case": _slug("--case", case),
         "model_name": _line("--model-name", model_name),
         "model_path": _line("--model-path", model_path),
         "hardware": _line("--hardware", hardware),
     }
-    template, folder = root / "cases" / "_template", root / "cases" / family / case
-    if not (template / "case.yaml").is_file():
-        raise UsageError(f"no template at {template}; run this in a checkout of hillclimb")
+    templates = [root / "cases" / name for name in TEMPLATES[device]]
+    for template in templates:
+        if not (template / "case.yaml").is_file():
+            raise UsageError(f"no template at {template}; run this in a checkout of hillclimb")
+    folder = root / "cases" / family / case
     if folder.exists() or folder.is_symlink():
-        raise UsageError(f"{folder} is there already; choose another --case-slug, or remove it")
+        raise UsageError(f"{folder} is there already; choose another --case, or remove it")
     try:
-        _build(template, folder, values)
+        _build(templates, folder, values)
     except OSError as error:
         raise StorageError(f"{folder} could not be written: {error}; nothing was left there") from error
     return folder
 
 
-def _build(template: Path, folder: Path, values: Mapping[str, str]) -> None:
+def _build(templates: Sequence[Path], folder: Path, values: Mapping[str, str]) -> None:
     """Write the case beside its place and move it there in one step."""
     with tempfile.TemporaryDirectory(prefix="_stamping_", dir=folder.parents[1]) as beside:
         made = Path(beside) / folder.name
-        _render_tree(template, made, values)
+        for template in templates:
+            _render_tree(template, made, values)
         Case(made)  # a stamped case is a valid one
         folder.parent.mkdir(exist_ok=True)
         made.rename(folder)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Stamps a new case: --model-slug M --case-slug C --model-name NAME --model-path PATH --hardware TEXT."""
+"""Stamps a new case: --family F --case C [--device cuda] [--model-name NAME] [--model-path PATH] [--hardware TEXT]."""
 
 import os
 import sys

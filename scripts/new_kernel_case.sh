@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Stamps a new case: --model-slug M --case-slug C --model-name NAME --model-path PATH --hardware TEXT
+# Stamps a new case: --family F --case C [--device cuda] [--model-name NAME] [--model-path PATH] [--hardware TEXT]
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 hillclimb=$root/.venv/bin/hillclimb

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -12,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from agent.stamp import TEMPLATES
+from harness.case.case import Case
 from tests.agent.climbed import CASE, climb_toy, git
 from tests.fakes.cases import HONEST, repeated, write_case
 
+ROOT = Path(__file__).parents[2]
 KNOBS = "TIMES: {type: choice, choices: [1, 64], default: 64}\n"
 KERNEL = """
 import os
@@ -123,7 +127,8 @@ def test_version(tmp_path: Path) -> None:
         (("evaluate", CASE, "--knob", "TILE"), "NAME=VALUE"),
         (("evaluate", CASE, "--knob", "TILE=7"), "choose one of 8, 16, 32, 64"),
         (("evaluate", CASE, "--knob", "NO=7"), "choose one of TILE, UNROLL, TRICK"),
-        (("new-case", "--model-slug", "Bad Slug", "--case-slug", "x"), "--model-slug"),
+        (("new-case", "--family", "Bad Slug", "--case", "x"), "--family 'Bad Slug' is no slug"),
+        (("new-case", "--family", "x", "--case", "bad-slug"), "--case 'bad-slug' is no slug"),
     ],
 )
 def test_wrong_usage_is_one_clear_line_and_status_2(
@@ -135,6 +140,29 @@ def test_wrong_usage_is_one_clear_line_and_status_2(
     assert complaint in done.stderr
     assert done.stderr.startswith("hillclimb: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("family", "case", "device"), [("--family", "--case", "cuda"), ("--model-slug", "--case-slug", "cpu")]
+)
+def test_a_case_is_stamped_by_either_name_of_the_options(
+    tmp_path: Path, family: str, case: str, device: str
+) -> None:
+    for name in TEMPLATES[device]:
+        shutil.copytree(ROOT / "cases" / name, tmp_path / "cases" / name)
+    done = hillclimb("new-case", family, "llama", case, "decode", "--device", device, cwd=tmp_path / "cases")
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "cases" / "llama" / "decode"
+    assert done.stdout.splitlines()[0] == str(folder)
+    assert "'hillclimb check llama/decode'" in done.stdout
+    assert Case(folder).settings.device == device
+
+
+def test_a_device_that_is_not_known_is_refused_with_the_choice(tmp_path: Path) -> None:
+    done = hillclimb("new-case", "--family", "a", "--case", "b", "--device", "tpu", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "'cpu', 'cuda'" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("command", ["climb", "check", "evaluate", "history", "rebuild"])

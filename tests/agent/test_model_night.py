@@ -49,7 +49,7 @@ def checkout(tmp_path: Path) -> Path:
     git(tmp_path, "init", "--quiet", "--initial-branch", "main", str(root))
     subprocess.run(["cp", "-r", str(ROOT / "cases/_template"), str(root / "cases")], check=True)
     (root / ".gitignore").write_text("/runs/\n/.env\n__pycache__/\n")
-    done = hillclimb(root, "new-case", "--model-slug", "fresh", "--case-slug", "rows", environment={})
+    done = hillclimb(root, "new-case", "--family", "fresh", "--case", "rows", environment={})
     assert done.returncode == 0, done.stderr
     settings = root / "cases/fresh/rows/case.yaml"
     settings.write_text(_hasten(settings.read_text()))

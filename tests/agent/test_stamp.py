@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.stamp import stamp
+from agent.stamp import TEMPLATES, stamp
 from harness.case.case import Case
 from harness.errors import CaseError, StorageError, UsageError
 
 ROOT = Path(__file__).parents[2]
 TEXTS = ("Llama 3.2 1B", "/models/llama", "one H200")
+Place = Literal["cpu", "cuda"]
+each = pytest.mark.parametrize("device", ["cpu", "cuda"])
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    shutil.copytree(ROOT / "cases" / "_template", tmp_path / "a repo" / "cases" / "_template")
-    return tmp_path / "a repo"
+    return with_templates(tmp_path / "a repo")
+
+
+def with_templates(root: Path) -> Path:
+    for name in TEMPLATES["cuda"]:
+        shutil.copytree(ROOT / "cases" / name, root / "cases" / name)
+    return root
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
 def files(folder: Path) -> set[str]:
@@ -31,17 +43,30 @@ def files(folder: Path) -> set[str]:
     }
 
 
-def test_the_case_is_valid_and_complete(root: Path) -> None:
-    folder = stamp(root, "llama_1b", "decode", *TEXTS)
+@each
+def test_the_case_is_valid_and_complete(root: Path, device: Place) -> None:
+    folder = stamp(root, "llama_1b", "decode", *TEXTS, device)
     case = Case(folder)
     assert folder == root / "cases" / "llama_1b" / "decode"
     assert case.name == "llama_1b/decode"
+    assert case.settings.device == device
     assert (case.settings.model, case.settings.model_path, case.settings.hardware) == TEXTS
     assert files(folder) == files(root / "cases" / "_template")
 
 
-def test_every_placeholder_is_filled(root: Path) -> None:
-    folder = stamp(root, "llama_1b", "decode", *TEXTS)
+def test_a_case_is_for_a_cpu_unless_a_gpu_is_asked_for(root: Path) -> None:
+    assert Case(stamp(root, "llama_1b", "decode", *TEXTS)).settings.device == "cpu"
+
+
+def test_the_gpus_template_holds_only_what_differs(root: Path) -> None:
+    plain, over = (root / "cases" / name for name in TEMPLATES["cuda"])
+    assert files(over) < files(plain)
+    assert not [name for name in files(over) if (over / name).read_bytes() == (plain / name).read_bytes()]
+
+
+@each
+def test_every_placeholder_is_filled(root: Path, device: Place) -> None:
+    folder = stamp(root, "llama_1b", "decode", *TEXTS, device)
     texts = {path: path.read_text() for path in folder.rglob("*") if path.is_file()}
     assert not [path for path, text in texts.items() if "{{" in text]
     assert "Llama 3.2 1B" in (folder / "program.md").read_text()
@@ -55,7 +80,7 @@ def test_the_folder_is_readable_by_others(root: Path) -> None:
 def test_two_cases_of_one_family(root: Path) -> None:
     stamp(root, "llama_1b", "decode", *TEXTS)
     stamp(root, "llama_1b", "prefill", *TEXTS)
-    assert sorted(p.name for p in (root / "cases" / "llama_1b").iterdir()) == ["decode", "prefill"]
+    assert names(root / "cases" / "llama_1b") == ["decode", "prefill"]
 
 
 def test_an_existing_folder_is_left_alone(root: Path) -> None:
@@ -69,11 +94,11 @@ def test_an_existing_folder_is_left_alone(root: Path) -> None:
 
 @pytest.mark.parametrize("slug", ["", "Llama", "a-b", "a/b", "..", "_template", "a b", "ä", "x" * 65, "a\n"])
 def test_bad_slugs_are_named(root: Path, slug: str) -> None:
-    with pytest.raises(UsageError, match=r"--model-slug .* is no slug"):
+    with pytest.raises(UsageError, match=r"--family .* is no slug"):
         stamp(root, slug, "decode", *TEXTS)
-    with pytest.raises(UsageError, match=r"--case-slug .* is no slug"):
+    with pytest.raises(UsageError, match=r"--case .* is no slug"):
         stamp(root, "llama_1b", slug, *TEXTS)
-    assert sorted(p.name for p in (root / "cases").iterdir()) == ["_template"]
+    assert names(root / "cases") == list(TEMPLATES["cuda"])
 
 
 def test_control_characters_are_refused(root: Path) -> None:
@@ -81,34 +106,40 @@ def test_control_characters_are_refused(root: Path) -> None:
         stamp(root, "llama_1b", "decode", "m", "p", "two\nlines")
 
 
-def test_no_template_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no template at"):
-        stamp(tmp_path, "llama_1b", "decode", *TEXTS)
+@pytest.mark.parametrize(("device", "missing"), [("cpu", "_template"), ("cuda", "_template_cuda")])
+def test_no_template_is_a_clear_error(root: Path, device: Place, missing: str) -> None:
+    shutil.rmtree(root / "cases" / missing)
+    with pytest.raises(UsageError, match=f"no template at .*/cases/{missing};"):
+        stamp(root, "llama_1b", "decode", *TEXTS, device)
 
 
-def test_a_broken_template_leaves_nothing_behind(root: Path) -> None:
-    (root / "cases" / "_template" / "case.yaml").write_text("schema: 1\nsumary: x\n")
+@pytest.mark.parametrize(("device", "broken"), [("cpu", "_template"), ("cuda", "_template_cuda")])
+def test_a_broken_template_leaves_nothing_behind(root: Path, device: Place, broken: str) -> None:
+    (root / "cases" / broken / "case.yaml").write_text("schema: 1\nsumary: x\n")
     with pytest.raises(CaseError, match="summary"):
-        stamp(root, "llama_1b", "decode", *TEXTS)
-    assert sorted(p.name for p in (root / "cases").iterdir()) == ["_template"]
+        stamp(root, "llama_1b", "decode", *TEXTS, device)
+    assert names(root / "cases") == list(TEMPLATES["cuda"])
 
 
-def test_a_refusing_disk_leaves_nothing_behind(root: Path) -> None:
+@each
+def test_a_refusing_disk_leaves_nothing_behind(root: Path, device: Place) -> None:
     (root / "cases" / "llama_1b").write_text("a file where the family's folder should be")
     with pytest.raises(StorageError, match="could not be written"):
-        stamp(root, "llama_1b", "decode", *TEXTS)
-    assert sorted(p.name for p in (root / "cases").iterdir()) == ["_template", "llama_1b"]
+        stamp(root, "llama_1b", "decode", *TEXTS, device)
+    assert names(root / "cases") == [*TEMPLATES["cuda"], "llama_1b"]
 
 
 @settings(max_examples=25, deadline=None)
 @given(
+    device=st.sampled_from(["cpu", "cuda"]),
     text=st.text(
         st.characters(exclude_categories=("C", "Zl", "Zp", "Zs")) | st.sampled_from(" '\"#:{}[]\\|>-&*!%@`"),
         max_size=40,
-    )
+    ),
 )
-def test_any_printable_text_survives(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
-    root = tmp_path_factory.mktemp("root")
-    shutil.copytree(ROOT / "cases" / "_template", root / "cases" / "_template")
-    case = Case(stamp(root, "llama_1b", "decode", text, text, text))
+def test_any_printable_text_survives(
+    tmp_path_factory: pytest.TempPathFactory, device: Place, text: str
+) -> None:
+    root = with_templates(tmp_path_factory.mktemp("root"))
+    case = Case(stamp(root, "llama_1b", "decode", text, text, text, device))
     assert {case.settings.model, case.settings.model_path, case.settings.hardware} == {text.strip()}

@@ -3,85 +3,176 @@
 from __future__ import annotations
 
 import itertools
+import json
+import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
 
-from agent.stamp import stamp
+from agent.stamp import TEMPLATES, stamp
 from harness.case.case import Case
 from harness.case.checked import check_contract
 from harness.case.contract import Contract
 from harness.case.knobs import Value, load_knobs, to_environment
+from harness.dtypes import NUMPY_DTYPES, TORCH_DTYPES
+from harness.judge.parity import expect, worst_error
 from harness.judge.policy import check_policy
+from harness.judge.rehearsal import LARGEST_PROBLEM
+from tests.cases.interpreted import small, walk
 from tests.cases.workspace import CASES, call, checks, import_file, kernel, load_case
+
+DEVICES: tuple[Literal["cpu", "cuda"], ...] = ("cpu", "cuda")
+
+QUICK_BYTES = 16 << 20
+"""What the largest problem moves that is drawn on a CPU without a wait."""
 
 VALUES: list[dict[str, Value]] = [
     {"RS_BLOCK": block, "RS_FASTMATH": fast}
     for block, fast in itertools.product((64, 512, 8192), (False, True))
 ]
 
+COMPILE = """
+import json, sys
+from pathlib import Path
+from harness.candidate.compiling import aim, compile_only
+from harness.candidate.layout import Signature
+from harness.case.contract import load_contract
+aim(90)
+folder = Path(sys.argv[1])
+contract = load_contract(folder / "contract.py")
+sys.path.insert(0, str(folder / "workspace"))
+from kernel import run
+
+def signature(rows, columns):
+    return Signature((("x", (rows, columns), "float32"), ("s", (rows,), "float32")))
+
+problems = {name: signature(**problem) for name, problem in contract.problems.items()}
+print("ANSWER" + json.dumps([len(problems), compile_only(run, problems, 90)]))
+"""
+
+
+@dataclass(frozen=True)
+class Stamped:
+    """A case as it comes from the templates of one device."""
+
+    case: Case
+    contract: Contract
+
+
+def stamped_for(device: Literal["cpu", "cuda"], root: Path) -> Stamped:
+    for name in TEMPLATES[device]:
+        shutil.copytree(CASES / name, root / "cases" / name)
+    folder = stamp(root, "new_model", "new_case", "a model", "", "a machine", device)
+    return Stamped(*load_case(folder, NUMPY_DTYPES if device == "cpu" else TORCH_DTYPES))
+
+
+@pytest.fixture(scope="module", params=DEVICES)
+def stamped(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Stamped:
+    return stamped_for(request.param, tmp_path_factory.mktemp("stamped"))
+
 
 @pytest.fixture(scope="module")
-def stamped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Case, Contract]:
-    root = tmp_path_factory.mktemp("stamped")
-    shutil.copytree(CASES / "_template", root / "cases" / "_template")
-    return load_case(stamp(root, "new_model", "new_case", "a model", "", "a machine"))
+def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> Stamped:
+    return stamped_for("cpu", tmp_path_factory.mktemp("stamped"))
 
 
-@pytest.mark.parametrize("values", [{}, *VALUES], ids=lambda v: "-".join(map(str, v.values())) or "defaults")
-def test_every_setting_is_right(stamped: tuple[Case, Contract], values: dict[str, Value]) -> None:
-    case, contract = stamped
-    with kernel(case, values) as run:
-        errors = {check.name: check.error(call(run, check)) for check in checks(contract, seed=4)}
+@pytest.fixture(scope="module")
+def on_cuda(tmp_path_factory: pytest.TempPathFactory) -> Stamped:
+    return stamped_for("cuda", tmp_path_factory.mktemp("stamped"))
+
+
+def named(values: dict[str, Value]) -> str:
+    return "-".join(map(str, values.values())) or "defaults"
+
+
+@pytest.mark.parametrize("values", [{}, *VALUES], ids=named)
+def test_every_setting_is_right(on_cpu: Stamped, values: dict[str, Value]) -> None:
+    with kernel(on_cpu.case, values) as run:
+        errors = {check.name: check.error(call(run, check)) for check in checks(on_cpu.contract, seed=4)}
     assert max(errors.values()) < 2, errors
 
 
-def test_its_own_policy_admits_it(stamped: tuple[Case, Contract]) -> None:
-    check_policy(stamped[0].workspace, stamped[0].settings.policy)
+@pytest.mark.parametrize(
+    "values", [{}, {"RS_BLOCK": 128, "RS_WARPS": 16}, {"RS_BLOCK": 4096, "RS_WARPS": 1}], ids=named
+)
+def test_every_setting_is_right_when_interpreted(on_cuda: Stamped, values: dict[str, Value]) -> None:
+    limit = 40_000
+    shares = walk(on_cuda.case.folder, limit, to_environment(values))
+    assert len(shares) == len(small(on_cuda.contract, limit)) * len(on_cuda.contract.distributions)
+    assert max(shares.values()) < 0.5, shares
 
 
-def test_its_suites_name_problems_of_the_contract(stamped: tuple[Case, Contract]) -> None:
-    case, contract = stamped
-    assert {name for suite in case.suites.values() for name in suite.problems} <= set(contract.problems)
-    assert {suite.distribution for suite in case.suites.values()} <= set(contract.distributions)
-
-
-def test_a_wrong_kernel_is_far_outside_the_budget(stamped: tuple[Case, Contract]) -> None:
-    for check in checks(stamped[1], seed=4):
-        if check.inputs["x"].shape[1] > 1:
-            wrong = (
-                check.inputs["x"][:, 1:].sum(dim=1)
-                if "wide" not in check.name
-                else torch.zeros_like(check.outputs["s"])
-            )
-            assert check.error({"s": wrong}) > 10, check.name
-
-
-def test_its_local_tests_pass(stamped: tuple[Case, Contract], tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-o",
-        "addopts=",
-        "-p",
-        "no:cacheprovider",
-        "--rootdir",
-        str(tmp_path),
-    ]
+def test_every_problem_compiles_where_registers_are_fewest(on_cuda: Stamped, tmp_path: Path) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TRITON_")}
+    widest = {"RS_BLOCK": "4096", "RS_WARPS": "1", "TRITON_CACHE_DIR": str(tmp_path)}
     done = subprocess.run(
-        [*command, stamped[0].workspace / "tests"], capture_output=True, text=True, cwd=tmp_path
+        [sys.executable, "-c", COMPILE, str(on_cuda.case.folder)],
+        capture_output=True,
+        text=True,
+        cwd=CASES.parent,
+        env={**kept, **widest},
     )
+    assert done.returncode == 0, done.stderr
+    problems, answer = json.loads(done.stdout.split("ANSWER")[1])
+    assert (answer["ok"], answer["skipped"], answer["launches"]) == (True, {}, problems)
+    assert all(compiled["registers"] > 0 and compiled["stack"] == 0 for compiled in answer["kernels"])
+
+
+def test_one_for_a_gpu_fills_it_and_is_checked_without_one(on_cuda: Stamped) -> None:
+    contract, suites = on_cuda.contract, on_cuda.case.suites
+    interpreted = small(contract)
+    assert {columns["columns"] % 2 for columns in interpreted.values()} == {0, 1}
+    assert len(interpreted) >= 5
+    assert set(suites["small"].problems) <= set(interpreted)
+    (large,) = suites["main"].problems
+    assert 64 << 20 <= contract.work(contract.problems[large]).bytes < LARGEST_PROBLEM
+
+
+def test_its_settings_are_a_gpus(on_cuda: Stamped) -> None:
+    ours, demo = on_cuda.case.settings, Case(CASES / "demo" / "triton_softmax").settings
+    assert ours.device == "cuda"
+    assert {"torch", "triton"} <= set(ours.policy.imports) <= set(demo.policy.imports)
+    assert ours.objective.minimum_effect == demo.objective.minimum_effect
+    assert ours.duel == demo.duel
+
+
+def test_its_own_policy_admits_it(stamped: Stamped) -> None:
+    check_policy(stamped.case.workspace, stamped.case.settings.policy)
+
+
+def test_its_suites_name_problems_of_the_contract(stamped: Stamped) -> None:
+    suites, contract = stamped.case.suites.values(), stamped.contract
+    assert {name for suite in suites for name in suite.problems} <= set(contract.problems)
+    assert {suite.distribution for suite in suites} <= set(contract.distributions)
+
+
+def test_a_wrong_kernel_is_far_outside_the_budget(stamped: Stamped) -> None:
+    for name, problem in small(stamped.contract, QUICK_BYTES).items():
+        for distribution in stamped.contract.distributions:
+            if problem["columns"] == 1:
+                continue
+            inputs = stamped.contract.inputs(problem, distribution, torch.Generator().manual_seed(4))
+            expected = expect(stamped.contract, problem, inputs, stamped.case.settings.gate.error_budget)
+            wrong = inputs["x"][:, 1:] if distribution != "wide" else inputs["x"] * 0
+            assert worst_error({"s": wrong.sum(dim=1)}, expected) > 10, (name, distribution)
+
+
+def test_its_local_tests_pass(stamped: Stamped, tmp_path: Path) -> None:
+    options = ["-q", "-o", "addopts=", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
+    command = [sys.executable, "-m", "pytest", *options, stamped.case.workspace / "tests"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stdout
+    assert "skipped" not in done.stdout
 
 
-def test_its_contract_keeps_its_promises(stamped: tuple[Case, Contract]) -> None:
-    check_contract(stamped[1], stamped[0].contract_file)
+def test_its_contract_keeps_its_promises(stamped: Stamped) -> None:
+    check_contract(stamped.contract, stamped.case.contract_file, small(stamped.contract, QUICK_BYTES))
 
 
 KNOBS = """

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,47 +12,15 @@ import torch
 
 from harness.case.case import Case
 from harness.case.checked import check_contract
-from harness.case.contract import Contract, Problem
+from harness.case.contract import Contract
 from harness.case.knobs import Value, broken
+from harness.device.cpu import INTERPRETED_BYTES
 from harness.dtypes import TORCH_DTYPES
 from harness.judge.parity import expect, worst_error
+from tests.cases.interpreted import small, walk
 from tests.cases.workspace import CASES, load_case
 
-ROOT = CASES.parent
 NAMES = ("triton_softmax", "triton_rmsnorm")
-MOST_BYTES = 1 << 20
-"""Inputs and outputs of the largest problem that is walked through."""
-
-WALK = """
-import json, sys, warnings
-warnings.simplefilter("error")
-from pathlib import Path
-import torch
-from harness.case.case import Case
-from harness.case.contract import load_contract
-from harness.dtypes import TORCH_DTYPES
-from harness.judge.parity import expect, worst_error
-
-case = Case(Path(sys.argv[1]))
-contract = load_contract(case.contract_file, dtypes=TORCH_DTYPES)
-sys.path.insert(0, str(case.workspace))
-from kernel import run
-
-shares = {}
-for name, problem in contract.problems.items():
-    if contract.work(problem).bytes > int(sys.argv[2]):
-        continue
-    for distribution in contract.distributions:
-        inputs = contract.inputs(problem, distribution, torch.Generator().manual_seed(7))
-        specs = contract.outputs(problem)
-        outputs = {k: torch.full(s.shape, float("nan"), dtype=s.dtype) for k, s in specs.items()}
-        before = {k: v.clone() for k, v in inputs.items()}
-        run(*inputs.values(), *outputs.values())
-        assert all(torch.equal(before[k], v) for k, v in inputs.items())
-        expected = expect(contract, problem, inputs, case.settings.gate.error_budget)
-        shares[f"{name}/{distribution}"] = worst_error(outputs, expected)
-print("SHARES" + json.dumps(shares))
-"""
 
 SETTINGS = [
     ("triton_softmax", {}),
@@ -79,33 +45,14 @@ def prefixed(name: str, values: dict[str, object]) -> dict[str, str]:
     return {prefix + knob: str(value) for knob, value in values.items()}
 
 
-def interpret(
-    script: str, name: str, values: dict[str, object], limit: int
-) -> subprocess.CompletedProcess[str]:
-    """In a process of its own: Triton decides when it is imported whether it interprets."""
-    return subprocess.run(
-        [sys.executable, "-c", script, str(CASES / "demo" / name), str(limit)],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "TRITON_INTERPRET": "1", **prefixed(name, values)},
-    )
-
-
-def small(contract: Contract, most: int = MOST_BYTES) -> dict[str, Problem]:
-    return {name: p for name, p in contract.problems.items() if contract.work(p).bytes <= most}
-
-
 @pytest.mark.parametrize(
     ("name", "values"),
     SETTINGS,
     ids=lambda v: v if isinstance(v, str) else "-".join(map(str, v.values())) or "start",
 )
 def test_every_algorithm_is_right(name: str, values: dict[str, object]) -> None:
-    limit = 40_000 if values else MOST_BYTES
-    done = interpret(WALK, name, values, limit)
-    assert done.returncode == 0, done.stderr
-    shares = json.loads(done.stdout.split("SHARES")[1])
+    limit = 40_000 if values else INTERPRETED_BYTES
+    shares = walk(CASES / "demo" / name, limit, prefixed(name, values))
     _, contract = load(name)
     assert len(shares) == len(small(contract, limit)) * len(contract.distributions)
     assert max(shares.values()) < 0.6, {at: share for at, share in shares.items() if share >= 0.6}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.scripts.scripts_repo import UV, ScriptsRepo, make_repo
 
-STAMP = ("--model-slug", "llama_1b", "--case-slug", "decode", "--hardware", "one H200")
+STAMP = ("--family", "llama_1b", "--case", "decode", "--device", "cuda", "--hardware", "one H200")
 
 
 @pytest.fixture

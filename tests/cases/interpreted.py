@@ -1,0 +1,68 @@
+"""Walks a Triton case's small problems through Triton's interpreter on the CPU: no GPU is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from harness.case.contract import Contract, Problem
+from harness.device.cpu import INTERPRETED_BYTES
+
+ROOT = Path(__file__).parents[2]
+
+WALK = """
+import json, sys, warnings
+warnings.simplefilter("error")
+from pathlib import Path
+import torch
+from harness.case.case import Case
+from harness.case.contract import load_contract
+from harness.dtypes import TORCH_DTYPES
+from harness.judge.parity import expect, worst_error
+
+case = Case(Path(sys.argv[1]))
+contract = load_contract(case.contract_file, dtypes=TORCH_DTYPES)
+sys.path.insert(0, str(case.workspace))
+from kernel import run
+
+shares = {}
+for name, problem in contract.problems.items():
+    if contract.work(problem).bytes > int(sys.argv[2]):
+        continue
+    for distribution in contract.distributions:
+        inputs = contract.inputs(problem, distribution, torch.Generator().manual_seed(7))
+        specs = contract.outputs(problem)
+        outputs = {k: torch.full(s.shape, float("nan"), dtype=s.dtype) for k, s in specs.items()}
+        before = {k: v.clone() for k, v in inputs.items()}
+        run(*inputs.values(), *outputs.values())
+        assert all(torch.equal(before[k], v) for k, v in inputs.items())
+        expected = expect(contract, problem, inputs, case.settings.gate.error_budget)
+        shares[f"{name}/{distribution}"] = worst_error(outputs, expected)
+print("SHARES" + json.dumps(shares))
+"""
+
+
+def walk(folder: Path, limit: int, environment: Mapping[str, str]) -> dict[str, float]:
+    """Errors of the kernel as shares of the budget, on each problem of up to `limit` bytes and each distribution.
+
+    In a process of its own: Triton decides when it is imported whether it interprets.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", WALK, str(folder), str(limit)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "TRITON_INTERPRET": "1", **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    shares: dict[str, float] = json.loads(done.stdout.split("SHARES")[1])
+    return shares
+
+
+def small(contract: Contract, most: int = INTERPRETED_BYTES) -> dict[str, Problem]:
+    """The problems that move so few bytes."""
+    return {name: p for name, p in contract.problems.items() if contract.work(p).bytes <= most}
