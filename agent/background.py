@@ -6,15 +6,24 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent.clock import Clock, SystemClock
 from agent.disk import Disk
 from agent.events import Emit
 from harness.case.case import Case
 
+if TYPE_CHECKING:
+    from agent.ledger import Ledger
+
 
 def _unseen(event: object) -> None:
     """Nobody watches."""
+
+
+def _unlimited(ledger: Ledger, tokens: int, cost: float) -> bool:
+    """There is no budget of model calls."""
+    return True
 
 
 @dataclass(frozen=True)
@@ -33,5 +42,7 @@ class Background:
     emit: Emit = _unseen
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext
     """Entered around every wait, so that Ctrl-C ends it at once; nothing may be half written inside."""
+    may_spend: Callable[[Ledger, int, float], bool] = _unlimited
+    """Whether the budgets hold that many more tokens and US dollars, and something is left then."""
     ahead: int = 0
     """How many proposals the climb looks ahead, so that they can be compiled early; 0 where that would disturb."""

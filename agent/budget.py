@@ -61,6 +61,11 @@ class Limits:
             cost=cost,
         )
 
+    def may_spend(self, ledger: Ledger, tokens: int, cost: float) -> bool:
+        """Whether something would be left of both budgets of model calls if that much more were used."""
+        holds_tokens = self.tokens is None or ledger.tokens + tokens < self.tokens
+        return holds_tokens and (self.cost is None or ledger.cost + cost < self.cost)
+
     def check(self, ledger: Ledger, now: float) -> None:
         """Raises BudgetSpent or Plateau, with a sentence, when the climb should end."""
         left = self.left(ledger, now)

@@ -165,6 +165,7 @@ class Climb:
             clock=self._tools.clock,
             emit=self._tools.emit,
             waiting=self._interrupts.window,
+            may_spend=scene.limits.may_spend,
             ahead=scene.court.ahead,
         )
 

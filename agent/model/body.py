@@ -17,7 +17,16 @@ import httpx2
 from agent.model.faults import Fault
 
 MOST_BYTES = 8 * 2**20
-_ENDED_IN_THE_BODY = (Fault.DRIPPING, Fault.CUT_OFF, Fault.TOO_LARGE)
+_UNREADABLE = (
+    Fault.DRIPPING,
+    Fault.CUT_OFF,
+    Fault.TOO_LARGE,
+    Fault.BROKEN_HTTP,
+    Fault.EMPTY_BODY,
+    Fault.STREAMED,
+    Fault.BROKEN_JSON,
+)
+"""With a status that says all went well: the server bills what was never read."""
 
 
 @dataclass
@@ -41,7 +50,7 @@ class Receipt:
         """Whether the model probably worked for an attempt that ended like this."""
         if fault is Fault.HUNG:
             return self.sent
-        return self.sent and 200 <= self.status < 300 and fault in _ENDED_IN_THE_BODY
+        return self.sent and 200 <= self.status < 300 and fault in _UNREADABLE
 
 
 RECEIPT: ContextVar[Receipt] = ContextVar("RECEIPT")

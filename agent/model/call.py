@@ -94,7 +94,7 @@ class Call:
             self._adjustments += 1
 
     def _count(self, failure: Failure, receipt: Receipt) -> None:
-        """What a failed attempt used: as told in its answer, else its prompt where the model probably ran."""
+        """What a failed attempt used: as told in its answer, else the most it may be where the model probably ran."""
         if failure.usage:
             self._used.append((failure.usage, failure.cost))
         elif receipt.may_have_run(failure.fault):

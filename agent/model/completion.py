@@ -39,9 +39,9 @@ def read(answer: Answer, prompt: str, settings: ModelSettings) -> Completion | F
     if not isinstance(document, dict):
         return Failure(Fault.NO_CHOICES, f"a JSON {type(document).__name__} came, not an object with choices")
     choice = _first_choice(document)
-    return (
-        _no_choice(answer, document) if choice is None else _read_choice(document, choice, prompt, settings)
-    )
+    if choice is None:
+        return _no_choice(answer, document, prompt, settings)
+    return _read_choice(document, choice, prompt, settings)
 
 
 def strip_thoughts(text: str) -> str:
@@ -97,13 +97,17 @@ def _first_choice(document: dict[str, Any]) -> dict[str, Any] | None:
     return next((choice for choice in choices if isinstance(choice, dict)), None)
 
 
-def _no_choice(answer: Answer, document: dict[str, Any]) -> Failure:
+def _no_choice(answer: Answer, document: dict[str, Any], prompt: str, settings: ModelSettings) -> Failure:
     error = document.get("error")
     found = diagnose_error(answer, error) if error else None
     if found:
         return found
     said = message_of(document) or json.dumps(sorted(document))
-    return Failure(Fault.NO_CHOICES, f"HTTP {answer.status} without choices: {said}")
+    failure = Failure(Fault.NO_CHOICES, f"HTTP {answer.status} without choices: {said}")
+    if not document.get("usage"):
+        return failure
+    usage = read_usage(document, prompt, "", settings.reply_tokens)
+    return replace(failure, usage=usage, cost=read_cost(document, usage, settings.prices))
 
 
 def _not_json(answer: Answer, error: ValueError) -> Failure:
@@ -111,7 +115,7 @@ def _not_json(answer: Answer, error: ValueError) -> Failure:
     if answer.body.lstrip()[:1] in (b"{", b"["):
         return Failure(Fault.BROKEN_JSON, f"broken JSON of {len(answer.body)} bytes: {error}")
     if "event-stream" in kind or answer.body.lstrip().startswith((b"data:", b"event:")):
-        return Failure(Fault.NOT_JSON, "an event stream came where none was asked for")
+        return Failure(Fault.STREAMED, "an event stream came where none was asked for")
     return Failure(Fault.NOT_JSON, f"not JSON but {kind or 'something unnamed'}: {answer.start()}")
 
 

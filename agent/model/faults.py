@@ -41,8 +41,10 @@ class Fault(StrEnum):
     SERVER_ERROR = "server_error"
     # an answer that is none
     EMPTY_BODY = "empty_body"
+    STREAMED = "streamed"
+    """An event stream, which was not asked for."""
     NOT_JSON = "not_json"
-    """HTML, plain text or an event stream, with status 200."""
+    """HTML or plain text, with status 200: something on the way speaks, not the model."""
     BROKEN_JSON = "broken_json"
     NO_CHOICES = "no_choices"
     NO_CONTENT = "no_content"

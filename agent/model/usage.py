@@ -2,8 +2,8 @@
 
 The texts are estimated at four bytes a token, and what the provider says of them is believed from a quarter of the
 estimate (no tokenizer packs a text tighter) to four times of it (a token is at least one byte), plus SLACK; a reply
-may have the reply limit of hidden thoughts besides. So a server can neither switch a budget off nor use it up in one
-answer.
+may have the reply limit of hidden thoughts besides. An answer that could not be read counts as a whole reply. So a
+server can neither switch a budget off nor use it up in one answer.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def read_cost(document: dict[str, Any], usage: Usage, prices: Prices | None) -> 
 
 
 def estimate_usage(messages: Sequence[Message], settings: ModelSettings) -> tuple[Usage, float | None]:
-    """Tokens and cost of a call whose answer never came: its prompt, and nothing for what may have been written."""
+    """The most that a call may use whose answer was not read: its prompt, and a reply up to the limit; and its cost."""
     prompt = estimate_tokens("".join(message.content for message in messages))
-    usage = Usage(prompt=prompt, estimated=True)
+    usage = Usage(prompt=prompt, completion=settings.reply_tokens, estimated=True)
     return usage, None if settings.prices is None else _priced(usage, settings.prices)
 
 

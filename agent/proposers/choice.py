@@ -142,9 +142,12 @@ def model_settings(wishes: Wishes, config: Config, case: CaseSettings) -> ModelS
     lacking = _lacking(wishes, config, rules)
     if lacking:
         raise UsageError(f"no model can be asked: {lacking}")
-    if cost is not None and rules.prices is None:
+    prices = rules.prices if rules.model in ("", model) else None
+    if cost is not None and prices is None:
+        found = f" (those in it are the prices of {rules.model})" if rules.prices else ""
         raise UsageError(
-            f"a budget of {cost:g} dollars needs prices: give llm.prices in case.yaml, or --budget-tokens instead"
+            f"a budget of {cost:g} dollars needs the prices of {model}: give llm.model and llm.prices in case.yaml"
+            f"{found}, or put a budget of tokens in its place (--budget-tokens)"
         )
     return ModelSettings(
         model=model,
@@ -154,5 +157,5 @@ def model_settings(wishes: Wishes, config: Config, case: CaseSettings) -> ModelS
         reasoning_effort=wishes.reasoning_effort or rules.reasoning_effort,
         deadline_seconds=rules.deadline_seconds,
         reply_tokens=rules.reply_tokens,
-        prices=rules.prices,
+        prices=prices,
     )

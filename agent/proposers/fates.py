@@ -13,9 +13,19 @@ from harness.records import Reason
 HOPELESS = frozenset({Reason.SLOWER, Reason.NO_PROVEN_GAIN, Reason.GUARDRAIL, Reason.BROKE_JUDGE})
 """Rejections that say the idea is no good; every other one names what its author may mend."""
 PAID_FAULTS = frozenset(
-    {Fault.TRUNCATED, Fault.REFUSED, Fault.NO_CONTENT, Fault.NO_CHOICES, Fault.TOO_LARGE, Fault.BAD_REQUEST}
+    {
+        Fault.TRUNCATED,
+        Fault.REFUSED,
+        Fault.NO_CONTENT,
+        Fault.NO_CHOICES,
+        Fault.TOO_LARGE,
+        Fault.BAD_REQUEST,
+        Fault.STREAMED,
+        Fault.BROKEN_JSON,
+        Fault.EMPTY_BODY,
+    }
 )
-"""Faults of what the model said, rather than of the way to it."""
+"""Faults of what was answered, rather than of the way to it, which may be an outage."""
 
 
 def queue(ledger: Ledger) -> Iterator[Called]:

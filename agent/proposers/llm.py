@@ -11,7 +11,7 @@ was killed goes on with the replies it has paid for. A call ends as one of
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
@@ -131,17 +131,16 @@ class Llm:
         return {}
 
     def finish(self, ledger: Ledger) -> None:
-        """Replies that came are kept for the next time; calls under way are given up, and counted."""
+        """Replies that came are kept for the next time; calls under way are given up, and counted.
+
+        Where the disk refuses that, the session that follows writes them down, and makes no call.
+        """
         self._collect(ledger)
+        self._over = self._over or "no further model calls: the climb was ending when the disk refused writes"
         self._endpoint.close()
-        while self._under_way:
-            asked = self._under_way[0]
-            usage, cost = estimate_usage(asked.messages, self._settings)
-            told: dict[str, Any] = {"fault": "given_up", "usage": usage, "cost": cost}
-            self._record(
-                ledger, asked, None, outcome="fault", detail="the climb ended before the reply came", **told
-            )
-            self._under_way.remove(asked)
+        for asked in self._under_way:
+            asked.future.cancel()
+        self._collect(ledger)
 
     def _wait(self) -> Later:
         with self._background.waiting():
@@ -157,6 +156,8 @@ class Llm:
                 reply = asked.future.result()
             except ModelFault as fault:
                 self._take_fault(ledger, asked, fault)
+            except CancelledError:
+                self._give_up(ledger, asked)
             else:
                 self._take_reply(ledger, asked, reply)
             self._under_way.remove(asked)
@@ -183,6 +184,12 @@ class Llm:
         self._quiet_until = self._now() + pause
         if self._is_final(fault):
             self._stop(f"no further model calls: {fault.fault.replace('_', ' ')}: {fault.detail}")
+
+    def _give_up(self, ledger: Ledger, asked: Asked) -> None:
+        usage, cost = estimate_usage(asked.messages, self._settings)
+        told: dict[str, Any] = {"fault": "given_up", "usage": usage, "cost": cost}
+        detail = "the climb ended before the reply came"
+        self._record(ledger, asked, None, outcome="fault", detail=detail, **told)
 
     def _is_final(self, fault: ModelFault) -> bool:
         """A used-up quota is; a refused key or model that worked before may be a hiccup."""
@@ -250,10 +257,10 @@ class Llm:
         """Send back what did not apply, load or pass, as often as the case allows."""
         being_mended = {asked.repairs for asked in self._under_way}
         for call in unanswered(ledger, self._rules.repairs):
-            if self._is_full() or call.k in being_mended or call.k in self._lost:
+            if call.k in being_mended or call.k in self._lost:
                 continue
             error = trouble(ledger, call)
-            if error:
+            if error and not self._is_full(ledger):
                 self._send_back(call, error)
 
     def _send_back(self, call: Called, error: str) -> None:
@@ -273,7 +280,7 @@ class Llm:
         """Keep as many calls under way as the case asks for; replies that wait count, and so does the one that goes
         out now, since its verdict may call for a repair."""
         waiting = sum(1 for _ in queue(ledger))
-        while not self._is_full(waiting):
+        while not self._is_full(ledger, waiting):
             hint = ANOTHER_WAY if self._under_way or waiting else ""
             facts = self._known.gather(ledger, family, "; ".join(filter(None, (reason, hint))))
             try:
@@ -304,8 +311,18 @@ class Llm:
     def _is_quiet(self) -> bool:
         return bool(self._over) or self._now() < self._quiet_until
 
-    def _is_full(self, waiting: int = 0) -> bool:
-        return self._is_quiet() or len(self._under_way) + waiting >= self._rules.in_flight
+    def _is_full(self, ledger: Ledger, waiting: int = 0) -> bool:
+        full = self._is_quiet() or len(self._under_way) + waiting >= self._rules.in_flight
+        return full or not self._may_ask(ledger)
+
+    def _may_ask(self, ledger: Ledger) -> bool:
+        """Whether the budgets hold what is under way and one more like its largest; a call alone goes out while
+        anything is left."""
+        begun = [estimate_usage(asked.messages, self._settings) for asked in self._under_way]
+        tokens, costs = [usage.total for usage, _ in begun], [cost or 0.0 for _, cost in begun]
+        return self._background.may_spend(
+            ledger, sum(tokens) + max(tokens, default=0), sum(costs) + max(costs, default=0.0)
+        )
 
     # the queue
 

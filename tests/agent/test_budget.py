@@ -6,11 +6,22 @@ import pytest
 
 from agent.budget import Budgets, Limits, elapsed
 from agent.disk import Disk
-from agent.entries import Session, Settled
+from agent.entries import Called, Session, Settled, Usage
 from agent.ledger import Ledger
 from harness.case.case import Budgets as CaseBudgets
 from harness.errors import BudgetSpent, Plateau
 from tests.agent.test_ledger import OPENED, judged, proposed
+
+CALLED = Called(
+    k=1,
+    time=9002.0,
+    seconds=1.0,
+    model="m",
+    incumbent="c",
+    outcome="unusable",
+    usage=Usage(prompt=900, completion=100),
+    cost=0.25,
+)
 
 
 @pytest.fixture
@@ -65,6 +76,27 @@ def test_ends(ledger: Ledger, limits: Limits, stop: type[Exception], said: str) 
 
 def test_goes_on_while_anything_is_left(ledger: Ledger) -> None:
     Limits(4.1, 3, 2).check(ledger, 9003.0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "tokens", "cost", "holds"),
+    [
+        (Limits(99.0, 9, 9), 10**9, 1e6, True),
+        (Limits(99.0, 9, 9, tokens=1500), 0, 1e6, True),
+        (Limits(99.0, 9, 9, tokens=1500), 499, 0.0, True),
+        (Limits(99.0, 9, 9, tokens=1500), 500, 0.0, False),
+        (Limits(99.0, 9, 9, tokens=1000), 0, 0.0, False),
+        (Limits(99.0, 9, 9, cost=0.5), 10**9, 0.24, True),
+        (Limits(99.0, 9, 9, cost=0.5), 0, 0.25, False),
+        (Limits(99.0, 9, 9, cost=0.25), 0, 0.0, False),
+    ],
+)
+def test_what_model_calls_may_still_use(
+    ledger: Ledger, limits: Limits, tokens: int, cost: float, holds: bool
+) -> None:
+    """One call used 1000 tokens and a quarter of a dollar."""
+    ledger.append(CALLED)
+    assert limits.may_spend(ledger, tokens, cost) == holds
 
 
 def test_the_case_fills_the_gaps() -> None:

@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from agent.config import Config
 from agent.proposers.choice import Kind, Wishes, describe, model_settings
-from harness.case.case import Llm, Settings
+from harness.case.case import Llm, Prices, Settings
 from harness.errors import UsageError
 
 KEY = SecretStr("sk-canary")
@@ -46,3 +46,32 @@ def test_what_is_missing_is_named_where_a_model_is_asked_for(config: Config) -> 
 def test_neither_key_nor_password_of_an_address_is_told() -> None:
     config = Config(api_key=KEY, base_url="http://me:canary@127.0.0.1:8000/v1", model="m")
     assert "canary" not in describe(Wishes(), config, CASE.llm)
+
+
+PRICES = Prices(prompt=1.0, completion=2.0)
+HERE = Config(base_url=LOCAL, model="m")
+
+
+@pytest.mark.parametrize(
+    ("named", "asked", "apply"), [("", None, True), ("", "n", True), ("n", "n", True), ("n", "big", False)]
+)
+def test_the_prices_of_the_case_are_those_of_the_model_it_names(
+    named: str, asked: str | None, apply: bool
+) -> None:
+    case = CASE.model_copy(update={"llm": Llm(model=named, prices=PRICES)})
+    found = model_settings(Wishes(model=asked), HERE, case)
+    assert found.prices == (PRICES if apply else None)
+
+
+def test_a_budget_of_dollars_is_not_reckoned_at_the_prices_of_another_model() -> None:
+    case = CASE.model_copy(update={"llm": Llm(model="n", prices=PRICES)})
+    assert model_settings(Wishes(cost=5.0), HERE, case).prices == PRICES
+    with pytest.raises(UsageError, match=r"the prices of big: .*the prices of n\).*--budget-tokens"):
+        model_settings(Wishes(model="big", cost=5.0), HERE, case)
+
+
+def test_a_budget_of_dollars_needs_prices() -> None:
+    with pytest.raises(
+        UsageError, match=r"5 dollars needs the prices of m: .*case\.yaml, or .*--budget-tokens"
+    ):
+        model_settings(Wishes(cost=5.0), HERE, CASE)

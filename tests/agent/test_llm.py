@@ -258,6 +258,34 @@ def test_an_outage_is_waited_out(root: Path) -> None:
     assert isinstance(clock, SkippingClock) and sum(clock.slept) >= PAUSE_SECONDS * 0.9
 
 
+@pytest.mark.parametrize("name", ["html200", "r503", "hang"])
+def test_a_long_outage_is_waited_out_too(root: Path, name: str) -> None:
+    set_rules(root, in_flight=1)
+    script = [fault(name)] * (BARREN + 1) + [answer(edit(1.25))]
+    with openai_server(script) as server, night(root, server, 1, deadline=0.3) as climb:
+        assert climb.climb().wins == 1
+    assert [call.outcome for call in climb.ledger.calls].count("fault") >= BARREN + 1
+
+
+@pytest.mark.parametrize("name", ["sse", "badjson", "empty"])
+def test_answers_that_cannot_be_read_end_the_asking(root: Path, name: str) -> None:
+    """The server bills each of them."""
+    set_rules(root, in_flight=1)
+    with openai_server([fault(name)]) as server, night(root, server, 50, deadline=0.3) as climb:
+        finished = climb.climb()
+        asked = len(server.requests)
+    assert f"{BARREN} replies in a row came to nothing" in finished.reason and asked == BARREN
+    assert all(call.usage.estimated and call.usage.total > 32_000 for call in climb.ledger.calls)
+
+
+def test_a_token_budget_holds_for_answers_that_cannot_be_read(root: Path) -> None:
+    budgets = Budgets(candidates=50, tokens=20_000)
+    with openai_server([fault("sse")]) as server, night(root, server, budgets=budgets) as climb:
+        finished = climb.climb()
+        asked = len(server.requests)
+    assert finished.reason.startswith("the budget of 20000 tokens is used up") and asked == 1
+
+
 MALICIOUS = [
     reply("out", "QUALITY = 1.0", "x", "../contract.py"),
     "IDEA: out\nFILE: ../../../../../etc/passwd\n```\nroot\n```\n",
@@ -295,11 +323,35 @@ def test_paid_replies_are_used_by_the_next_session(root: Path) -> None:
 
 
 def test_a_token_budget_ends_the_climb(root: Path) -> None:
+    set_rules(root, in_flight=4)
     budgets = Budgets(candidates=50, tokens=2500)
     with openai_server(climbing) as server, night(root, server, budgets=budgets) as climb:
         finished = climb.climb()
     assert finished.reason.startswith("the budget of 2500 tokens is used up")
-    assert 2500 <= climb.ledger.tokens <= 6500
+    assert climb.ledger.tokens == 3000, "passed by less than one call, and none was begun beyond it"
+
+
+@pytest.mark.parametrize(
+    ("budgets", "calls"),
+    [
+        (Budgets(candidates=1, tokens=40_000), 2),
+        (Budgets(candidates=1, tokens=1_000_000), 3),
+        (Budgets(candidates=1, cost=0.4), 2),
+        (Budgets(candidates=1, cost=10.0), 3),
+    ],
+)
+def test_calls_are_begun_side_by_side_where_the_budget_holds_them_all(
+    root: Path, budgets: Budgets, calls: int
+) -> None:
+    """Each may take about 33,000 tokens or 0.32 dollars; one that is alone is begun while anything is left."""
+    set_rules(root, in_flight=3)
+
+    def slow(asked: Asked) -> Turn:
+        return climbing(asked) if asked.count == 1 else fault("hang")
+
+    with openai_server(slow) as server, night(root, server, budgets=budgets) as climb:
+        climb.climb()
+    assert [call.outcome for call in climb.ledger.calls] == ["proposal"] + ["fault"] * (calls - 1)
 
 
 def test_a_cost_budget_ends_the_climb(root: Path) -> None:
@@ -319,7 +371,20 @@ def test_a_call_given_up_at_the_end_is_counted(root: Path) -> None:
         climb.climb()
     last = climb.ledger.calls[-1]
     assert (last.outcome, last.fault) == ("fault", "given_up")
-    assert last.usage.estimated and last.usage.prompt > 500
+    assert last.usage.estimated and last.usage.prompt > 500 and last.usage.completion == 32_000
+
+
+def test_a_disk_that_refuses_at_the_end_loses_no_call(root: Path) -> None:
+    """The seconds run out while a model thinks, and what is under way is given up once the disk takes writes."""
+    set_rules(root, in_flight=2)
+    disk = Refusing(1)
+    options = {"disk": disk, "deadline": 60.0, "budgets": Budgets(candidates=50, seconds=2.0)}
+    with openai_server([fault("hang")]) as server, night(root, server, **options) as climb:
+        climb.climb()
+        asked = len(server.requests)
+    assert disk.left == 0 and asked == 2
+    assert [call.fault for call in climb.ledger.calls] == ["given_up"] * asked
+    assert not [thread for thread in threading.enumerate() if thread.name == "model endpoint"]
 
 
 def test_the_key_is_nowhere(root: Path) -> None:

@@ -76,3 +76,9 @@ def test_content_in_parts_is_joined() -> None:
     parts = [{"type": "text", "text": "IDEA"}, {"type": "image"}, None, ": x", {"text": 3}]
     outcome = read(reply_of(answer(parts).body), "prompt", HERE)  # type: ignore[arg-type]
     assert isinstance(outcome, Completion) and outcome.text == "IDEA: x"
+
+
+def test_the_cost_is_the_providers_own_where_no_prices_apply() -> None:
+    told = answer("IDEA: x", usage={"prompt_tokens": 120, "completion_tokens": 30, "cost": 0.5})
+    outcome = read(reply_of(told.body), "prompt", HERE)
+    assert isinstance(outcome, Completion) and outcome.cost == 0.5

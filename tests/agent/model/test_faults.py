@@ -38,7 +38,7 @@ NAMES = {
     "empty": Fault.EMPTY_BODY,
     "no_content_204": Fault.EMPTY_BODY,
     "html200": Fault.NOT_JSON,
-    "sse": Fault.NOT_JSON,
+    "sse": Fault.STREAMED,
     "badjson": Fault.BROKEN_JSON,
     "deep_json": Fault.BROKEN_JSON,
     "bad_utf8": Fault.BROKEN_JSON,
@@ -85,7 +85,9 @@ NAMES = {
     "r529": Fault.SERVER_ERROR,
 }
 TOLD = [name for name in NAMES if NAMES[name] in (Fault.NO_CONTENT, Fault.REFUSED, Fault.TRUNCATED)] + [
-    "error_in_choice"
+    "error_in_choice",
+    "nochoices",
+    "odd_choices",
 ]
 """Faults of a model that ran: their tokens count."""
 RAN = [
@@ -98,12 +100,24 @@ RAN = [
     "cut_chunked",
     "endless",
     "gzip_bomb",
+    "gzip_bomb_twice",
+    "bad_gzip",
     "huge",
+    "empty",
+    "no_content_204",
+    "sse",
+    "badjson",
+    "deep_json",
+    "bad_utf8",
+    "long_number",
+    "length_too_short",
 ]
-"""Of a model that probably ran: their prompts count, by estimate."""
+"""Of a model that probably ran: the most they may have used counts."""
 PRICES = Prices(prompt=1.0, completion=1.0)
 PROMPT = 5
 """Tokens of HELLO, by estimate."""
+REPLY = 900
+"""The limit of a reply."""
 BY_DEADLINE = (Fault.HUNG, Fault.DRIPPING)
 FINAL = (Fault.QUOTA, Fault.UNAUTHORISED, Fault.FORBIDDEN, Fault.NO_SUCH_MODEL)
 
@@ -124,7 +138,7 @@ def test_fault(name: str, caplog: pytest.LogCaptureFixture, capfd: pytest.Captur
     deadline = DEADLINE if NAMES[name] in BY_DEADLINE else PATIENT
     with (
         openai_server([fault(name)]) as server,
-        endpoint(server.base_url, deadline_seconds=deadline, prices=PRICES) as model,
+        endpoint(server.base_url, deadline_seconds=deadline, prices=PRICES, reply_tokens=REPLY) as model,
     ):
         begun = time.monotonic()
         found = fault_of(model)
@@ -136,7 +150,7 @@ def test_fault(name: str, caplog: pytest.LogCaptureFixture, capfd: pytest.Captur
     assert took < deadline + SLACK and found.seconds <= took
     assert found.final == (found.fault in FINAL)
     assert found.attempts == asked <= found.fault.attempts
-    assert found.usage.total == asked * (150 if name in TOLD else PROMPT if name in RAN else 0)
+    assert found.usage.total == asked * (150 if name in TOLD else PROMPT + REPLY if name in RAN else 0)
     assert found.usage.estimated == (name in RAN)
     assert found.cost == (pytest.approx(found.usage.total * 1e-6) if name in TOLD + RAN else None)
     assert found.detail and len(found.detail) <= 500 and found.detail.isprintable()
@@ -188,11 +202,12 @@ def test_attempts_that_probably_ran_add_up() -> None:
     turns = [fault("cut"), fault("r503"), fault("hang")]
     with (
         openai_server(turns) as server,
-        endpoint(server.base_url, deadline_seconds=DEADLINE, prices=PRICES) as model,
+        endpoint(server.base_url, deadline_seconds=DEADLINE, prices=PRICES, reply_tokens=REPLY) as model,
     ):
         found = fault_of(model)
     assert (found.fault, found.attempts) == (Fault.HUNG, 3)
-    assert (found.usage.prompt, found.cost) == (2 * PROMPT, pytest.approx(2e-6 * PROMPT))
+    assert (found.usage.prompt, found.usage.completion) == (2 * PROMPT, 2 * REPLY)
+    assert found.cost == pytest.approx(2e-6 * (PROMPT + REPLY))
 
 
 def test_a_reply_after_an_attempt_that_probably_ran() -> None:
@@ -215,6 +230,13 @@ def test_a_request_that_was_not_sent_whole_is_free() -> None:
         with endpoint(url, deadline_seconds=DEADLINE) as model, pytest.raises(ModelFault) as caught:
             model.ask([Message(role="user", content="x" * 32 * 2**20)])
     assert (caught.value.fault, caught.value.usage.total) == (Fault.HUNG, 0)
+
+
+def test_a_server_that_always_streams_is_asked_once_a_call() -> None:
+    """It will stream again, and be paid for it."""
+    with openai_server([fault("sse"), answer("too late")]) as server, endpoint(server.base_url) as model:
+        assert fault_of(model).fault is Fault.STREAMED
+        assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("refusal", ["No.", " \n", "\u200b", True, [{"text": " "}]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -107,12 +108,13 @@ def test_a_cost_that_cannot_be_true_is_none(nonsense: Any) -> None:
     assert read_cost({"usage": {"cost": nonsense}}, Usage(), None) is None
 
 
-def test_a_call_without_an_answer_used_its_prompt() -> None:
+def test_a_call_without_an_answer_may_have_used_its_prompt_and_a_whole_reply() -> None:
     said = [Message(role="system", content="s" * 100), Message(role="user", content="u" * 301)]
-    usage = Usage(prompt=101, estimated=True)
-    assert estimate_usage(said, settings("http://127.0.0.1/v1")) == (usage, None)
-    priced = settings("http://127.0.0.1/v1", prices=Prices(prompt=10.0, completion=20.0, cached=1.0))
-    assert estimate_usage(said, priced) == (usage, pytest.approx(1010e-6))
+    usage = Usage(prompt=101, completion=500, estimated=True)
+    limited = settings("http://127.0.0.1/v1", reply_tokens=500)
+    assert estimate_usage(said, limited) == (usage, None)
+    priced = replace(limited, prices=Prices(prompt=10.0, completion=20.0, cached=1.0))
+    assert estimate_usage(said, priced) == (usage, pytest.approx(11_010e-6))
 
 
 def test_one_estimate_makes_the_sum_one() -> None:
