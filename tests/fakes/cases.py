@@ -40,7 +40,7 @@ SETTINGS = """
 schema: 1
 summary: y = 2 x + 1
 objective: {minimum_effect: 0.02}
-budgets: {prepare_seconds: 5, call_seconds: 2, memory_mib: 512}
+budgets: {prepare_seconds: 10, call_seconds: 2, memory_mib: 512}
 policy:
   imports: [numpy, os, sys, time, math, ctypes, threading, signal, socket, subprocess, json, mmap, numba, yaml]
 duel: {segment_ms: 4, screen_blocks: 10, pair_blocks: 2, max_pairs: 10, report_pairs: 3}

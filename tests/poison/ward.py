@@ -51,7 +51,7 @@ def write_ward_case(root: Path, surface: Surface) -> Path:
     blocks, however busy the machine is.
     """
     if surface == "cpu":
-        settings = SETTINGS.replace("prepare_seconds: 5, call_seconds: 2", BUDGETS["cpu"])
+        settings = SETTINGS.replace("prepare_seconds: 10, call_seconds: 2", BUDGETS["cpu"])
         settings = settings.replace("minimum_effect: 0.02", "minimum_effect: 0.9")
         settings = settings.replace("pair_blocks: 2, max_pairs: 10", "pair_blocks: 1, max_pairs: 3")
         lines = [
