@@ -2,7 +2,8 @@
 
 A variant is a module of the workspace that defines the entry's function: `baseline`, `optimized`, and `kernel` itself
 once a climb has written one. `torch` is the case's yardstick.py, a fixed file with the operator in plain torch: it may
-call what a candidate may not, and is compiled by torch.compile before it is timed.
+call what a candidate may not, and is compiled by torch.compile before it is timed, unless it says `COMPILED = False`
+(torch.compiler.disable does not keep torch.compile from a function that it is handed itself).
 """
 
 from __future__ import annotations
@@ -130,9 +131,18 @@ def _yardstick(case: Case, root: Path, folder: Path) -> Side:
     tree = root / YARDSTICK / "workspace"
     tree.mkdir(parents=True)
     shutil.copy(folder / YARDSTICK_FILE, tree)
-    (tree / file).write_text(COMPILED.format(function=function, cache=CACHE), encoding="utf-8")
-    (tree / "mode").write_text(MODE, encoding="utf-8")
+    if _is_compiled(folder / YARDSTICK_FILE):
+        (tree / file).write_text(COMPILED.format(function=function, cache=CACHE), encoding="utf-8")
+        (tree / "mode").write_text(MODE, encoding="utf-8")
+    else:
+        module = Path(YARDSTICK_FILE).stem
+        (tree / file).write_text(ENTRY.format(module=module, function=function), encoding="utf-8")
     return Side(tree=str(tree))
+
+
+def _is_compiled(yardstick: Path) -> bool:
+    """Unless a line of it says that it is not; of one that is no Python, compiling it tells."""
+    return "COMPILED = False" not in yardstick.read_text(encoding="utf-8").splitlines()
 
 
 def _add_suites(case: Case, folder: Path, problems: Collection[str]) -> dict[str, str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +48,18 @@ def sides(copy: Staged) -> tuple[Path, Path]:
     return copy.folder, Path(copy.sides[YARDSTICK].tree)
 
 
+def used_later(folder: Path, workspace: Path, temporary: Path) -> Any:
+    """By another process: whether its result is right, and what torch.compile had to do for it."""
+    done = subprocess.run(
+        [sys.executable, "-c", LATER, str(folder), str(workspace)],
+        env={**os.environ, "TMPDIR": str(temporary)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a C++ compiler on a CPU")
 def test_what_was_compiled_apart_is_found_by_others(case: Case, tmp_path: Path) -> None:
@@ -56,14 +70,16 @@ def test_what_was_compiled_apart_is_found_by_others(case: Case, tmp_path: Path) 
         assert not any("autotune" in file.read_text() for file in workspace.glob("*.py")), (
             "it would be made ready alone"
         )
-        environment = {**os.environ, "TMPDIR": str(tmp_path)}
-        done = subprocess.run(
-            [sys.executable, "-c", LATER, str(folder), str(workspace)],
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
-        assert done.stdout.strip() == '[true, {"fxgraph_cache_hit": 1}]', done.stderr[-2000:]
+        assert used_later(folder, workspace, tmp_path) == [True, {"fxgraph_cache_hit": 1}]
+
+
+def test_one_that_says_so_is_timed_as_it_is(case: Case, tmp_path: Path) -> None:
+    (case.folder / "yardstick.py").write_text(PLAIN.replace("\n\n\n", "\n\nCOMPILED = False\n\n\n"))
+    with staged(case, timed=timed_problems(case)) as copy:
+        folder, workspace = sides(copy)
+        assert compile_ahead(copy) == ""
+        assert not (workspace / CACHE).exists()
+        assert used_later(folder, workspace, tmp_path) == [True, {}]
 
 
 def test_one_that_cannot_be_compiled_says_why_and_leaves_no_cache(case: Case) -> None:

@@ -96,7 +96,7 @@ def run(x: torch.Tensor, destination: torch.Tensor, q: torch.Tensor, scales: tor
     rows, piece, warps = tokens * heads, piece_of(width), WARPS or 4
     tile = max(1, 32 * warps * (LANE or (8 if piece < width else 16)) // piece)
     tiles = triton.cdiv(rows, tile)
-    programs = PROCESSORS * (RESIDENT or max(1, (40 if piece < width else 48) // warps))
+    programs = PROCESSORS * (RESIDENT or max(1, (32 if piece < width else 48) // warps))
     if not RESIDENT and tiles < FEWEST_TILES * programs:
         programs = tiles
     quantize_tiles[(min(tiles, programs),)](
