@@ -183,7 +183,7 @@ def _check_url(setting: _Setting) -> list[str]:
         raise UsageError(f"{setting.place}: holds a user name or password before the host; take it out")
     if setting.name == BASE_URL and (parts.query or parts.fragment):
         raise UsageError(f"{setting.place}: ends in a query or fragment; take it out")
-    if _is_local(parts.hostname):
+    if is_local(parts.hostname):
         return []
     notices = []
     if parts.scheme == "http":
@@ -208,7 +208,8 @@ def _split(setting: _Setting) -> SplitResult:
     return parts
 
 
-def _is_local(host: str) -> bool:
+def is_local(host: str) -> bool:
+    """Whether a host, in lower case, is this machine."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -7,8 +7,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.briefing.headroom import Headroom, duration, headroom
+from agent.briefing.headroom import Headroom, headroom
 from agent.briefing.lanes import lane_lines
+from agent.durations import describe_seconds
 from agent.evaluation import read_version, scratch
 from agent.place import is_interpreted
 from agent.proposers.hand import read_knobs
@@ -79,7 +80,8 @@ def _lines(found: Profile) -> Iterator[str]:
     if found.buckets:
         yield ""
         rows = [
-            (f"{b.share:.1%}", duration(b.seconds_per_call), f"{b.calls:.4g}", b.name) for b in found.buckets
+            (f"{b.share:.1%}", describe_seconds(b.seconds_per_call), f"{b.calls:.4g}", b.name)
+            for b in found.buckets
         ]
         yield from _align([BUCKET_COLUMNS, *rows], left=0)
         yield "own time, as the candidate's own process tells it; worker threads by their mean"
@@ -99,9 +101,9 @@ def _lines(found: Profile) -> Iterator[str]:
 
 def _problem_row(room: Headroom) -> tuple[str, ...]:
     rates = f"{room.flops_per_second / 1e9:.4g}", f"{room.bytes_per_second / 1e9:.4g}"
-    floor = f"{duration(room.floor)} ({room.bound})" if room.floor else "-"
+    floor = f"{describe_seconds(room.floor)} ({room.bound})" if room.floor else "-"
     factor = f"{room.factor:.3g}x" if room.factor else "-"
-    return room.problem, duration(room.seconds), *rates, floor, factor
+    return room.problem, describe_seconds(room.seconds), *rates, floor, factor
 
 
 def _align(rows: Sequence[tuple[str, ...]], left: int) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
+from agent.durations import describe_seconds, describe_span
 from agent.events import (
     BaselinedEvent,
     CalledEvent,
@@ -192,21 +193,3 @@ def describe_left(left: Left | None) -> str:
     if left.cost is not None:
         parts.append(show_money(left.cost))
     return ", ".join(parts)
-
-
-def describe_span(seconds: float) -> str:
-    """A duration in the two units that matter."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-
-
-def describe_seconds(seconds: float) -> str:
-    """A kernel's time with its unit."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"

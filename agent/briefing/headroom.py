@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.briefing.quotation import quoted
+from agent.durations import describe_seconds
 from harness.judge.counted import summary
 from harness.records import Bucket, Ceilings, KernelCounters, ProblemTime, Profile
 
@@ -52,20 +53,13 @@ def work_table(profile: Profile) -> str:
 def bucket_line(bucket: Bucket) -> str:
     """One line of where the time goes; its name comes from the candidate's process, so it is quoted."""
     calls = f"{bucket.calls:,.4g} times" if bucket.calls != 1 else "once"
-    return f"{bucket.share:.1%} {quoted(bucket.name)}: {duration(bucket.seconds_per_call)} a call, entered {calls}"
+    time = describe_seconds(bucket.seconds_per_call)
+    return f"{bucket.share:.1%} {quoted(bucket.name)}: {time} a call, entered {calls}"
 
 
 def counter_line(kernel: KernelCounters) -> str:
     """One line of what the hardware counted; the kernel's name comes from the candidate, so it is quoted."""
     return f"{quoted(kernel.kernel)}: {summary(kernel)}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds in the unit that people would use."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.4g} {unit}"
-    return f"{seconds / 1e-9:.4g} ns"
 
 
 def _reckon(item: ProblemTime, ceilings: Ceilings | None) -> Headroom:
@@ -80,9 +74,9 @@ def _reckon(item: ProblemTime, ceilings: Ceilings | None) -> Headroom:
 
 def _row(room: Headroom) -> str:
     rates = f"{room.flops_per_second / 1e9:.4g} | {room.bytes_per_second / 1e9:.4g}"
-    floor = f"{duration(room.floor)} ({room.bound})" if room.floor else "unknown"
+    floor = f"{describe_seconds(room.floor)} ({room.bound})" if room.floor else "unknown"
     factor = f"{room.factor:.3g}x" if room.factor else "unknown"
-    return f"| {room.problem} | {duration(room.seconds)} | {rates} | {floor} | {factor} |"
+    return f"| {room.problem} | {describe_seconds(room.seconds)} | {rates} | {floor} | {factor} |"
 
 
 def _ratio(flops: float, size: float) -> str:

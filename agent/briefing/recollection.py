@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent.briefing.headroom import duration
 from agent.briefing.quotation import quoted
+from agent.durations import describe_seconds
 from agent.proposers.fates import queue
 from agent.rhythm.families import Family, families, is_edit, slug
 from harness.case.knobs import to_environment
@@ -100,9 +100,9 @@ def _is_ablation(candidate: Candidate) -> bool:
 def _standing(ledger: Ledger) -> Iterator[str]:
     baselined, last = ledger.baselined, ledger.wins[-1].judged if ledger.wins else None
     if baselined:
-        yield f"The baseline takes {duration(baselined.seconds_per_call)} a call, over the scored suite."
+        yield f"The baseline takes {describe_seconds(baselined.seconds_per_call)} a call, over the scored suite."
     if last and last.cumulative:
-        now = f", {duration(last.seconds_per_call)} a call" if last.seconds_per_call else ""
+        now = f", {describe_seconds(last.seconds_per_call)} a call" if last.seconds_per_call else ""
         yield f"The incumbent runs at {last.cumulative} of the baseline's speed{now}."
     elif not ledger.wins:
         yield "The incumbent is the baseline: nothing has been kept yet."

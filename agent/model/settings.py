@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from pydantic import SecretStr
 
+from agent.config import is_local
 from harness.case.case import Prices
 from harness.errors import UsageError
 
@@ -56,11 +56,7 @@ class ModelSettings:
     @property
     def is_local(self) -> bool:
         """Whether the server is this machine, which no proxy leads to."""
-        host = (urlsplit(self.base_url).hostname or "").casefold()
-        try:
-            return ip_address(host).is_loopback
-        except ValueError:
-            return host == "localhost" or host.endswith(".localhost")
+        return is_local(urlsplit(self.base_url).hostname or "")
 
 
 def _place(parts: SplitResult) -> str:

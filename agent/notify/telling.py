@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from agent.durations import describe_seconds, describe_span
 from agent.events import (
     BaselinedEvent,
     FinishedEvent,
@@ -19,7 +20,7 @@ from agent.events import (
 )
 from agent.notify.post import Post
 from agent.notify.wording import blot, code, plain
-from agent.scoreboard import count, describe_left, describe_seconds, describe_span, show_money
+from agent.scoreboard import count, describe_left, show_money
 
 _TOP = 5
 _ONE_LINE = 140

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from agent.entries import Idea
 from agent.replies.markup import Header, Unreadable, quote
+from agent.rhythm.families import LONGEST_NAME, slug
 
 MOST_KNOBS, MOST_NOTES, MOST_NEXT = 64, 5, 12
-LONGEST_IDEA, LONGEST_NOTE, LONGEST_FAMILY = 200, 300, 40
+LONGEST_IDEA, LONGEST_NOTE, LONGEST_FAMILY = 200, 300, LONGEST_NAME
 
 
 class Remarks:
@@ -74,8 +73,7 @@ class Remarks:
 
 def to_slug(text: str) -> str:
     """A family's name in lower-case letters, digits and hyphens; `other` where nothing is left of it."""
-    slug = re.sub("[^a-z0-9]+", "-", text[: 4 * LONGEST_FAMILY].lower()).strip("-")
-    return slug[:LONGEST_FAMILY].strip("-") or "other"
+    return slug(text[: 4 * LONGEST_FAMILY]) or "other"
 
 
 def one_line(text: str, longest: int) -> str:

@@ -7,8 +7,8 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from agent.durations import describe_seconds
 from agent.lines import Line, neutralise
-from agent.scoreboard import describe_seconds
 from harness.readings import calm_log_ratio, log_ratio, seen, told
 from harness.records import Environment, Pair
 

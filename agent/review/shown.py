@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from agent.briefing.headroom import Headroom, headroom
+from agent.durations import describe_seconds, describe_span
 from agent.entries import Baselined, Called, Confirming, Judged, Opened, Webhook
 from agent.lines import Line, neutralise
 from agent.proposal import Proposal
 from agent.review.blocks import describe_blocks, describe_dropped
-from agent.scoreboard import describe_seconds, describe_span
 from harness.case.knobs import to_environment
 from harness.records import GateReport, Pair, Profile, Record
 

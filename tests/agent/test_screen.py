@@ -13,8 +13,9 @@ from typing import TextIO
 import pytest
 from rich.console import Console
 
+from agent.durations import describe_span
 from agent.events import EVENT, Event, JudgedEvent, OpenedEvent, ProgressEvent, TroubleEvent
-from agent.scoreboard import Scoreboard, describe_counts, describe_seconds, describe_span, sparkline
+from agent.scoreboard import Scoreboard, describe_counts, sparkline
 from agent.screen import JsonScreen, LineScreen, LiveScreen, QuietScreen, Screen, choose_screen
 from tests.agent.climbed import climb_toy
 
@@ -165,7 +166,6 @@ def test_sparkline_never_exceeds_its_width() -> None:
 
 def test_words_for_figures() -> None:
     assert [describe_span(s) for s in (5, 65, 3665)] == ["5 s", "1 min 05 s", "1 h 01 min"]
-    assert [describe_seconds(s) for s in (2, 0.0183, 18e-6, 5e-9)] == ["2 s", "18.3 ms", "18 us", "5 ns"]
     assert describe_counts(Counter({"slower": 3, "kept": 1})) == "kept 1 · slower 3"
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agent.briefing.headroom import bucket_line, duration, headroom, table, work_table
+from agent.briefing.headroom import bucket_line, headroom, table, work_table
+from agent.durations import describe_seconds
 from harness.records import Bucket, Ceilings, ProblemTime, Profile
 
 PROBLEMS = (
@@ -50,4 +51,4 @@ def test_a_bucket_is_named_by_the_candidate_and_so_quoted() -> None:
     ("seconds", "told"), [(2.0, "2 s"), (1.5e-3, "1.5 ms"), (2e-6, "2 µs"), (3e-9, "3 ns"), (0.0, "0 ns")]
 )
 def test_durations_are_told_in_a_fitting_unit(seconds: float, told: str) -> None:
-    assert duration(seconds) == told
+    assert describe_seconds(seconds) == told
