@@ -14,8 +14,9 @@ from harness.candidate.memory import HostMemory, Memory
 from harness.case.contract import Spec, Tensors
 
 WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""Whole numbers as wide as each float. The poison of an output before a call is -1 in all of them: every byte 0xFF,
-which is NaN in every float format."""
+"""Whole numbers as wide as each float. The poison of a float output before a call is -1 in all of them: every byte
+0xFF, which is NaN in every float format. No other dtype has a value that can be no right answer; its poison is drawn
+anew for every call, so that what leaves it standing is right by chance alone."""
 
 Words = tuple[torch.Tensor, bool]
 """A word of each slot, and whether it is a float's."""
@@ -71,7 +72,8 @@ class Arena:
         """Overwrite outputs, so that what is found there later was written meanwhile."""
         for array in self.layout.outputs:
             width = math.gcd(array.nbytes, max(WORDS))  # a GPU fills bytes at a fifth of its bandwidth
-            self._columns(array)[slots.start : slots.stop].view(WORDS[width]).fill_(-1)
+            word = int.from_bytes(_poison_of(getattr(torch, array.dtype), width), "little", signed=True)
+            self._columns(array)[slots.start : slots.stop].view(WORDS[width]).fill_(word)
 
     def unwritten(self, slots: range) -> int | None:
         """The first slot in which a float element of an output still carries the poison, bit for bit."""
@@ -107,6 +109,15 @@ class Arena:
 
     def _view(self, array: Array, slot: int) -> torch.Tensor:
         return self._columns(array)[slot].view(getattr(torch, array.dtype)).view(array.shape)
+
+
+def _poison_of(dtype: torch.dtype, width: int) -> bytes:
+    """The poison of `width` bytes of an output."""
+    if dtype.is_floating_point:
+        return b"\xff" * width
+    if dtype is torch.bool:  # no other byte is one
+        return bytes(secrets.randbits(1) for _ in range(width))
+    return secrets.token_bytes(width)
 
 
 def first_poisoned(words: Sequence[Words]) -> int | None:

@@ -117,7 +117,11 @@ class CheckedContract(Contract):
 
     def attainable(self, problem: Problem, inputs: Tensors) -> Tensors:
         call = Call(self._file, f"Contract.attainable({self._name(problem)})")
-        return self._like_outputs(call, problem, lambda: self._inner.attainable(problem, inputs), None)
+        tensors = self._like_outputs(call, problem, lambda: self._inner.attainable(problem, inputs), None)
+        for key, tensor in tensors.items():
+            if not bool(torch.isfinite(tensor.double()).all()):
+                call.refuse(f"{key!r} is not finite", "choose distributions whose result the dtype holds")
+        return tensors
 
     def scale(self, problem: Problem, inputs: Tensors, reference: Tensors) -> Tensors:
         call = Call(self._file, f"Contract.scale({self._name(problem)})")

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NoReturn
 
 import torch
 
 from harness.case.contract import Contract, Problem, Tensors
+from harness.errors import CaseError
+
+MOST_ERROR = 1e6
+"""Of what is attainable, in units of scale: beyond it the budget would let anything pass."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,7 @@ class Expected:
 def expect(contract: Contract, problem: Problem, inputs: Tensors, multiples: float) -> Expected:
     """Reference and error budget for these inputs: `multiples` of the attainable error, or of one rounding.
 
-    Raises CaseError where the contract breaks its promises, a reference that is not finite included.
+    Raises CaseError where the contract breaks its promises: a reference that is not finite, a scale that says nothing.
     """
     reference = contract.reference(problem, inputs)
     scale = {name: s.clamp_min(1e-300) for name, s in contract.scale(problem, inputs, reference).items()}
@@ -33,8 +38,24 @@ def expect(contract: Contract, problem: Problem, inputs: Tensors, multiples: flo
     for name, value in reference.items():
         dtype = attainable[name].dtype
         rounding = torch.finfo(dtype).eps if dtype.is_floating_point else 0.0
-        budget[name] = multiples * max(_error(attainable[name], value, scale[name]), rounding)
+        error = _error(attainable[name], value, scale[name])
+        if error > MOST_ERROR:
+            _refuse(name, attainable[name], value, scale[name])
+        budget[name] = multiples * max(error, rounding)
     return Expected(reference, scale, budget)
+
+
+def _refuse(name: str, attainable: torch.Tensor, reference: torch.Tensor, scale: torch.Tensor) -> NoReturn:
+    """Raises CaseError for the element that attainable misses by more than any budget may be."""
+    at = int(((attainable.to(torch.float64) - reference).abs() / scale).argmax())
+    given, exact, unit = (float(values.flatten()[at]) for values in (attainable, reference, scale))
+    raise CaseError(
+        "contract.py",
+        "Contract.scale",
+        f"element {at} of {name!r} is {unit:.3g}, and what is attainable there, {given:.6g} for {exact:.6g}, is off by "
+        f"{abs(given - exact) / unit:.3g} times that: any result would be right",
+        "give the magnitude that an error of 1 is of, for every element whose result is not exact",
+    )
 
 
 def worst_error(outputs: Tensors, expected: Expected) -> float:

@@ -23,7 +23,7 @@ from harness.judge.bench import (
 )
 from harness.judge.duel import CleanBlock
 from harness.judge.protocol import Progress, Watch
-from harness.readings import calm_seconds, log_ratio
+from harness.readings import calm_seconds, log_ratio, seen, told
 from harness.records import GuardrailReport, Interval, Pair, Reason, Side
 
 SCREEN_ALPHA = 0.1
@@ -222,22 +222,26 @@ class ConfirmationTrial:
         """A gain that segments show must show in single calls too, or it comes from working ahead between calls.
 
         A single call carries the cost of waking and stopping a process, reckoned from the incumbent's; where that
-        hides the gain, nothing can be said.
+        hides the gain, nothing can be said. On a GPU both by the side's own events and by the judge's clock, which
+        sees less and cannot be lied to.
         """
         segments, alone = self._of("decide"), self._of("alone")
         if len(alone) < 2:
             return
         ours, theirs = seconds_per_call(segments, "A"), seconds_per_call(segments, "B")
-        calm = [(calm_seconds(pair, "A", share=CALM), calm_seconds(pair, "B", share=CALM)) for pair in alone]
-        overhead = max(0.0, statistics.geometric_mean(b for _, b in calm) - theirs)
-        expected = math.log((theirs + overhead) / (ours + overhead))
-        seen = [math.log(b / a) for a, b in calm]
-        if expected >= SHOWS_ALONE and evidence.upper_bound(seen, UNLUCKY) < expected * SHOWN_ALONE:
-            detail = (
-                f"{speedup_of(values_of(segments)):.3f}x in segments of many calls, but {speedup_of(seen):.3f}x "
-                f"where each call is timed alone and {math.exp(expected):.3f}x was to be expected"
-            )
-            raise CandidateFault(Reason.NOT_PER_CALL, detail)
+        for clock, name in ((told, ""), (seen, " by the judge's clock")):
+            calm = [
+                (calm_seconds(pair, "A", clock, CALM), calm_seconds(pair, "B", clock, CALM)) for pair in alone
+            ]
+            overhead = max(0.0, statistics.geometric_mean(b for _, b in calm) - theirs)
+            expected = math.log((theirs + overhead) / (ours + overhead))
+            shown = [math.log(b / a) for a, b in calm]
+            if expected >= SHOWS_ALONE and evidence.upper_bound(shown, UNLUCKY) < expected * SHOWN_ALONE:
+                detail = (
+                    f"{speedup_of(values_of(segments)):.3f}x in segments of many calls, but {speedup_of(shown):.3f}x "
+                    f"where each call is timed alone{name} and {math.exp(expected):.3f}x was to be expected"
+                )
+                raise CandidateFault(Reason.NOT_PER_CALL, detail)
 
     def _expect_gain_in_the_mean(self) -> None:
         """What the medians forgive, now and then a slow block, must not be what the gain was bought with."""

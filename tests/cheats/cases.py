@@ -19,7 +19,7 @@ IMPORTS = "[__future__, concurrent, functools, itertools, math, os, pathlib, typ
 BUDGETS = "{prepare_seconds: 20, call_seconds: 5, memory_mib: 2048}"
 DUEL = "{segment_ms: 6, screen_blocks: 10, pair_blocks: 2, max_pairs: 10, report_pairs: 3}"
 
-CPU = ("affine", "brief", "norm", "softmax", "product", "groups", "joined")
+CPU = ("affine", "brief", "norm", "softmax", "product", "groups", "joined", "marks")
 INTERPRETED = "rows"
 """The case for a GPU; without one its small problems are interpreted."""
 

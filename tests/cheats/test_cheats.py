@@ -130,7 +130,8 @@ def _expect_once(court: Court, cheat: Candidate, expected: Verdict) -> None:
         seen.append(ask(cheat))
     if expected.stage == "confirm":
         assert all(reason is not None for reason, _ in seen), "kept"
-    if not matches(expected, *seen[-1]) and _is_busy():
+    was_let_through = expected.stage == "gate" and all(reason is None for reason, _ in seen)
+    if not matches(expected, *seen[-1]) and _is_busy() and not was_let_through:
         pytest.skip(f"the machine is too busy to tell: {seen}")
     assert matches(expected, *seen[-1]), seen
 

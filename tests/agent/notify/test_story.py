@@ -40,7 +40,7 @@ def test_the_start_waits_for_the_baseline() -> None:
         "night",
         told.BRANCH,
         "Loopback CPU",
-        "18.2 us",
+        "18.2 µs",
         "1.000x",
         "1 h 00 min",
         "90 candidates",

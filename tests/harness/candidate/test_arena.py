@@ -119,3 +119,16 @@ def test_nobody_can_resize_the_memory() -> None:
     arena = _arena()
     with pytest.raises(PermissionError):
         os.ftruncate(arena.descriptor, 1)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "int64"])
+def test_poison_without_a_nan_is_never_what_it_was(dtype: str) -> None:
+    arena = Arena(lay_out([], [("n", (64,), dtype)], slots=2))
+    seen = set()
+    for _ in range(40):
+        arena.poison(range(2))
+        found = arena.outputs(1)["n"]
+        assert torch.equal(found, arena.outputs(0)["n"])
+        assert dtype != "bool" or found.view(torch.uint8).max() <= 1
+        seen.add(tuple(found.tolist()))
+    assert len(seen) > 20

@@ -18,27 +18,37 @@ WAKING = 40e-6
 SLOW, FAST = 400e-6, 200e-6
 
 
-def block(rng: random.Random, ours: float, theirs: float, busy: float) -> Block:
-    """One ABBA block; with the chance `busy` a segment waits some milliseconds for a CPU."""
+def block(
+    rng: random.Random, ours: float, theirs: float, busy: float, events: tuple[float, float] | None = None
+) -> Block:
+    """One ABBA block; with the chance `busy` a segment waits some milliseconds for a CPU, unseen by events."""
     waits = [rng.expovariate(1 / 2e-3) if rng.random() < busy else 0.0 for _ in range(4)]
     taken = [
         s * rng.lognormvariate(0, 0.02) + w for s, w in zip((ours, theirs, theirs, ours), waits, strict=True)
     ]
     a, b, c, d = taken
-    return Block(order="ABBA", seconds=(a, b, c, d), environment=Environment())
+    told = (events[0], events[1], events[1], events[0]) if events else None
+    return Block(order="ABBA", seconds=(a, b, c, d), events=told, environment=Environment())
 
 
-def judged(seed: int, alone: tuple[float, float], busy: float, called: int = PAIRS) -> Reason | None:
+def judged(
+    seed: int,
+    alone: tuple[float, float],
+    busy: float,
+    called: int = PAIRS,
+    events: tuple[float, float] | None = None,
+) -> Reason | None:
     """What is said of a candidate twice as fast in segments, whose calls and whose opponent's take so long alone.
 
-    In as many pairs as were `called` one by one.
+    In as many pairs as were `called` one by one. `events` are what the sides tell of their calls alone, on a GPU.
     """
     rng = random.Random(seed)
     trial = ConfirmationTrial(cast(Bench, None), 0.01, lambda progress: None)
     for pair in range(PAIRS):
-        blocks = tuple(block(rng, FAST, SLOW, 0.0) for _ in range(5))
+        blocks = tuple(block(rng, FAST, SLOW, 0.0, (FAST, SLOW) if events else None) for _ in range(5))
         trial.pairs.append(Pair(stage="decide", suite="main", blocks=blocks))
-        blocks = tuple(block(rng, *(s + WAKING for s in alone), busy) for _ in range(SOLO_BLOCKS))
+        taken = alone[0] + WAKING, alone[1] + WAKING
+        blocks = tuple(block(rng, *taken, busy, events) for _ in range(SOLO_BLOCKS))
         if pair < called:
             trial.pairs.append(Pair(stage="alone", suite="main", blocks=blocks))
     try:
@@ -67,3 +77,15 @@ def test_pairs_too_close_to_show_anything_alone_do_not_save_what_works_ahead() -
 
 def test_of_single_calls_in_one_pair_nothing_is_said() -> None:
     assert judged(0, (SLOW, SLOW), 0.0, called=1) is None
+
+
+@pytest.mark.parametrize("busy", [0.0, 0.3, 0.6])
+def test_events_that_claim_a_gain_of_single_calls_are_not_believed(busy: float) -> None:
+    verdicts = [judged(seed, (SLOW, SLOW), busy, events=(FAST, SLOW)) for seed in range(50)]
+    assert verdicts.count(Reason.NOT_PER_CALL) == 50
+
+
+@pytest.mark.parametrize("busy", [0.0, 0.3, 0.6])
+def test_an_honest_gain_shows_on_both_clocks(busy: float) -> None:
+    verdicts = [judged(seed, (FAST, SLOW), busy, events=(FAST, SLOW)) for seed in range(50)]
+    assert verdicts.count(None) == 50

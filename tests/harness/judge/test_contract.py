@@ -67,6 +67,7 @@ def complaint(folder: Path, old: str, new: str) -> CaseError:
         (REFERENCE, "return {'y': inputs['x'].zero_().double()}", "reference", "writes to the inputs"),
         (ATTAINABLE, "return {}", "attainable(small)", "empty"),
         (ATTAINABLE, "return {'y': 2 * inputs['x'].double() + 1}", "attainable(small)", "float64[37]"),
+        (ATTAINABLE, "return {'y': (inputs['x'] + 9) ** 90}", "attainable(small)", "'y' is not finite"),
         (SCALE, "return {'y': inputs['x'].double()}", "scale(small)", "negative"),
         (SCALE, "return {'y': torch.ones(1).double()}", "scale(small)", "float64[1]"),
         (WORK, "return 3", "work(small)", "gives int"),
@@ -98,6 +99,21 @@ def test_a_zero_output_has_a_scale(tmp_path: Path) -> None:
     check_contract(contract, path)
     inputs = contract.inputs(contract.problems["odd"], "normal", torch.Generator())
     assert expect(contract, contract.problems["odd"], inputs, 4.0).budget["y"] > 0
+
+
+@pytest.mark.parametrize("scale", ["0", "1e-290", "1e-20"])
+def test_a_scale_that_would_let_anything_pass_is_refused(tmp_path: Path, scale: str) -> None:
+    """One element whose errors count for nothing would set the budget of all."""
+    path = tmp_path / "contract.py"
+    made = f"scale = 2 * inputs['x'].double().abs() + 1; scale[3] = {scale}; return {{'y': scale}}"
+    path.write_text(CONTRACT.replace(SCALE, made))
+    contract = load_contract(path)
+    inputs = contract.inputs(contract.problems["odd"], "normal", torch.Generator().manual_seed(1))
+    inputs["x"][3] = 0.1
+    with pytest.raises(CaseError, match="element 3 of 'y'"):
+        expect(contract, contract.problems["odd"], inputs, 4.0)
+    inputs["x"][3] = 0.5
+    assert 0 < expect(contract, contract.problems["odd"], inputs, 4.0).budget["y"] < 1e-6, "it is exact there"
 
 
 def test_the_judge_tells_it_at_once(tmp_path: Path) -> None:
