@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from harness.errors import HillclimbError
+from harness.errors import HillclimbError, MachineError
 from harness.judge.protocol import Watch
-from harness.records import Lanes, Record
-from harness.studies.judging import judged
+from harness.records import Lanes, Record, Side
+from harness.studies.judging import Judges, judged
 from harness.studies.study import StudyCase
 
 
@@ -40,9 +40,19 @@ def count_each(
 def _count_case(case: StudyCase, problems: Sequence[str], watch: Watch) -> Iterator[Counted]:
     told = Counted(study=case.study, case=case.name)
     try:
-        with judged(case) as (_, copy, judge):
+        with judged(case) as (_, copy, judges):
             for variant, side in copy.sides.items():
-                for lanes in judge.lanes(side, watch, problems).problems:
-                    yield told.model_copy(update={"variant": variant, "lanes": lanes})
+                yield from _count(told.model_copy(update={"variant": variant}), side, judges, problems, watch)
     except HillclimbError as error:
+        yield told.model_copy(update={"error": str(error)})
+
+
+def _count(
+    told: Counted, side: Side, judges: Judges, problems: Sequence[str], watch: Watch
+) -> Iterator[Counted]:
+    """One variant; what the machine does wrong ends this one alone."""
+    try:
+        for lanes in judges.ask(lambda judge: judge.lanes(side, watch, problems)).problems:
+            yield told.model_copy(update={"lanes": lanes})
+    except MachineError as error:
         yield told.model_copy(update={"error": str(error)})

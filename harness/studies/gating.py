@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from harness.errors import HillclimbError
-from harness.judge.protocol import Judge, Watch
+from harness.judge.protocol import Watch
 from harness.records import GateReport, Provenance, Record, Side
-from harness.studies.judging import judged
+from harness.studies.judging import Judges, judged
 from harness.studies.study import StudyCase
 
 
@@ -58,18 +58,18 @@ def _gate_case(
     case: StudyCase, watch: Watch, provenance: list[Provenance], trust_workspace: bool
 ) -> Iterator[Gated]:
     try:
-        with judged(case, trust_workspace=trust_workspace) as (_, copy, judge):
-            provenance.append(judge.describe())
+        with judged(case, trust_workspace=trust_workspace) as (_, copy, judges):
+            provenance.append(judges.ask(lambda judge: judge.describe()))
             for variant, side in copy.sides.items():
-                yield _gate(case, variant, side, judge, watch)
+                yield _gate(case, variant, side, judges, watch)
     except HillclimbError as error:
         yield Gated(study=case.study, case=case.name, error=str(error))
 
 
-def _gate(case: StudyCase, variant: str, side: Side, judge: Judge, watch: Watch) -> Gated:
+def _gate(case: StudyCase, variant: str, side: Side, judges: Judges, watch: Watch) -> Gated:
     """One variant; what the machine or the contract does wrong ends this one alone."""
     gated = Gated(study=case.study, case=case.name, variant=variant)
     try:
-        return gated.model_copy(update={"report": judge.gate(side, watch)})
+        return gated.model_copy(update={"report": judges.ask(lambda judge: judge.gate(side, watch))})
     except HillclimbError as error:
         return gated.model_copy(update={"error": str(error)})

@@ -1,38 +1,69 @@
-"""One case of a study with a judge for all of its kernels."""
+"""One case of a study with a judge for all of its kernels, one after another where the machine fails them."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from harness.case.case import Case
+from harness.errors import MachineError
 from harness.judge.pool import LocalJudge
+from harness.judge.protocol import Judge
+from harness.judge.refusal import refusals_told
 from harness.studies.study import StudyCase
 from harness.studies.variants import YARDSTICK, Staged, staged
 from harness.studies.yardstick import compile_ahead
+
+Answer = TypeVar("Answer")
+
+
+@dataclass
+class Judges:
+    """One judge at a time: a question on which it fails has no answer, and the next one is a fresh judge's."""
+
+    start: Callable[[], Judge]
+    _now: Judge | None = None
+
+    def ask(self, question: Callable[[Judge], Answer]) -> Answer:
+        """The answer. Raises what the judge raises, and what `start` does where there is none at work."""
+        self._now = self._now or self.start()
+        try:
+            return question(self._now)
+        except MachineError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        judge, self._now = self._now, None
+        if judge is not None:
+            judge.close()
 
 
 @contextmanager
 def judged(
     case: StudyCase, *, timed: Collection[str] = (), trust_workspace: bool = False
-) -> Iterator[tuple[Case, Staged, LocalJudge]]:
-    """The case as it was read, its copy with a workspace for each variant, and a judge of that copy.
+) -> Iterator[tuple[Case, Staged, Judges]]:
+    """The case as it was read, its copy with a workspace for each variant, and judges of that copy.
 
-    `timed` names the problems that are to be timed. Raises CaseError for a file that is wrong, and what LocalJudge
-    raises.
+    `timed` names the problems that are to be timed. Raises CaseError for a file that is wrong, and StorageError for one
+    that cannot be read or written, in the block, too.
     """
     read = Case(case.folder)
     with (
+        refusals_told(f"{case} could not be measured"),
         tempfile.TemporaryDirectory(prefix="hillclimb-study-") as place,
         staged(read, timed=timed) as made,
     ):
         copy = _with_yardstick_compiled(made)
         log = Path(place, "judge.log")
-        with closing(LocalJudge(copy.folder, log, trust_workspace=trust_workspace)) as judge:
-            yield read, copy, judge
+        start = partial(LocalJudge, copy.folder, log, trust_workspace=trust_workspace)
+        with closing(Judges(start)) as judges:
+            yield read, copy, judges
 
 
 def _with_yardstick_compiled(copy: Staged) -> Staged:

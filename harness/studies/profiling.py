@@ -7,17 +7,28 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from harness.case.case import Case
 from harness.case.digest import digest_files
 from harness.errors import HillclimbError, UsageError
 from harness.judge.protocol import Judge, Watch
-from harness.records import Bucket, Ceilings, Interval, Profile, Provenance, Record, Side
+from harness.records import (
+    Bucket,
+    Ceilings,
+    Comparison,
+    Interval,
+    LaneReport,
+    Profile,
+    Provenance,
+    Record,
+    Side,
+)
 from harness.studies import times
-from harness.studies.judging import judged
+from harness.studies.judging import Judges, judged
 from harness.studies.study import BASELINE, StudyCase
 from harness.studies.times import Row
 from harness.studies.variants import YARDSTICK, Staged, timed_problems
@@ -38,7 +49,7 @@ class Profiled(Record):
 
     @property
     def passed(self) -> bool:
-        return not self.error and not any(row.note and row.call_us is None for row in self.rows)
+        return not self.error and all(row.state for row in self.rows)
 
 
 @dataclass(frozen=True)
@@ -76,9 +87,9 @@ def _profile_case(case: StudyCase, wish: Wish, watch: Watch) -> Iterator[Profile
     told = Profiled(study=case.study, case=case.name)
     try:
         wanted = _wanted(Case(case.folder), wish)
-        with judged(case, timed=wanted, trust_workspace=wish.trust_workspace) as (read, copy, judge):
-            provenance = judge.describe()
-            session = _Session(case, copy, judge, provenance, _state(read, provenance), watch)
+        with judged(case, timed=wanted, trust_workspace=wish.trust_workspace) as (read, copy, judges):
+            provenance = judges.ask(lambda judge: judge.describe())
+            session = _Session(case, copy, judges, provenance, _state(read, provenance), watch)
             if wish.lanes:
                 session.count_lanes()
             for problem in wanted:
@@ -112,16 +123,18 @@ def _joined(*notes: str) -> str:
 
 @dataclass
 class _Session:
-    """One case under one judge."""
+    """One case under its judges."""
 
     case: StudyCase
     copy: Staged
-    judge: Judge
+    judges: Judges
     provenance: Provenance
     state: str
     watch: Watch
     masked: dict[str, tuple[float, str]] = field(default_factory=dict)
     """Of each variant the share of lanes masked off, and the problem on which it was counted."""
+    uncounted: dict[str, str] = field(default_factory=dict)
+    """Why a variant has no such share."""
 
     @property
     def file(self) -> Path:
@@ -137,25 +150,43 @@ class _Session:
     def count_lanes(self) -> None:
         """Of every variant of the workspace; one that cannot be interpreted has none."""
         for variant, side in self.copy.sides.items():
-            lanes = () if variant == YARDSTICK else self.judge.lanes(side, self.watch).problems[:1]
+            if variant == YARDSTICK:
+                continue
+            try:
+                lanes = self.judges.ask(partial(_lanes_of, side, self.watch)).problems[:1]
+            except HillclimbError as error:
+                self.uncounted[variant] = f"masked lanes were not counted: {error}"
+                continue
             for counted in lanes:
                 if (share := counted.masked_share()) is not None:
                     self.masked[variant] = share, counted.problem
 
     def measure(self, problem: str) -> list[Row]:
-        """All variants; they are in the table when this returns."""
+        """All variants; they are in the table when this returns.
+
+        Times that it has of the same files are not given up for a measurement that failed.
+        """
         suite = self.copy.suites[problem]
         looks = {name: self._look(side, suite) for name, side in self.copy.sides.items()}
         if self.copy.trouble:
             looks[YARDSTICK] = Profile(problems=(), detail=self.copy.trouble)
         rows = [row for name, look in looks.items() for row in self._rows(problem, name, look)]
         ceilings = next((look.ceilings for look in looks.values() if look.ceilings), None)
-        times.update(self.file, _known(self.provenance, ceilings), rows)
+        known, earlier = times.read(self.file)
+        timed = {row.variant for row in rows if row.call_us is not None}
+        kept = [row for row in earlier if self._holds(row, problem) and row.variant not in timed]
+        held = {row.variant for row in kept}
+        fresh = [*kept, *(row for row in rows if row.variant not in held)]
+        times.update(self.file, _known(self.provenance, ceilings, known), fresh)
         return rows
+
+    def _holds(self, row: Row, problem: str) -> bool:
+        """Whether a row of the table is a time of this problem, with all as it is now."""
+        return row.key == (self.case.name, problem) and row.call_us is not None and row.state == self.state
 
     def _look(self, side: Side, suite: str) -> Profile:
         try:
-            return self.judge.profile(side, self.watch, suite)
+            return self.judges.ask(lambda judge: judge.profile(side, self.watch, suite))
         except UsageError:
             raise
         except HillclimbError as error:
@@ -180,7 +211,7 @@ class _Session:
             "copy_share": rate / look.ceilings.bytes if look.ceilings else None,
             "masked_share": share,
             "masked_on": counted_on,
-            "note": _joined(look.detail, *notes),
+            "note": _joined(look.detail, self.uncounted.get(variant, ""), *notes),
             "device": f"{self.provenance.device} {self.provenance.device_id}",
             "state": "" if notes else self.state,
             **over,
@@ -197,12 +228,20 @@ class _Session:
                 continue
             sides = self.copy.sides[other], self.copy.sides[variant]
             try:
-                found = self.judge.compare(*sides, "cumulative", self.watch, self.copy.suites[problem])
+                found = self.judges.ask(partial(_duel_of, sides, self.watch, self.copy.suites[problem]))
             except HillclimbError as error:
                 notes.append(f"no duel with {other}: {error}")
             else:
                 told |= _interval(name, found.speedup)
         return told, notes
+
+
+def _lanes_of(side: Side, watch: Watch, judge: Judge) -> LaneReport:
+    return judge.lanes(side, watch)
+
+
+def _duel_of(sides: tuple[Side, Side], watch: Watch, suite: str, judge: Judge) -> Comparison:
+    return judge.compare(*sides, "cumulative", watch, suite)
 
 
 def _launches(bucket: Bucket | None) -> dict[str, str | float]:
@@ -221,8 +260,11 @@ def _interval(name: str, found: Interval) -> dict[str, float]:
     return {name: found.estimate, f"{name}_low": found.low, f"{name}_high": found.high}
 
 
-def _known(provenance: Provenance, ceilings: Ceilings | None) -> dict[str, str]:
-    """What stands above the table: what measured its newest rows."""
+CEILINGS = ("copy_gb_per_s", "tflops", "ceilings")
+
+
+def _known(provenance: Provenance, ceilings: Ceilings | None, earlier: Mapping[str, str]) -> dict[str, str]:
+    """What stands above the table: what measured its newest rows; the ceilings of this device from earlier ones."""
     known = {
         "device": provenance.device,
         "device_id": provenance.device_id,
@@ -234,4 +276,6 @@ def _known(provenance: Provenance, ceilings: Ceilings | None) -> dict[str, str]:
     if ceilings:
         known |= {"copy_gb_per_s": f"{ceilings.bytes / 1e9:.1f}", "tflops": f"{ceilings.flops / 1e12:.1f}"}
         known |= {"ceilings": ceilings.how}
+    elif earlier.get("device_id") == provenance.device_id:
+        known |= {name: earlier[name] for name in CEILINGS if name in earlier}
     return known

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from harness.errors import UsageError
-from harness.records import Reason
+from harness.judge.pool import LocalJudge
+from harness.judge.protocol import Watch
+from harness.records import Profile, Reason, Side
+from harness.studies import judging
 from harness.studies.gating import gate_each
 from harness.studies.page import write_page
 from harness.studies.plots import ROOFLINE, SPEEDUPS
@@ -117,3 +122,44 @@ def test_a_yardstick_that_cannot_be_compiled_is_told_of_and_hides_no_kernel(tmp_
         assert set(notes) == {"baseline", "optimized"}
         assert not profiled.passed
         assert all(row.call_us for row in read(cases / "small" / FILE)[1] if row.variant != "torch")
+
+
+class DiesOnce(LocalJudge):
+    """A judge that is killed as it is asked for a profile, the second time that any is."""
+
+    asked = 0
+
+    def profile(self, side: Side, watch: Watch, suite: str = "") -> Profile:
+        DiesOnce.asked += 1
+        if DiesOnce.asked == 2:
+            os.kill(self._process.pid, signal.SIGKILL)
+        return super().profile(side, watch, suite)
+
+
+def test_a_judge_that_dies_takes_no_time_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases, wish = write_study(tmp_path), Wish(suites=("main",))
+    profile_each(choose(cases), wish, ignore, ignore)
+    table = cases / "small" / FILE
+    known, before = read(table)
+    monkeypatch.setattr(judging, "LocalJudge", DiesOnce)
+    (profiled,) = profile_each(choose(cases), wish, ignore, ignore)
+    assert not profiled.passed
+    notes = {row.variant: (row.call_us is not None, row.note) for row in profiled.rows}
+    assert notes["baseline"][0]
+    assert not notes["optimized"][0]
+    assert "the judge" in notes["optimized"][1]
+    again, after = read(table)
+    assert {row.variant for row in after if row.call_us is not None} == {"baseline", "optimized"}
+    assert [row for row in after if row.variant == "optimized"] == [
+        row for row in before if row.variant == "optimized"
+    ]
+    assert again["copy_gb_per_s"]
+    assert known["device_id"] == again["device_id"]
+
+
+def test_what_cannot_be_read_ends_its_own_case(tmp_path: Path) -> None:
+    cases = write_study(tmp_path, ("aslant", "sound"))
+    (cases / "small" / "aslant" / "data.bin").symlink_to("/nowhere/data.bin")
+    found = gate_each(choose(cases), ignore, ignore)
+    assert [gated.passed for gated in found.results] == [False, True, True]
+    assert "data.bin" in found.results[0].error
