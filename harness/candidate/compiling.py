@@ -33,6 +33,9 @@ PROCESSORS = {80: 108, 86: 84, 89: 142, 90: 132, 100: 148, 103: 148, 120: 188}
 """Streaming multiprocessors of the largest board of each architecture that is sold."""
 
 THREADS, REGISTERS, WARP = 1024, 65536, 32
+MOST_TOLD = 100
+"""Kernels of an answer, for people: one that tunes itself may have thousands."""
+
 LONGEST_TEXT = 4000
 USAGE = re.compile(r"REG:(\d+) STACK:(\d+)(?:.*?LOCAL:(\d+))?")
 
@@ -186,7 +189,7 @@ def compile_only(
         else:
             if noting.launches == before:
                 skipped[name] = "not compiled ahead: no Triton kernel was launched"
-    kernels = [asdict(compiled) for compiled in noting.kernels.values()]
+    kernels = [asdict(compiled) for compiled in noting.kernels.values()][:MOST_TOLD]
     return {"ok": True, "kernels": kernels, "launches": noting.launches, "skipped": skipped}
 
 

@@ -120,6 +120,7 @@ class CandidateProcess:
     ) -> None:
         """Start it and begin the import; a `watched` process is for `profile`, and a little slower for it."""
         self._limits, self._dress = limits, dress
+        self.tunes_itself = _mentions(Path(side.tree), "autotune")
         self._log = Log()
         ours, theirs = wire.make_pair()
         ours.settimeout(limits.call_seconds)
@@ -153,25 +154,28 @@ class CandidateProcess:
         self._is_sealed = dress.tensors not in UNSEALED
         self._due: tuple[str, ...] = ()
         self._told: dict[str, Any] = {}
-        self.tunes_itself = _mentions(Path(side.tree), "autotune")
         self._arenas: dict[int, Arena] = {}
         self._handed = 0
         self._late = 0
         self._captured: set[tuple[int, Turn]] = set()
         self._is_capturing = False
-        self._talk.ask(
-            {
-                "op": "load",
-                "workspace": str(self._confined.workspace_inside),
-                "entry": entry,
-                "tensors": dress.tensors,
-                "launch": dress.launch,
-                "preload": dress.preload,
-                "architecture": dress.architecture,
-                "kernels": str(dress.kernels) if dress.kernels else "",
-                "watched": watched,
-            }
-        )
+        try:
+            self._talk.ask(
+                {
+                    "op": "load",
+                    "workspace": str(self._confined.workspace_inside),
+                    "entry": entry,
+                    "tensors": dress.tensors,
+                    "launch": dress.launch,
+                    "preload": dress.preload,
+                    "architecture": dress.architecture,
+                    "kernels": str(dress.kernels) if dress.kernels else "",
+                    "watched": watched,
+                }
+            )
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> CandidateProcess:
         return self

@@ -12,7 +12,6 @@ from typing import Literal
 
 from harness.device.device import Work
 from harness.device.nvml import Limits
-from harness.records import Ceilings
 
 TRANSFERS = 2
 """Transfers a cycle of the memory clock that NVML tells: data moves on both edges of HBM's, GDDR's and LPDDR's."""
@@ -96,9 +95,3 @@ def hard_floor_seconds(
         return products
     moved = max(0.0, work.bytes - CACHED * peak.l2_bytes / calls)
     return max(products, moved / peak.bytes)
-
-
-def soft_floor_seconds(work: Work, ceilings: Ceilings, dtype: str | None = None) -> float:
-    """Seconds that one call takes at what the device was measured to do. A lead for proposers; it decides nothing."""
-    flops = ceilings.flops if dtype is None else ceilings.flops_by_dtype.get(dtype, ceilings.flops)
-    return max(work.flops / flops, work.bytes / ceilings.bytes)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from harness.candidate.process import CandidateProcess
 from harness.errors import CandidateFault, SandboxError
 from harness.judge import kernels
 from harness.records import Reason, Side
+from harness.sandbox.folder import LockedFolder
 
 DOUBTFUL = frozenset({Reason.HUNG, Reason.CRASHED, Reason.EXITED, Reason.OUT_OF_MEMORY, Reason.DOES_NOT_LOAD})
 """Faults that are believed of a compilation only where somebody waited for it."""
@@ -52,7 +54,7 @@ class Ahead:
 
     def __init__(self, start: Start, problems: dict[str, Signature], most: int) -> None:
         self._start, self._problems, self._most = start, problems, most
-        self._folder: Path | None = None
+        self._folder: LockedFolder | None = None
         self._known: dict[str, Compilation] = {}
 
     def close(self) -> None:
@@ -60,7 +62,7 @@ class Ahead:
             if compilation.process is not None:
                 compilation.process.close()
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.remove()
 
     def prepare(self, side: Side, parent: Side | None = None) -> None:
         """Begin to compile a side, from the kernels of the one it comes from, else from nothing; returns at once."""
@@ -98,33 +100,34 @@ class Ahead:
         folder = Path(tempfile.mkdtemp(dir=self._root()))
         folder.chmod(0o755)
         compilation = self._known[_key(side, alone=seed is None)] = Compilation(None, folder)
-        try:
+        with self._forgetting(compilation):
             compilation.process = self._start(side, seed)
             compilation.process.begin_compile_ahead(self._problems)
-        except CandidateFault as fault:
-            compilation.fault = fault
         return compilation
 
-    def forget(self, side: Side) -> None:
-        """Let go of a side that will not be asked about again."""
-        for key in (_key(side, alone=False), _key(side, alone=True)):
-            if key in self._known:
+    @contextmanager
+    def _forgetting(self, compilation: Compilation) -> Iterator[None]:
+        """A candidate's fault ends its compilation. After any other nothing is known: it begins anew when asked for."""
+        try:
+            yield
+        except CandidateFault as fault:
+            compilation.fault = fault
+            if compilation.process is not None:
+                compilation.process.close()
+                compilation.process = None
+        except BaseException:
+            for key in [key for key, known in self._known.items() if known is compilation]:
                 self._drop(key)
+            raise
 
     def tend(self) -> None:
         """Finish what is finished, without waiting, and end what takes too long beside others' measurements.
 
         What could not even be started is forgotten: when it is its turn, it begins anew.
         """
-        for key, compilation in list(self._known.items()):
-            try:
+        for compilation in list(self._known.values()):
+            with suppress(SandboxError), self._forgetting(compilation):
                 self._look_after(compilation)
-            except CandidateFault as fault:
-                assert compilation.process is not None
-                compilation.process.close()
-                compilation.process, compilation.fault = None, fault
-            except SandboxError:
-                self._drop(key)
 
     def _look_after(self, compilation: Compilation) -> None:
         process = compilation.process
@@ -141,19 +144,16 @@ class Ahead:
         process, compilation.process = compilation.process, None
         if process is None:
             return
-        with process:
-            try:
-                process.finish_compile_ahead()
-                kernels.collect(process.scratch(), "triton", compilation.folder)
-            except CandidateFault as fault:
-                compilation.fault = fault
+        with process, self._forgetting(compilation):
+            process.finish_compile_ahead()
+            kernels.collect(process.scratch(), "triton", compilation.folder)
 
     def _root(self) -> Path:
         """Made when it is first needed; whoever candidates run as may look into it."""
         if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="hillclimb-kernels-"))
-            self._folder.chmod(0o755)
-        return self._folder
+            self._folder = LockedFolder.make("kernels")
+            self._folder.path.chmod(0o755)
+        return self._folder.path
 
     def _make_room(self) -> None:
         """For one more under way, and one more that is kept."""

@@ -83,6 +83,7 @@ class Bench:
         candidate: Side,
         opponent: Side,
         most: int,
+        watch: Watch,
         *,
         from_source: bool = False,
         problems: Sequence[str] = (),
@@ -103,7 +104,7 @@ class Bench:
             count = min(together if self.device.kind == "cuda" else 1, most - done)
             with ExitStack() as stack:
                 born = self._born(stack, candidate, opponent, count, from_source=from_source)
-                self.make_ready(born, problems, is_gated=is_gated and done == 0)
+                self.make_ready(born, watch, problems, is_gated=is_gated and done == 0)
                 yield from born
             done += count
 
@@ -148,26 +149,31 @@ class Bench:
                 stack.callback(self.leaving.pop().close)
 
     def make_ready(
-        self, born: Sequence[Processes], problems: Sequence[str] = (), *, is_gated: bool = False
+        self, born: Sequence[Processes], watch: Watch, problems: Sequence[str] = (), *, is_gated: bool = False
     ) -> None:
         """Load the candidates, compile `problems` (every timed one) on all, the gate's on the first; then seal."""
         sides = [(side, process) for pair in born for side, process in enumerate(pair)]
         for process, _ in born:
             process.await_loaded()
-        self.compile(sides, problems or self.timed_problems())
+        self.compile(sides, problems or self.timed_problems(), watch)
         if is_gated:
             timed = self.timed_problems()
-            self.compile(sides[:1], [name for name in self.gated_problems() if name not in timed])
+            untimed = [name for name in self.gated_problems() if name not in timed]
+            self.compile(sides[:1], untimed, watch)
         self.seal(sides)
 
-    def compile(self, sides: Sequence[tuple[int, CandidateProcess]], problems: Iterable[str]) -> None:
+    def compile(
+        self, sides: Sequence[tuple[int, CandidateProcess]], problems: Sequence[str], watch: Watch
+    ) -> None:
         """The first call on every problem, which may compile, of many at the same time; 0 is the candidate's side.
 
-        Nothing is timed yet, and nothing is looked at. A side that tunes itself in its first call has the device alone.
+        Each is told, since it may take its time. Nothing is timed yet, and nothing is looked at. A side that tunes
+        itself in its first call has the device alone.
         """
         alone = [[one] for one in sides if one[1].tunes_itself]
         together = [one for one in sides if not one[1].tunes_itself]
-        for problem in problems:
+        for done, problem in enumerate(problems):
+            watch(Progress(stage="prepare", done=done, of=len(problems)))
             source = self.source(problem, self.contract.distributions[0])
             with source.arena(2) as arena:
                 source.refresh(arena, range(2))
@@ -294,7 +300,7 @@ class Bench:
         timed = suite or settings.objective.suite
         from_source = stage == "report"
         with closing(
-            self.each_pair(candidate, opponent, wanted, from_source=from_source, problems=problems)
+            self.each_pair(candidate, opponent, wanted, watch, from_source=from_source, problems=problems)
         ) as ready:
             for sides in ready:
                 pairs.append(self.measure(sides, stage, timed, blocks, is_controlled=is_controlled))

@@ -180,19 +180,23 @@ class Card:
 
 def check_leak(candidate: CandidateProcess, arena: Arena, spare_bytes: Callable[[], int]) -> None:
     """Repeat calls and watch memory, the device's too. Raises CandidateFault(LEAKED) when every round adds to it."""
-    sizes = [_resident_after(candidate, arena) - spare_bytes() for _ in range(LEAK_ROUNDS)]
+    called, sizes = [], []
+    for _ in range(LEAK_ROUNDS):
+        called.append(_call_often(candidate, arena))
+        sizes.append(candidate.resident_bytes() - spare_bytes())
     growth = [after - before for before, after in pairwise(sizes)]
     if min(growth) > LEAK_BYTES:
-        calls = LEAK_CALLS * len(growth)
+        calls = sum(called[1:])
         raise CandidateFault(Reason.LEAKED, f"memory grew by {sum(growth) >> 20} MiB over {calls} calls")
 
 
-def _resident_after(candidate: CandidateProcess, arena: Arena) -> int:
+def _call_often(candidate: CandidateProcess, arena: Arena) -> int:
+    """Calls made."""
     spent, calls = 0.0, 0
     while calls < LEAK_CALLS and spent < 0.05:
         spent += candidate.call(arena, 0, SLOTS)
         calls += SLOTS
-    return candidate.resident_bytes()
+    return calls
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:

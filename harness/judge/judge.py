@@ -106,7 +106,7 @@ class CaseJudge:
         try:
             with self._bench.pair(candidate, incumbent) as sides:
                 watch(Progress(stage="prepare"))
-                self._bench.make_ready([sides], is_gated=True)
+                self._bench.make_ready([sides], watch, is_gated=True)
                 gate = self._gate.check(sides[0], watch)
                 _demand(gate)
                 screening.run(sides)
@@ -236,7 +236,7 @@ class CaseJudge:
             with self._bench.stable.process(side) as candidate:
                 watch(Progress(stage="prepare"))
                 candidate.await_loaded()
-                self._bench.compile([(0, candidate)], self._bench.gated_problems())
+                self._bench.compile([(0, candidate)], self._bench.gated_problems(), watch)
                 self._bench.seal([(0, candidate)])
                 return self._gate.check(candidate, watch)
         except CandidateFault as fault:

@@ -36,7 +36,8 @@ LEAVE_SECONDS = 3.0
 """The same for one that was hung up on in the middle of a question."""
 
 SILENCE_SECONDS = 3600.0
-"""Without a word from a judge, progress included, it hangs: no step of its takes so long."""
+"""Without a word from a judge, progress included, it hangs: no step of its takes so long, and the first call on each
+problem is one."""
 
 Answer = TypeVar("Answer", bound=Record)
 
@@ -58,7 +59,7 @@ class LocalJudge:
                 self._process = _start([str(theirs.fileno()), str(case_folder), *options], theirs, log_file)
             on_failure.pop_all()
         self._end.settimeout(SILENCE_SECONDS)
-        self._lines = self._end.makefile("rb", buffering=0)
+        self._lines = self._end.makefile("rb")
         try:
             self._await_answer(_ignore)
         except BaseException:

@@ -70,10 +70,6 @@ class Stable:
         """End what takes too long ahead of its turn."""
         self._ahead.tend()
 
-    def forget(self, side: Side) -> None:
-        """Let go of what was prepared for a side that will not be asked about again."""
-        self._ahead.forget(side)
-
     def compile(self, side: Side) -> None:
         """Compile a side without a GPU. Raises CandidateFault where the compiler refuses it."""
         self._ahead.kernels(side)

@@ -146,7 +146,8 @@ class ConfirmationTrial:
         minimum, most = settings.objective.minimum_effect, settings.duel.max_pairs
         self.watch(Progress(stage="prepare"))
         likely = evidence.fewest_values(self.alpha)
-        with closing(self.bench.each_pair(candidate, incumbent, most, is_gated=True, likely=likely)) as ready:
+        pairs = self.bench.each_pair(candidate, incumbent, most, self.watch, is_gated=True, likely=likely)
+        with closing(pairs) as ready:
             for done, sides in enumerate(ready, start=1):
                 if done == 1:
                     check(sides[0])

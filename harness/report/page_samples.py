@@ -42,10 +42,10 @@ def _summarise(stage: str, suite: str, pairs: list[Line]) -> Stage:
 
 
 def _speedups(blocks: list[Line]) -> list[float]:
-    """B's time over A's in each block, whichever way round it ran."""
+    """B's time over A's in each block, whichever way round it ran, by the clock that a pair is read by."""
     found = []
     for block in blocks:
-        times = [number(value) for value in many(block.get("seconds"))]
+        times = [number(value) for value in many(block.get("events")) or many(block.get("seconds"))]
         if len(times) == 4 and all(time is not None and time > 0 for time in times):
             outer, inner = times[0] * times[3], times[1] * times[2]  # type: ignore[operator]
             found.append(math.sqrt(inner / outer if block.get("order") == "ABBA" else outer / inner))

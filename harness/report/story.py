@@ -1,14 +1,13 @@
-"""What a ledger tells a picture: read straight from the JSON lines, a torn last line left aside."""
+"""What a ledger tells a picture: all of it that can be read, as on the page."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harness.errors import UsageError
+from harness.report.page_ledger import Chronicle, Seen, number, read_chronicle, section, text
 
 LEDGER = "ledger.jsonl"
 
@@ -50,47 +49,36 @@ def read_story(folder: Path) -> Story:
     path = folder / LEDGER
     if not path.is_file():
         raise UsageError(f"{path}: there is no ledger; name the folder of a run, runs/<family>/<case>/<tag>")
-    lines = list(_lines(path))
-    opened = next((line for line in lines if line["kind"] == "opened"), {})
-    ideas = {line["n"]: line["proposal"]["idea"] for line in lines if line["kind"] == "proposed"}
-    judged = [line for line in lines if line["kind"] == "judged"]
-    remeasured = next((line["speedup"] for line in reversed(lines) if line["kind"] == "remeasured"), None)
-    wins = tuple(
-        Win(line["n"], ideas.get(line["n"], ""), *_interval(line["cumulative"]))
-        for line in judged
-        if line["kept"] and line["cumulative"]
-    )
+    chronicle = read_chronicle(path)
+    judged = [seen for seen in chronicle.candidates if seen.judged]
+    opened = chronicle.opened
     return Story(
-        case=opened.get("case", ""),
-        tag=opened.get("tag", ""),
-        device=opened.get("provenance", {}).get("device", ""),
-        wins=wins,
+        case=text(opened.get("case")),
+        tag=text(opened.get("tag")),
+        device=text(section(opened.get("provenance")).get("device")),
+        wins=tuple(_wins(chronicle)),
         screened=tuple(_screened(judged)),
-        refused=tuple(line["n"] for line in judged if not line["kept"] and line["screened"] is None),
+        refused=tuple(seen.n for seen in judged if not seen.kept and seen.judged.get("screened") is None),
         judged=len(judged),
-        remeasured=_interval(remeasured) if remeasured else None,
+        remeasured=_interval(chronicle.remeasured.get("speedup")),
     )
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    for text in path.read_text(encoding="utf-8", errors="replace").split("\n"):
-        try:
-            line = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(line, dict) and "kind" in line:
-            yield line
+def _wins(chronicle: Chronicle) -> Iterator[Win]:
+    for seen in chronicle.wins:
+        if interval := _interval(seen.judged.get("cumulative")):
+            yield Win(seen.n, text(seen.proposal.get("idea")), *interval)
 
 
-def _screened(judged: list[dict[str, Any]]) -> Iterator[tuple[int, float]]:
+def _screened(judged: list[Seen]) -> Iterator[tuple[int, float]]:
     """A screening is against the incumbent of its time, which the last win before it measured."""
-    incumbent = 1.0
-    for line in judged:
-        if line["screened"] is not None and line["screened"] > 0:
-            yield line["n"], incumbent * line["screened"]
-        if line["kept"] and line["cumulative"]:
-            incumbent = line["cumulative"]["estimate"]
+    for seen in judged:
+        screened = number(seen.judged.get("screened"))
+        if screened is not None and screened > 0:
+            yield seen.n, seen.incumbent * screened
 
 
-def _interval(record: dict[str, Any]) -> tuple[float, float, float]:
-    return record["estimate"], record["low"], record["high"]
+def _interval(record: object) -> tuple[float, float, float] | None:
+    found = [number(section(record).get(name)) for name in ("estimate", "low", "high")]
+    estimate, low, high = found
+    return None if estimate is None or low is None or high is None else (estimate, low, high)

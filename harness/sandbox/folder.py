@@ -1,4 +1,7 @@
-"""The private folder of a candidate without a mount namespace: scratch, links, and what to do with the remains."""
+"""Temporary folders of a judge that outlive no judge: each is locked, and what a killed one left behind is swept.
+
+The private folder of a candidate without a mount namespace is one: scratch, links, and what to do with the remains.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +29,40 @@ SETTLED_SECONDS = 60
 """A folder changed less than this ago may be one that a judge is about to lock."""
 
 
-@dataclass(frozen=True)
-class Folder:
-    """A private temporary folder: the scratch, and links to the lab's package and the workspace.
+PREFIX = "hillclimb-locked-"
 
-    A lock held by the judge tells later judges that it is in use; what a killed judge left behind they sweep.
-    """
+
+@dataclass(frozen=True)
+class LockedFolder:
+    """A temporary folder in use: a lock held by the judge tells later judges so."""
 
     path: Path
     lock: int
 
-    PREFIX = "hillclimb-sandbox-"
+    @classmethod
+    def make(cls, what: str, place: Path | None = None) -> LockedFolder:
+        """Create one for `what` in `place`, by default the usual one for temporary files."""
+        path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{what}-", dir=place))
+        lock = os.open(path / "in-use", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return cls(path, lock)
+
+    def remove(self) -> None:
+        """Delete everything, for once and all."""
+        flatten(self.path / "scratch")
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self.lock)
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A candidate's: the scratch, and links to the lab's package and the workspace."""
+
+    locked: LockedFolder
+
+    @property
+    def path(self) -> Path:
+        return self.locked.path
 
     @property
     def layout(self) -> Layout:
@@ -46,10 +72,8 @@ class Folder:
     @classmethod
     def make(cls, place: Path, confinement: Confinement, uid: int | None) -> Folder:
         """Create one in `place`."""
-        path = Path(tempfile.mkdtemp(prefix=cls.PREFIX, dir=place))
-        lock = os.open(path / "in-use", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        folder = cls(path, lock)
+        folder = cls(LockedFolder.make("sandbox", place))
+        path = folder.path
         (path / "lab").mkdir()
         (path / "lab" / "harness").symlink_to(interpreter.package())
         (path / "workspace").symlink_to(confinement.workspace.resolve())
@@ -75,26 +99,24 @@ class Folder:
 
     def remove(self) -> None:
         """Delete everything, for once and all."""
-        flatten(self.path / "scratch")
-        shutil.rmtree(self.path, ignore_errors=True)
-        os.close(self.lock)
+        self.locked.remove()
 
-    @classmethod
-    def sweep(cls, place: Path) -> None:
-        """Remove what killed judges of this user have left in `place`; others' folders are not ours to open."""
-        for path in place.glob(f"{cls.PREFIX}*"):
-            with suppress(OSError):
-                found = path.lstat()
-                ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-                if not ours or time.time() - found.st_mtime < SETTLED_SECONDS:
-                    continue
-                lock = os.open(path / "in-use", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    os.close(lock)
-                else:
-                    cls(path, lock).remove()
+
+def sweep(place: Path) -> None:
+    """Remove what killed judges of this user have left in `place`; others' folders are not ours to open."""
+    for path in place.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            found = path.lstat()
+            ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+            if not ours or time.time() - found.st_mtime < SETTLED_SECONDS:
+                continue
+            lock = os.open(path / "in-use", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(lock)
+            else:
+                LockedFolder(path, lock).remove()
 
 
 def flatten(top: Path) -> None:
@@ -124,4 +146,4 @@ def roomy_place(size: int) -> Path:
 def sweep_all() -> None:
     """Sweep every place where folders are made."""
     for place in (SHARED_MEMORY, Path(tempfile.gettempdir())):
-        Folder.sweep(place)
+        sweep(place)

@@ -21,7 +21,7 @@ from typing import Literal
 from harness.errors import MachineError, SandboxError
 from harness.sandbox import interpreter, landlock, machine, privileges, table
 from harness.sandbox.confinement import LIMIT_WALLS, Confinement, Layout, Promise, limits, variables
-from harness.sandbox.folder import Folder, roomy_place, sweep_all
+from harness.sandbox.folder import Folder, roomy_place
 from harness.sandbox.ground import Ground
 from harness.sandbox.launch import Plan
 from harness.sandbox.process import REAP_SECONDS, Born, Confined, Exit, handle, readable
@@ -228,13 +228,11 @@ def landlock_rung(without: frozenset[str] = frozenset()) -> Launched:
     if abi < least:
         user = "root" if os.geteuid() == 0 else "an ordinary user"
         raise SandboxError(f"Landlock version {abi} found, {least} needed as {user}; use a newer kernel")
-    sweep_all()
     return Launched("landlock", without)
 
 
 def trusted_rung() -> Launched:
     """No border against files: clean environment, limits, seccomp. For the user's own code only."""
-    sweep_all()
     return Launched("none")
 
 

@@ -14,6 +14,7 @@ from harness.errors import SandboxError
 from harness.sandbox import canary
 from harness.sandbox.bubblewrap import bubblewrap_rung
 from harness.sandbox.confinement import Confinement
+from harness.sandbox.folder import sweep_all
 from harness.sandbox.launched import landlock_rung, trusted_rung
 from harness.sandbox.prefork import Forkable, Prefork
 from harness.sandbox.process import Confined, Exit
@@ -78,6 +79,7 @@ def choose_rung(*, trust_workspace: bool) -> Forkable:
 
     Where there is none: the `none` rung for a trusted workspace, else SandboxError with what was tried.
     """
+    sweep_all()
     failures = []
     for name, make in (("bubblewrap", bubblewrap_rung), ("landlock", landlock_rung)):
         try:

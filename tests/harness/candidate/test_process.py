@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -18,6 +18,8 @@ from harness.candidate.layout import Signature, lay_out
 from harness.candidate.process import CandidateProcess, Dress, Limits, Timing, Turn, thread_variables
 from harness.errors import CandidateFault
 from harness.records import Reason, Side
+from harness.sandbox.confinement import Confinement
+from harness.sandbox.process import Confined
 from harness.sandbox.rungs import Prefork, Rung, choose_rung
 
 LIMITS = Limits(prepare_seconds=60, call_seconds=1, memory_bytes=2 << 30)
@@ -584,3 +586,30 @@ def test_interpreted_kernels_compute_with_bfloat16(start: Start) -> None:
     arena.fill(0, {"x": tile})
     process.call(arena, 0, 1)
     assert torch.allclose(arena.outputs(0)["y"], tile.float() @ tile.float(), atol=1e-5)
+
+
+def descriptors() -> list[str]:
+    return sorted(path.name for path in Path("/proc/self/fd").iterdir())
+
+
+def test_a_start_that_fails_leaves_nothing(
+    rung: Rung, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "kernel.py").write_text("def run(x, y):\n    y.copy_(x)\n")
+
+    class Stillborn:
+        """Everything that is born there has ended already."""
+
+        name = rung.name
+
+        def spawn(self, command: Sequence[str], confinement: Confinement) -> Confined:
+            born = rung.spawn(["/bin/true"], confinement)
+            born.wait(10)
+            return born
+
+    before = descriptors()
+    for _ in range(3):
+        with pytest.raises(CandidateFault):
+            CandidateProcess(Stillborn(), Side(tree=str(tmp_path)), "kernel.py:run", Dress(), LIMITS)
+    assert descriptors() == before

@@ -8,18 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.device.floor import Peak, hard_floor_seconds, peak, soft_floor_seconds
+from harness.device.floor import Peak, hard_floor_seconds, peak
 from harness.device.nvml import Limits
-from harness.records import Ceilings
 
 L2 = 62914560
 H200 = peak(Limits(sm_mhz=1980, memory_mhz=3201, bus_bits=6144), (9, 0), 132, L2)
-MEASURED = Ceilings(
-    flops=788e12,
-    bytes=4.294e12,
-    how="",
-    flops_by_dtype={"bfloat16": 788e12, "float8_e4m3fn": 1.4e15, "float32": 50e12},
-)
 
 
 @dataclass(frozen=True)
@@ -56,7 +49,7 @@ def test_other_chips_data_sheets_come_out() -> None:
 def test_a_segment_of_many_calls_must_cross_the_bus() -> None:
     floor = hard_floor_seconds(SOFTMAX, H200, calls=220, cache="cold")
     assert floor == pytest.approx(13.5e-6, rel=0.02), "18 us were measured, 15.6 us a copy would take"
-    assert floor < soft_floor_seconds(SOFTMAX, MEASURED) == pytest.approx(15.6e-6, rel=0.01)
+    assert floor < 15.6e-6
 
 
 def test_what_fits_into_the_cache_has_no_floor_of_bytes() -> None:
@@ -71,8 +64,7 @@ def test_products_have_a_floor_of_flops_with_room_for_strassen() -> None:
     assert hard_floor_seconds(GEMM, H200, calls=8, cache="hot") == pytest.approx(bf16 / 2), (
         "unknown dtype: fastest"
     )
-    assert bf16 < soft_floor_seconds(GEMM, MEASURED, "bfloat16") == pytest.approx(1.395e-3, rel=0.01)
-    assert soft_floor_seconds(GEMM, MEASURED, "float64") == soft_floor_seconds(GEMM, MEASURED)
+    assert bf16 < 1.395e-3, "what was measured"
 
 
 def test_an_unknown_architecture_has_no_floor() -> None:

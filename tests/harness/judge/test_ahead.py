@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -15,6 +16,7 @@ import pytest
 from harness.candidate.layout import Signature
 from harness.candidate.process import CandidateProcess, Dress, Limits, thread_variables
 from harness.errors import CandidateFault, SandboxError
+from harness.judge import kernels as kept
 from harness.judge.ahead import Ahead
 from harness.records import Reason, Side
 from harness.sandbox.rungs import Prefork, Rung, choose_rung
@@ -362,14 +364,32 @@ def test_an_answer_before_the_question_is_waited_for_like_any_other(yard: Yard) 
         assert [kernel["name"] for kernel in process.finish_compile_ahead()["kernels"]] == ["softmax"]
 
 
-def test_what_is_forgotten_leaves_nothing(yard: Yard) -> None:
-    ahead, done, busy = yard.open(), yard.side(SOFTMAX), yard.side(SLOW)
-    root = ahead.kernels(done).parent
-    ahead.prepare(busy)
-    assert len(list(root.iterdir())) == 2
-    for side in (done, busy, yard.side(SOFTMAX)):
-        ahead.forget(side)
-    assert (yard.alive(), list(root.iterdir())) == ([], [])
+def test_what_never_began_is_begun_when_it_is_asked_for(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead, side = yard.open(), yard.side(SOFTMAX)
+
+    def unborn(side: Side, kernels: Path | None) -> NoReturn:
+        raise SandboxError("not born")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(ahead, "_start", unborn)
+        for ask in (ahead.prepare, ahead.kernels):
+            with pytest.raises(SandboxError):
+                ask(side)
+    assert binaries(ahead.kernels(side)) == ["softmax.cubin"]
+
+
+def test_kernels_that_cannot_be_kept_are_made_again(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead, side = yard.open(), yard.side(SOFTMAX)
+
+    def full(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(kept, "collect", full)
+        with pytest.raises(OSError, match="no space"):
+            ahead.kernels(side)
+    assert yard.alive() == []
+    assert binaries(ahead.kernels(side)) == ["softmax.cubin"]
 
 
 def test_closing_leaves_nothing(yard: Yard) -> None:
@@ -386,7 +406,7 @@ def test_what_gave_way_leaves_no_folder(yard: Yard) -> None:
     root = ahead.kernels(yard.side(SOFTMAX)).parent
     for _ in range(3):
         ahead.prepare(yard.side(SLOW))
-    assert len(list(root.iterdir())) == 2
+    assert sum(path.is_dir() for path in root.iterdir()) == 2
 
 
 def test_the_sides_used_longest_ago_are_not_kept(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,7 +417,7 @@ def test_the_sides_used_longest_ago_are_not_kept(yard: Yard, monkeypatch: pytest
     ahead.kernels(second)
     ahead.kernels(first)
     ahead.kernels(third)
-    assert len(list(root.iterdir())) == 2
+    assert sum(path.is_dir() for path in root.iterdir()) == 2
     ahead.kernels(first)
     assert len(yard.started) == 3, "it was used after the second"
     ahead.kernels(second)

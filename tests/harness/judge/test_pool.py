@@ -44,6 +44,9 @@ def test_it_answers_and_reports_progress(tmp_path: Path, side: Side) -> None:
         assert provenance.sandbox in ("bubblewrap", "landlock")
         assert judge.gate(side, seen.append).passed
         assert {p.stage for p in seen} == {"prepare", "gate"}
+        assert [p.done for p in seen if p.stage == "prepare" and p.of] == [0, 1, 2], (
+            "each problem's first call"
+        )
         wrong = Side(tree=str(write_workspace(tmp_path / "wrong" / "workspace", "def run(x, y): y[:] = 0\n")))
         assert judge.gate(wrong, seen.append).reason is Reason.WRONG_RESULT
     finally:

@@ -114,7 +114,7 @@ def bench(rung: Rung, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     yield made
     for opened in reversed(made.opened):
         opened.close()
-    assert not list((tmp_path / "temporary").glob("hillclimb-kernels-*"))
+    assert not list((tmp_path / "temporary").glob("hillclimb-locked-kernels-*"))
 
 
 def test_a_process_finds_what_was_compiled_ahead_for_it(bench: Bench) -> None:
@@ -175,7 +175,7 @@ def test_without_a_gpu_nothing_is_prepared_or_handed_out(
     stable, side = bench.stable(device()), bench.side("raise RuntimeError('compiled')\n")
     stable.prepare(side)
     bench.opened.append(stable.process(side))
-    assert not list((tmp_path / "temporary").glob("hillclimb-kernels-*"))
+    assert not list((tmp_path / "temporary").glob("hillclimb-locked-kernels-*"))
 
 
 ASKED: dict[str, Callable[[Stable, Side], object]] = {
@@ -210,18 +210,9 @@ def test_preparing_what_is_wrong_says_nothing(bench: Bench) -> None:
         stable.prepare(bench.side(source))
 
 
-def test_what_is_forgotten_is_compiled_again(bench: Bench, tmp_path: Path) -> None:
-    stable, side = bench.stable(Card()), bench.side(TELLS)
-    stable.compile(side)
-    stable.forget(side)
-    (root,) = (tmp_path / "temporary").glob("hillclimb-kernels-*")
-    assert list(root.iterdir()) == []
-    assert bench.told(stable.process(side))[0] == 1
-
-
 def test_nobody_else_can_write_the_kernels_that_are_kept(bench: Bench, tmp_path: Path) -> None:
     bench.stable(Card()).compile(bench.side(SOFTMAX))
-    (root,) = (tmp_path / "temporary").glob("hillclimb-kernels-*")
+    (root,) = (tmp_path / "temporary").glob("hillclimb-locked-kernels-*")
     paths = [root, *root.rglob("*")]
     assert len(paths) > 5
     assert all(path.stat().st_mode & 0o022 == 0 and path.stat().st_uid == os.geteuid() for path in paths)

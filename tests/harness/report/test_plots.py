@@ -45,6 +45,20 @@ def test_the_story_of_a_run(tmp_path: Path) -> None:
     assert story.best == 4.0
 
 
+def test_lines_that_are_damaged_or_of_another_version_are_left_aside(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, [2.0, 3.0])
+    with (folder / "ledger.jsonl").open("a") as ledger:
+        for line in (
+            '{"kind": "judged"}',
+            '{"kind": "judged", "n": 1, "kept": true, "cumulative": 7}',
+            "[",
+            '{"n": 2}',
+        ):
+            ledger.write(line + "\n")
+    story = read_story(folder)
+    assert [(win.n, win.estimate) for win in story.wins] == [(2, 3.0)]
+
+
 def test_the_picture_names_case_best_and_wins(tmp_path: Path) -> None:
     said = texts(paint(read_story(make_run(tmp_path, [2.0, None, 3.0]))))
     for part in ("3.00×  demo/case", "3 candidates", "2 wins", "#1", "#3", "unroll 3"):

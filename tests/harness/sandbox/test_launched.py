@@ -11,7 +11,7 @@ import pytest
 
 from harness.sandbox import folder as folders
 from harness.sandbox.confinement import Confinement
-from harness.sandbox.folder import Folder
+from harness.sandbox.folder import PREFIX, Folder, sweep
 from harness.sandbox.launched import trusted_rung
 from harness.sandbox.rungs import Exit
 from tests.harness.sandbox.inside import MEMORY_BYTES, Start
@@ -59,11 +59,11 @@ def test_what_a_killed_judge_left_is_swept_and_what_a_living_one_uses_stays(
     left = Path(killed.stdout.strip())
     used = Folder.make(tmp_path, Confinement(workspace, 1, 1 << 20), uid=None)
     try:
-        Folder.sweep(tmp_path)
+        sweep(tmp_path)
         assert left.exists(), "too young to be told from one that is being made"
         for path in (left, used.path):
             os.utime(path, (0, 0))
-        Folder.sweep(tmp_path)
+        sweep(tmp_path)
         assert not left.exists()
         assert used.path.exists()
     finally:
@@ -75,8 +75,8 @@ def test_a_trap_laid_by_another_user_is_not_swept(tmp_path: Path) -> None:
     treasure = tmp_path / "treasure"
     (treasure / "kept").mkdir(parents=True)
     (treasure / "in-use").touch()
-    (tmp_path / f"{Folder.PREFIX}trap").symlink_to(treasure)
-    Folder.sweep(tmp_path)
+    (tmp_path / f"{PREFIX}trap").symlink_to(treasure)
+    sweep(tmp_path)
     assert (treasure / "kept").exists()
 
 
