@@ -252,8 +252,8 @@ class Climb:
         return builder.annotate(tree, refresh(builder.texts(tree), after))
 
     def _provenance(self, scene: Scene) -> Provenance:
-        """Of the judge at work now, which may be another process than the one that opened the run."""
-        provenance = self._judge.ask(lambda judge: judge.describe())
+        """Of the judge that decided, which may be another process than the one that opened the run, and be gone."""
+        provenance = self._judge.answered_by or scene.opened.provenance
         refuse_other_rules(scene.opened, provenance)
         return provenance
 

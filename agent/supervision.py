@@ -17,7 +17,7 @@ from harness.errors import (
     UsageError,
 )
 from harness.judge.protocol import Judge
-from harness.records import Side
+from harness.records import Provenance, Side
 
 T = TypeVar("T")
 
@@ -37,6 +37,10 @@ class Supervised:
     ) -> None:
         self._make, self._notice, self._interrupts, self._sleep = make, notice, interrupts, sleep
         self._judge: Judge | None = None
+        self._described: Provenance | None = None
+        """Of the judge at work."""
+        self.answered_by: Provenance | None = None
+        """Of the judge that gave the last answer, which may be dead by now."""
         self._has_stood = False
         """Whether a judge was ever up: where none was, a border that fails is the machine's way, and no hiccup."""
         self._hinted: set[str] = set()
@@ -104,7 +108,10 @@ class Supervised:
                 if self._judge is None:
                     self._judge = self._make(*self._over)
                     self._has_stood = True
-                return question(self._judge)
+                    self._described = self._judge.describe()
+                answer = question(self._judge)
+                self.answered_by = self._described
+                return answer
         except BaseException:
             self.close()
             raise

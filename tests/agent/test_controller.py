@@ -23,7 +23,7 @@ from agent.request import Request, Tools
 from harness.errors import JudgeError, MachineError, SandboxError, StorageError, UsageError
 from harness.judge.evidence import spend
 from harness.judge.protocol import Watch
-from harness.records import Comparison, GateReport, Profile, Provenance, Reason, Screening, Side
+from harness.records import Comparison, Confirmation, GateReport, Profile, Provenance, Reason, Screening, Side
 from tests.fakes.clock import SkippingClock
 from tests.fakes.judge import PROVENANCE, SimulatedJudge
 from tests.fakes.night import Night, git, make_repository
@@ -449,6 +449,48 @@ def test_without_a_sandbox_only_knobs_are_tried(root: Path) -> None:
     for candidate in night.ledger.candidates:
         assert candidate.judged
         assert (candidate.judged.reason is Reason.POLICY) == bool(candidate.proposal.edits)
+
+
+def test_a_commit_names_the_judge_that_decided_though_it_is_dead(root: Path) -> None:
+    """Each judge dies of the first question after a win; its successor has another seed."""
+    deciders: list[str] = []
+
+    class Fleeting(SimulatedJudge):
+        born = 0
+
+        def __init__(self) -> None:
+            Fleeting.born += 1
+            super().__init__(PROVENANCE.model_copy(update={"seed_commitment": f"{Fleeting.born:064x}"}))
+            self.is_dead = False
+
+        def _live(self) -> None:
+            if self.is_dead:
+                raise JudgeError("it is gone")
+
+        def describe(self) -> Provenance:
+            self._live()
+            return super().describe()
+
+        def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:
+            self._live()
+            return super().screen(candidate, incumbent, watch)
+
+        def confirm(
+            self, candidate: Side, incumbent: Side, baseline: Side, alpha: float, watch: Watch
+        ) -> Confirmation:
+            self._live()
+            found = super().confirm(candidate, incumbent, baseline, alpha, watch)
+            if found.reason is None:
+                self.is_dead = True
+                deciders.append(self._provenance.seed_commitment)
+            return found
+
+    night = Night(root, judge=Fleeting)
+    assert night.climb().wins == 3
+    trailer = "--format=%(trailers:key=Hillclimb-Seed-Commitment,valueonly)"
+    commits = [str(candidate.judged.commit) for candidate in night.ledger.wins if candidate.judged]
+    assert [git(root, "log", "-1", trailer, commit).strip() for commit in commits] == deciders
+    assert len(set(deciders)) == 3
 
 
 @pytest.mark.parametrize("name", ["hillclimb", "hillclimb/demo", "hillclimb/demo/toy/night/mine"])
