@@ -50,8 +50,8 @@ def judged(
 ) -> Iterator[tuple[Case, Staged, Judges]]:
     """The case as it was read, its copy with a workspace for each variant, and judges of that copy.
 
-    `timed` names the problems that are to be timed. Raises CaseError for a file that is wrong, and StorageError for one
-    that cannot be read or written, in the block, too.
+    `timed` names the problems that are to be timed. Raises CaseError for a file that is wrong, and MachineError for
+    what the operating system refuses, in the block, too.
     """
     read = Case(case.folder)
     with (
