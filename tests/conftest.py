@@ -5,6 +5,11 @@ from __future__ import annotations
 import os
 import signal
 
+from hypothesis import settings
+
+settings.register_profile("shared machine", deadline=None)  # a clock there says nothing of one example
+settings.load_profile("shared machine")
+
 BESIDE_THE_CORES = 2
 """Workers more than there are cores: for half of their time tests wait for processes."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from dotenv import dotenv_values
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.config import ENVIRONMENT, NAMES, OPENAI, Config, read_config
@@ -192,7 +192,6 @@ def test_the_example_names_everything_and_sets_nothing() -> None:
     assert not any(found.values())
 
 
-@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_any_text_gives_a_configuration_or_a_usage_error(text: str) -> None:
     from agent.config import _parse

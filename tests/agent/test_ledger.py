@@ -106,7 +106,7 @@ def test_finished_holds_until_the_climb_goes_on(tmp_path: Path) -> None:
     assert ledger.finished is None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     cut=st.integers(min_value=0),
     garbage=st.sampled_from([b"", b'{"kind":', b"\0" * 7, b"\xff\n", b"not json\n"]),

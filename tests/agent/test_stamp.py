@@ -129,7 +129,7 @@ def test_a_refusing_disk_leaves_nothing_behind(root: Path, device: Place) -> Non
     assert names(root / "cases") == [*TEMPLATES["cuda"], "llama_1b"]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     device=st.sampled_from(["cpu", "cuda"]),
     text=st.text(

@@ -53,7 +53,7 @@ def test_no_idea_can_forge_a_trailer(idea: str) -> None:
     assert win and win.speedup == GAIN and win.n == 3 and win.idea == flatten(idea)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(IDEAS)
 def test_git_reads_the_same_trailers(idea: str) -> None:
     text = message(idea, kept=True)

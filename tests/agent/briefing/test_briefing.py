@@ -243,7 +243,7 @@ EVENTS = st.tuples(
 )
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     events=st.lists(EVENTS, max_size=40),
     files=st.dictionaries(

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from requests.structures import CaseInsensitiveDict
 
@@ -80,7 +80,6 @@ def test_nothing_that_was_said_is_quoted(status: int) -> None:
         assert CANARY not in str(read(status, body, Retry_After=CANARY))
 
 
-@settings(deadline=None)
 @given(st.integers(100, 599), st.binary(max_size=80), st.text(max_size=20))
 def test_any_reply_has_a_meaning(status: int, body: bytes, header: str) -> None:
     answer = read_answer(status, {"retry-after": header, "x-ratelimit-reset-after": header}, body)

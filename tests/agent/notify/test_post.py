@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.notify.batch import Batch, Tally
@@ -29,14 +29,12 @@ def assert_within_limits(made: dict[str, object]) -> None:
     assert units(title) + units(text) + sum(units(f["name"]) + units(f["value"]) for f in fields) <= 6000
 
 
-@settings(deadline=None)
 @given(TEXTS, TEXTS, st.lists(st.tuples(st.just("name"), TEXTS), max_size=30))
 def test_any_post_fits(title: str, text: str, fields: list[tuple[str, str]]) -> None:
     made = embed(Post(kind="win", time=0.0, title=title, line="", text=text, fields=tuple(fields)))
     assert_within_limits(made)
 
 
-@settings(deadline=None)
 @given(st.lists(TEXTS, min_size=1, max_size=64), st.booleans(), st.integers(0, 500))
 def test_any_digest_fits_and_counts_everything(lines: list[str], with_end: bool, folded: int) -> None:
     tally = Tally()

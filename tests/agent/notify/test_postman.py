@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
@@ -276,7 +276,6 @@ ANSWERS = st.sampled_from(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 6), ANSWERS, st.floats(0, 400)), max_size=40), st.booleans())
 def test_whatever_happens_each_win_comes_to_exactly_one_end(
     steps: list[tuple[int, Answer, float]], under_way: bool

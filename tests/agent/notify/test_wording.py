@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
@@ -49,7 +49,6 @@ def test_code_cannot_be_left() -> None:
     assert code("") == ""
 
 
-@settings(deadline=None)
 @given(st.text(), st.integers(2, 50))
 def test_a_clipped_text_is_never_longer(text: str, limit: int) -> None:
     clipped = clip(text, limit)
@@ -57,7 +56,6 @@ def test_a_clipped_text_is_never_longer(text: str, limit: int) -> None:
     assert clipped == text or clipped.endswith("…")
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="ab*_`\\[@<", max_size=60), st.integers(2, 40))
 def test_clipping_leaves_no_half_escape(text: str, limit: int) -> None:
     clipped = clip(plain(text), limit)
@@ -65,7 +63,6 @@ def test_clipping_leaves_no_half_escape(text: str, limit: int) -> None:
     assert (len(before) - len(before.rstrip("\\"))) % 2 == 0
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_any_text_can_be_sent(text: str) -> None:
     shown = plain(text)

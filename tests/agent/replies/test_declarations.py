@@ -147,7 +147,7 @@ def _cases(draw: st.DrawFn) -> tuple[str, str, dict[str, int]]:
     return "".join(knobs.values()), "".join(edited), turned
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(_cases())
 def test_edits_and_turns_of_different_knobs_never_conflict(case: tuple[str, str, dict[str, int]]) -> None:
     base, edited, turned = case

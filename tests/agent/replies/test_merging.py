@@ -117,14 +117,14 @@ def test_a_win_that_was_built_upon_stays() -> None:
 FILES = st.dictionaries(st.sampled_from(["a.py", "b.cu", "d/c.md"]), TEXTS)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(FILES, FILES)
 def test_undoing_at_once_leads_back(before: dict[str, str], after: dict[str, str]) -> None:
     assert _made(after, undo(before, after, after)) == before
     assert _made(before, merge(before, after, before)) == after
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.tuples(TEXTS, TEXTS, TEXTS, TEXTS))
 def test_changes_apart_from_each_other_commute(texts: tuple[str, str, str, str]) -> None:
     kept = "".join(f"kept {i}\n" for i in range(4))

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.proposal import Edit
@@ -290,7 +290,6 @@ def test_the_block_of_a_reply() -> None:
     assert edits == (Edit(path="kernel.py", content=KERNEL.replace("total = 0", "total = 1")),)
 
 
-@settings(deadline=None)
 @given(st.data(), st.lists(TEXTS, min_size=1, max_size=5))
 def test_blocks_lead_to_the_file_meant(data: st.DataObject, texts: list[str]) -> None:
     """Cut a file with distinct lines anywhere, say other text for each piece in blocks: that file comes out."""
@@ -332,7 +331,6 @@ ANY = (
 )
 
 
-@settings(deadline=None)
 @given(st.lists(ANY, max_size=6))
 def test_nothing_but_does_not_apply_is_raised(changes: list[Change]) -> None:
     try:

@@ -78,13 +78,13 @@ def test_decorations_change_nothing(decorate: Callable[[str], str]) -> None:
     assert read_reply(decorate(REPLY)) == read_reply(REPLY)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(answers(), st.sets(st.sampled_from(["crlf", "wrapped", "bold", "prose", "ticks", "fenced"])))
 def test_what_is_written_is_read(answer: Answer, style: set[str]) -> None:
     assert read_reply(render(answer, style)) == answer
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(answers(), st.sets(st.sampled_from(["crlf", "wrapped", "bold", "ticks", "fenced"])), st.floats(0, 1))
 def test_a_reply_cut_off_has_no_half_changes(answer: Answer, style: set[str], share: float) -> None:
     lines = render(answer, style).splitlines(keepends=True)
@@ -298,7 +298,6 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(PIECES | st.text(max_size=20), max_size=40).map("\n".join))
 def test_nothing_but_unreadable_is_raised(text: str) -> None:
     try:

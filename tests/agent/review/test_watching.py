@@ -161,7 +161,7 @@ def test_a_torn_line_is_told_when_it_is_whole_and_never_when_it_is_cut_off(
     assert kinds(seen).count("judged") == 11
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.data())
 def test_however_the_bytes_arrive_each_line_is_told_once(lines: list[bytes], data: st.DataObject) -> None:
     import tempfile

@@ -235,7 +235,7 @@ def test_where_only_one_phase_is_left_it_is_taken_and_kept(tmp_path: Path, left:
 STEP = st.tuples(st.sampled_from([None, 0.7, 1.0, 1.2]), st.sampled_from(["", "a", "b"]), st.booleans())
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEP, max_size=40), st.sets(st.sampled_from(PHASES), max_size=2))
 def test_it_always_gets_somewhere_and_says_why(
     steps: list[tuple[float | None, str, bool]], closed: set[Phase]

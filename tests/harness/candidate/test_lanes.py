@@ -33,7 +33,7 @@ SOURCE = KERNELS.read_text().splitlines()
 ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "float64": 8}
 
 Numbers = tuple[int, ...]
-A_FEW = settings(max_examples=20, deadline=None)
+A_FEW = settings(max_examples=20)
 
 
 @dataclass(frozen=True)

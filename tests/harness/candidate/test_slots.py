@@ -78,7 +78,7 @@ def test_numpy_and_torch_see_the_same(dtype: str) -> None:
 
 
 @given(arrays, arrays, st.integers(1, 3), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_what_is_written_to_one_array_is_found_there_and_nowhere_else(
     ins: list[tuple[tuple[int, ...], str]],
     outs: list[tuple[tuple[int, ...], str]],
