@@ -62,7 +62,7 @@ def take_pair(bench: Bench, threads: str) -> Pair:
     """One fresh pair of identical sides."""
     side = Side(tree=str(CASE / "workspace"), knobs=TUNED | {"MM_THREADS": threads})
     settings = bench.case.settings
-    with closing(bench.each_pair(side, side, 1)) as pairs:
+    with closing(bench.each_pair(side, side, 1, lambda progress: None)) as pairs:
         sides = next(pairs)
         return bench.measure(sides, "noise", settings.objective.suite, settings.duel.pair_blocks)
 
