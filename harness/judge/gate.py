@@ -11,6 +11,7 @@ import torch
 
 from harness.candidate.arena import Arena
 from harness.candidate.process import CandidateProcess
+from harness.case.checked import is_finite
 from harness.case.contract import Contract, Tensors
 from harness.errors import CandidateFault, MachineError
 from harness.judge.fresh import Source
@@ -142,7 +143,7 @@ def check_slot(
         raise CandidateFault(Reason.OUTPUT_NOT_WRITTEN, f"{at}: parts of the output were not written")
     outputs = arena.outputs(slot)
     for key, value in outputs.items():
-        if value.is_floating_point() and not bool(torch.isfinite(value.double()).all()):
+        if not is_finite(value):
             raise CandidateFault(Reason.NOT_FINITE, f"{at}: output {key!r} holds NaN or infinity")
     share = worst_error(outputs, expect(contract, contract.problems[name], inputs, budget))
     if share > 1:
