@@ -47,12 +47,17 @@ ListOption = Annotated[
 
 
 @study.command("list")
-def list_studies(json: JsonOption = False) -> None:
-    """List studies and their cases.
+def list_studies(
+    study: StudyOption = None,
+    case: CaseOption = None,
+    _list_only: ListOption = False,
+    json: JsonOption = False,
+) -> None:
+    """List studies and their cases, or those chosen: what `test` and `profile` would go through.
 
-    Example: `hillclimb study list --json`
+    Example: `hillclimb study list --study mask_percentage --json`
     """
-    _print_cases(_chosen(None, None), json)
+    _print_cases(_chosen(study, case), json)
 
 
 @study.command()

@@ -44,15 +44,24 @@ def test_programs_are_told_the_same(root: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("arguments", [("list",), ("test", "-l"), ("profile", "--list")])
+@pytest.mark.parametrize(
+    "arguments", [("list",), ("list", "-l", "-s", "small"), ("test", "-l"), ("profile", "--list")]
+)
 def test_lists(root: Path, arguments: tuple[str, ...]) -> None:
     assert study(root, *arguments).stdout == "small (2 cases)\n  right\n  wrong\n"
     assert json.loads(study(root, *arguments, "--json").stdout) == {"small": ["right", "wrong"]}
 
 
+@pytest.mark.parametrize("command", ["list", "test", "profile"])
+def test_one_case_is_listed_alone(root: Path, command: str) -> None:
+    assert study(root, command, "-l", "-c", "wrong").stdout == "small (1 case)\n  wrong\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
+        (("list", "-s", "none"), "no study 'none'; there are: small"),
+        (("list", "-c", "none"), "no case 'none' in any study; there are: small/right, small/wrong"),
         (("test", "-s", "none"), "no study 'none'; there are: small"),
         (("profile", "-c", "none"), "no case 'none' in any study; there are: small/right, small/wrong"),
         (("plot",), "measure first: hillclimb study profile"),

@@ -26,6 +26,12 @@ DATA = {torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn}
 CANCELLED = {("kldiv_ops", "equal", "loss")}
 """Differences of equal numbers: zero is as right as what is left of their rounding."""
 
+FEW_ROUNDINGS = 4
+"""Of the output's dtype, what float32 arithmetic may be off by before its result is rounded."""
+
+POWERS = {("softmax_optimize", "spike"): 64}
+"""exp(x) is off by x roundings, and these are about -20."""
+
 
 def without_end(inputs: Tensors, place: Place) -> Tensors:
     """The inputs with the last slice of one of them, along one dimension, all zeros."""
@@ -84,3 +90,20 @@ def test_one_element_that_is_not_computed_is_noticed(study: StudyCase) -> None:
                 is_zero = float(expected.reference[key].abs().max()) == 0
                 if not is_zero and (study.name, distribution, key) not in CANCELLED:
                     assert worst_error(outputs, expected) > 1, (name, distribution, key)
+
+
+@pytest.mark.parametrize("study", choose(CASES), ids=str)
+def test_budgets_are_a_few_roundings(study: StudyCase) -> None:
+    """What the contract's own computation loses widens every kernel's budget: it may lose hardly anything."""
+    _, contract = load_case(study.folder, TORCH_DTYPES)
+    for name, problem in contract.problems.items():
+        if contract.work(problem).bytes > 16 * INTERPRETED_BYTES:
+            continue
+        outputs = contract.outputs(problem)
+        for distribution in contract.distributions:
+            inputs = contract.inputs(problem, distribution, torch.Generator().manual_seed(7))
+            most = POWERS.get((study.name, distribution), FEW_ROUNDINGS)
+            for key, budget in expect(contract, problem, inputs, 1.0).budget.items():
+                dtype = outputs[key].dtype
+                rounding = torch.finfo(dtype).eps if dtype.is_floating_point else 1
+                assert budget <= most * rounding, (name, distribution, key)

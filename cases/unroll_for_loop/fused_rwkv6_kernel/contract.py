@@ -89,25 +89,35 @@ def _rwkv6(
 ) -> torch.Tensor:
     """o, or the last sums of its squared terms, in chunks of few tokens.
 
-    Inside one, the decay of every pair of tokens and channel counts by itself; then come the states.
+    Inside one, the decay of every pair of tokens and channel counts by itself; then come the states. Decays reach -10^9
+    in a token, so what lies between two tokens is summed, never the difference of two running sums.
     """
     length = r.shape[2]
     itself = (r * u[:, None] * k).sum(-1, keepdim=True)
     bonus = itself**2 * v**2 if squared else itself * v
     r, k, v, w = (pad(x, (0, 0, 0, -length % CHUNK)).unflatten(2, (-1, CHUNK)) for x in (r, k, v, w))
-    since = w.cumsum(3)
-    before = since - w
-    pairs = torch.ones(CHUNK, CHUNK, dtype=torch.bool, device=r.device).tril(-1)[:, :, None]
-    decay = torch.where(pairs, before[..., :, None, :] - since[..., None, :, :], -torch.inf).exp_()
+    decay = _between(w).exp_()
     seen = decay.mul_(k[..., None, :, :]).mul_(r[..., :, None, :]).sum(-1)
-    states = (k * (since[..., -1:, :] - since).exp_()).mT @ v
+    states = (k * _before(w.flip(3)).flip(3).exp_()).mT @ v
     state = torch.zeros_like(states[:, :, 0])
-    for n, whole in enumerate(since[..., -1, :, None].exp().unbind(2)):
+    for n, whole in enumerate(w.sum(3)[..., None].exp().unbind(2)):
         states[:, :, n], state = state, torch.addcmul(states[:, :, n], whole.expand_as(state), state)
-    query = r * before.exp_()
+    query = r * _before(w).exp_()
     if squared:
         seen, v, query, states = (x.square_() for x in (seen, v.clone(), query, states))
     return (seen @ v).add_(query @ states).flatten(2, 3)[:, :, :length] + bonus
+
+
+def _before(w: torch.Tensor) -> torch.Tensor:
+    """Of w (..., token, channel), for each token the sum over those before it."""
+    return pad(w[..., :-1, :], (0, 0, 1, 0)).cumsum(-2)
+
+
+def _between(w: torch.Tensor) -> torch.Tensor:
+    """Of w (..., token, channel), [..., t, s, :] is the sum over the tokens after s and before t; -inf where s >= t."""
+    later = torch.ones(CHUNK, CHUNK, dtype=torch.bool, device=w.device).tril(-1)[:, :, None]
+    sums = _before(torch.where(later, w[..., None, :], 0).flatten(-2)).unflatten(-1, (CHUNK, -1))
+    return sums.masked_fill_(~later, -torch.inf)
 
 
 def _shape_decays(tensors: Tensors, mean: float, spread: float = 1.0) -> None:
