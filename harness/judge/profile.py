@@ -23,7 +23,7 @@ from harness.judge.bench import Bench
 from harness.judge.fresh import Source
 from harness.judge.gate import check_outputs
 from harness.judge.protocol import Progress, Watch
-from harness.judge.rows import combine, parse_rows, printable
+from harness.judge.rows import combine, parse_rows, printable, whole
 from harness.records import Bucket, ProblemTime, Side
 
 SEGMENTS = 5
@@ -70,7 +70,7 @@ class Look:
                 problem.refresh(arena)
                 profiled.profile(arena, turn.count, statistics.median(times))
         self.buckets = profiled.buckets()
-        self.detail = profiled.trouble() or self._crowded or profiled.distortion()
+        self.detail = profiled.trouble() or "; ".join(filter(None, (self._crowded, profiled.distortion())))
 
     @contextmanager
     def _others_watched(self, timed: CandidateProcess, profiled: Profiled) -> Iterator[None]:
@@ -119,10 +119,9 @@ class Profiled:
 
     def profile(self, arena: Arena, calls: int, seconds_per_call: float) -> None:
         """Run all slots under the profiler; `seconds_per_call` is what they take without it."""
-        start = time.perf_counter()
         table = self.attempt(lambda process: _profile(process, arena, calls))
         if table is not None:
-            self._slowdown = max(self._slowdown, (time.perf_counter() - start) / calls / seconds_per_call)
+            self._slowdown = max(self._slowdown, whole(table) / seconds_per_call)
             self._tables.append(table)
 
     def buckets(self) -> tuple[Bucket, ...]:
@@ -135,11 +134,11 @@ class Profiled:
         return "no buckets: the profiler was told of no function"
 
     def distortion(self) -> str:
-        """What to know about buckets of functions that are entered often; empty where there is nothing."""
+        """What to know about buckets of what is entered often; empty where there is nothing."""
         if self._slowdown <= DISTORTED:
             return ""
         slower = f"under the profiler calls took {self._slowdown:.1f} times as long"
-        return f"{slower}; shares of small functions may be too large"
+        return f"{slower}; shares of small functions, and gaps between kernels, may be too large"
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,12 @@ def _malformed(what: str, seen: object) -> CandidateFault:
     return CandidateFault(Reason.BROKE_PROTOCOL, f"its profile holds as {what} something else ({kind})")
 
 
+def whole(table: Sequence[Bucket]) -> float:
+    """Seconds of one call as the profiler saw it, itself included: what the largest bucket has a share of."""
+    largest = max(table, key=lambda bucket: bucket.share, default=None)
+    return largest.seconds_per_call / largest.share if largest and largest.share else 0.0
+
+
 def combine(tables: Sequence[Sequence[Bucket]]) -> tuple[Bucket, ...]:
     """Means over the problems, which count alike as in the objective; largest share first."""
     by_name: dict[str, list[Bucket]] = {}

@@ -112,7 +112,7 @@ def _start_unread(arguments: list[str], theirs: socket.socket, log_file: Path) -
             stdout=log,
             stderr=log,
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
         )
 
 

@@ -26,7 +26,7 @@ from harness.errors import CandidateFault, SandboxError
 from harness.judge.judge import CaseJudge
 from harness.judge.pool import LocalJudge
 from harness.judge.protocol import Progress, Watch
-from harness.judge.rows import MOST_DETAIL, combine, parse_rows, printable
+from harness.judge.rows import MOST_DETAIL, combine, parse_rows, printable, whole
 from harness.records import Bucket, Profile, Reason, Side
 from harness.sandbox.rungs import Rung, bubblewrap_rung, choose_rung, landlock_rung
 from tests.cases.workspace import CASES
@@ -49,6 +49,24 @@ def heavy(x, y):
 def light(x, y):
     np.multiply(x, np.float32(2), out=y)
     np.add(y, np.float32(1), out=y)
+"""
+
+OF_SMALL_FUNCTIONS = """
+def nothing():
+    pass
+
+def run(x, y):
+    for _ in range(20_000):
+        nothing()
+    y[:] = x * 2 + 1
+"""
+
+OF_ONE_FUNCTION = """
+def run(x, y):
+    n = 0
+    while n < 100_000:
+        n += 1
+    y[:] = x * 2 + 1
 """
 
 WITH_A_WORKER = """
@@ -179,6 +197,15 @@ def test_time_goes_where_it_goes(rung_lab: Lab) -> None:
     assert {p.stage for p in seen} == {"profile"}
 
 
+def test_small_functions_are_slowed_by_the_profiler_and_that_is_told(lab: Lab) -> None:
+    assert "times as long; shares of small functions, and gaps" in lab.profile(OF_SMALL_FUNCTIONS).detail
+
+
+def test_calls_that_are_not_slowed_have_no_note_of_it(lab: Lab) -> None:
+    """Nor do those that are short beside what starting a profiler takes."""
+    assert "times as long" not in lab.profile(OF_ONE_FUNCTION).detail
+
+
 def test_worker_threads_are_seen_and_so_is_waiting_for_them(rung_lab: Lab) -> None:
     shares = {bucket.name: bucket.share for bucket in rung_lab.profile(WITH_A_WORKER).buckets}
     assert shares["waiting for other threads"] > 0.2
@@ -307,6 +334,11 @@ def test_whatever_is_answered_is_a_bucket_or_a_fault(told: object) -> None:
 
 def bucket(name: str, share: float) -> Bucket:
     return Bucket(name=name, share=share, seconds_per_call=share / 10, calls=2)
+
+
+def test_the_whole_is_what_shares_are_of() -> None:
+    assert whole([bucket("f", 0.1), bucket("gaps", 0.0), bucket("g", 0.8)]) == pytest.approx(0.1)
+    assert whole([]) == whole([bucket("f", 0.0)]) == 0
 
 
 def test_problems_count_alike() -> None:
