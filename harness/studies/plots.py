@@ -46,7 +46,7 @@ def by_call(rows: Iterable[Row]) -> list[Row]:
 
 
 def paint_speedups(known: Known, calls: Sequence[Row]) -> Figure:
-    """A line for each problem: the variant's speedup over the baseline, and over torch.compile, 95 % intervals."""
+    """A line for each problem: the variant's speedup over the baseline, and over the yardstick, 95 % intervals."""
     from matplotlib import pyplot
 
     shown = [call for call in calls if call.speedup or call.over_torch][:MOST_ROWS]
@@ -59,7 +59,7 @@ def paint_speedups(known: Known, calls: Sequence[Row]) -> Figure:
         (
             [(c.over_torch, c.over_torch_low, c.over_torch_high) for c in shown],
             REFUSED,
-            "over torch.compile",
+            "over torch (yardstick.py)",
             0.13,
         ),
     ):

@@ -54,7 +54,7 @@ class Row(Record):
     speedup_high: float | None = None
     """95 % confidence."""
     over_torch: float | None = None
-    """Over yardstick.py through torch.compile, in such duels."""
+    """Over yardstick.py, in such duels: through torch.compile, or as it is where it says so."""
     over_torch_low: float | None = None
     over_torch_high: float | None = None
     masked_share: float | None = None
