@@ -58,21 +58,20 @@ class Contract(contract.Contract):
         return {"q": Spec((*rows, problem["width"]), torch.int8), "scales": Spec(rows, torch.float32)}
 
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
-        """127 x / max is one rounding from exact in float64, and halves come out as halves."""
+        """127 x / max is one rounding from exact in float64, and halves come out as halves: they stay such."""
         quotients, scales = _quantized(inputs["x"].double())
-        return _moved({"q": quotients.round_(), "scales": scales}, inputs["destination"])
+        q = torch.where(_are_halves(quotients), quotients, quotients.round())
+        return _moved({"q": q, "scales": scales}, inputs["destination"])
 
     def attainable(self, problem: Problem, inputs: Tensors) -> Tensors:
-        """In float32, where halves are exact too; they are rounded the way that the reference does not."""
+        """In float32, where halves are exact too."""
         quotients, scales = _quantized(inputs["x"].float())
-        nearest = quotients.round()
-        q = torch.where(_are_halves(quotients), 2 * quotients - nearest, nearest)
-        return _moved({"q": q.to(torch.int8), "scales": scales}, inputs["destination"])
+        return _moved({"q": quotients.round_().to(torch.int8), "scales": scales}, inputs["destination"])
 
     def scale(self, problem: Problem, inputs: Tensors, reference: Tensors) -> Tensors:
-        """One for halves, so that either neighbour will do and no other; nearly nothing for all the rest."""
+        """A half for halves, so that either neighbour will do and no other; nearly nothing for all the rest."""
         quotients, _ = _quantized(inputs["x"].float())
-        held = torch.where(_are_halves(quotients), 1.0, INEXCUSABLE).double()
+        held = torch.where(_are_halves(quotients), 0.5, INEXCUSABLE).double()
         return {
             **_moved({"q": held}, inputs["destination"]),
             "scales": reference["scales"].clamp_min(2.0**-100),
@@ -114,7 +113,7 @@ def _as_drawn(x: torch.Tensor) -> torch.Tensor:
 
 
 def _halves(x: torch.Tensor) -> torch.Tensor:
-    """Multiples of a half up to 63.5 beside a 127: every second quotient is a tie, and truncation is off by one."""
+    """Multiples of a half up to 63.5 beside a 127: every second quotient is a tie; either neighbour will do."""
     x.mul_(40).round_().clamp_(-127, 127).div_(2)
     x[..., -1] = 127
     return x

@@ -14,6 +14,9 @@ from harness.case import contract
 from harness.case.contract import Problem, Spec, Tensors, Work
 
 THETA = 10000.0
+
+CANCELLATION = 2.0**-8
+"""Of bfloat16's roundings: 256 of float32, where three are made, and a 256th of what products in bfloat16 lose."""
 LATE = 1_000_000
 """First position of the distribution `late`, where float32 angles would be off by 0.03."""
 
@@ -67,9 +70,12 @@ class Contract(contract.Contract):
         return {name: x.bfloat16() for name, x in wide.items()}
 
     def scale(self, problem: Problem, inputs: Tensors, reference: Tensors) -> Tensors:
-        """Magnitudes of the two products that an element is the sum of."""
+        """Each element's own size, and of the two products that cancel in it the share that float32 leaves."""
         terms = _both_passes({name: x.double().abs() for name, x in inputs.items()}, _added)
-        return {name: x.clamp_min(2.0**-100) for name, x in terms.items()}
+        return {
+            name: x.mul_(CANCELLATION).add_(reference[name].abs()).clamp_min_(2.0**-100)
+            for name, x in terms.items()
+        }
 
     def work(self, problem: Problem) -> Work:
         """Three operations an element and pass; q, k and gradients read and written once, the tables read."""

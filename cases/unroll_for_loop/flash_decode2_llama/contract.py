@@ -12,6 +12,9 @@ import torch
 from harness.case import contract
 from harness.case.contract import Problem, Spec, Tensors, Work
 
+CANCELLATION = 2.0**-6
+"""Of float16's roundings: 256 of float32. exp(l - m) is off by l - m of them, and those are at most some 50."""
+
 SMALLEST = 2.0**-14
 """Least normal float16: below it, roundings do not shrink any more."""
 
@@ -68,9 +71,10 @@ class Contract(contract.Contract):
         return {"out": partial.mul_(weights[..., None]).sum(dim=2).half()}
 
     def scale(self, problem: Problem, inputs: Tensors, reference: Tensors) -> Tensors:
-        """The sum of the terms' magnitudes."""
+        """Each result's own size, and of the terms that cancel in it the share that weights in float32 leave."""
         partial, weights = _usable(problem, inputs, torch.float64)
-        return {"out": torch.einsum("bhnd,bhn->bhd", partial.abs_(), weights).clamp_min(SMALLEST)}
+        terms = torch.einsum("bhnd,bhn->bhd", partial.abs_(), weights)
+        return {"out": terms.mul_(CANCELLATION).add_(reference["out"].abs()).clamp_min_(SMALLEST)}
 
     def work(self, problem: Problem) -> Work:
         """A multiply-add an element of the blocks in use under `normal`, which are read once with their lse."""

@@ -15,6 +15,9 @@ from harness.case.contract import Problem, Spec, Tensors, Work
 NONE = -1
 """The adapter of a request that has none."""
 
+CANCELLATION = 2.0**-6
+"""Of bfloat16's roundings: 1024 of float32, where a sum has some hundred terms."""
+
 SKIPPED = 8
 """Under most distributions one request in so many has no adapter."""
 
@@ -43,7 +46,7 @@ class Contract(contract.Contract):
         "lone_1x8x130": _sizes(1, 8, 130, 1),
         "single_1x1x1": _sizes(1, 1, 1, 1, accumulate=False),
     }
-    distributions = ("normal", "grouped", "one", "none", "stale", "offset")
+    distributions = ("normal", "grouped", "skewed", "one", "none", "stale", "offset")
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         requests, rank, width = problem["requests"], problem["rank"], problem["width"]
@@ -76,8 +79,9 @@ class Contract(contract.Contract):
         return {"out": _expanded(problem, inputs, lambda t: t.float()).bfloat16()}
 
     def scale(self, problem: Problem, inputs: Tensors, reference: Tensors) -> Tensors:
-        """The sum of the terms' magnitudes."""
-        return {"out": _expanded(problem, inputs, lambda t: t.double().abs()).clamp_min(2.0**-100)}
+        """Each result's own size, and of the terms that cancel in it the share that sums in float32 leave."""
+        terms = _expanded(problem, inputs, lambda t: t.double().abs())
+        return {"out": terms.mul_(CANCELLATION).add_(reference["out"].abs()).clamp_min_(2.0**-100)}
 
     def work(self, problem: Problem) -> Work:
         """As under `normal`: a multiply-add for each weight of each served request; weights in use read once."""
@@ -122,6 +126,14 @@ def _grouped(problem: Problem, generator: torch.Generator) -> torch.Tensor:
     return _mixed(problem, generator).sort().values
 
 
+def _skewed(problem: Problem, generator: torch.Generator) -> torch.Tensor:
+    """Few adapters have most of the requests, and how many have none is anybody's guess."""
+    requests, adapters, place = problem["requests"], problem["adapters"], generator.device
+    drawn, without = torch.rand(2, requests, generator=generator, device=place)
+    share = torch.rand(1, generator=generator, device=place)
+    return (adapters * drawn**3).long().clamp_max_(adapters - 1).masked_fill_(without < share, NONE)
+
+
 def _one(problem: Problem, generator: torch.Generator) -> torch.Tensor:
     """The last adapter for everybody."""
     return torch.full((problem["requests"],), problem["adapters"] - 1, device=generator.device)
@@ -132,16 +144,18 @@ def _none(problem: Problem, generator: torch.Generator) -> torch.Tensor:
 
 
 def _spoil_unused(problem: Problem, drawn: Tensors, adapter_of: torch.Tensor) -> None:
-    """What no result depends on is NaN: adapters that nobody has, and a base that is not added."""
+    """What no result depends on is NaN: adapters that nobody has, x of who has none, a base that is not added."""
     unused = torch.ones(problem["adapters"] + 1, dtype=torch.bool, device=adapter_of.device)
     unused[adapter_of + 1] = False
     drawn["weights"][unused[1:]] = float("nan")
+    drawn["x"][adapter_of == NONE] = float("nan")
     if not problem["accumulate"]:
         drawn["base"].fill_(float("nan"))
 
 
 _ASSIGNED: dict[str, Callable[[Problem, torch.Generator], torch.Tensor]] = {
     "grouped": _grouped,
+    "skewed": _skewed,
     "one": _one,
     "none": _none,
 }

@@ -16,7 +16,12 @@ DTYPE = torch.float16
 EPS, TINY = torch.finfo(DTYPE).eps, torch.finfo(DTYPE).tiny
 
 HALF_ULP = 2.0**-24
-"""Of a float32 sum: what each of its additions may lose."""
+"""Of a float32 sum: what each of its additions may lose. As much upwards as downwards, so that k of them lose sqrt(k)
+(Higham & Mary, SIAM J. Sci. Comput. 41 (2019) A2815); tensor cores cut off, which comes to a twentieth of that."""
+
+
+NEAR_ZERO = 8 * EPS
+"""Of what a sum may lose, in units of `scale`: nearer to zero than that its sign may be either."""
 
 
 def problem(m: int, n: int, k: int, activation: tuple[bool, float]) -> dict[str, int | float | bool]:
@@ -71,9 +76,16 @@ class Contract(contract.Contract):
         return {"c": _activated(torch.matmul(inputs["a"], inputs["b"]), problem)}
 
     def scale(self, problem: Problem, inputs: Tensors, reference: Tensors) -> Tensors:
-        """One rounding of the result, and of k float32 additions in any order: |f(A B)| + k (u32 / eps) |A| |B|."""
-        terms = inputs["a"].double().abs_() @ inputs["b"].double().abs_()
-        return {"c": terms.mul_(problem["k"] * HALF_ULP / EPS).add_(reference["c"].abs()).clamp_min_(TINY)}
+        """One rounding of the result, and of k float32 additions: |f(C)| + f'(C) sqrt(k) (u32 / eps) |A| |B|.
+
+        C is A B, f the activation; where the additions may have changed C's sign, f' is 1.
+        """
+        lost = inputs["a"].double().abs_() @ inputs["b"].double().abs_()
+        lost.mul_(problem["k"] ** 0.5 * HALF_ULP / EPS)
+        if problem["leaky_relu"]:
+            slope = problem["negative_slope"]
+            lost.mul_(torch.where(reference["c"] < lost * (-NEAR_ZERO * slope), slope, 1.0))
+        return {"c": lost.add_(reference["c"].abs()).clamp_min_(TINY)}
 
     def work(self, problem: Problem) -> Work:
         m, n, k = problem["m"], problem["n"], problem["k"]

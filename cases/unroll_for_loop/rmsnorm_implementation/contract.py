@@ -37,7 +37,7 @@ class Contract(contract.Contract):
         "tiny_2x3x5": {"batch": 2, "length": 3, "hidden": 5, "eps": 1e-6},
         "single_1x1x1": {"batch": 1, "length": 1, "hidden": 1, "eps": 1e-6},
     }
-    distributions = ("scaled", "offset", "tiny", "huge", "outliers")
+    distributions = ("scaled", "offset", "tiny", "huge", "silent", "outliers")
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         """x and weight; a pass or two more than drawing them, so that timed inputs are made quickly."""
@@ -96,6 +96,11 @@ def _stretch(x: torch.Tensor, generator: torch.Generator) -> None:
     x.mul_(1e3)
 
 
+def _silence(x: torch.Tensor, generator: torch.Generator) -> None:
+    """About half of the tokens are zero, as padding is: a sum of zero that waits to be published is never seen."""
+    x.mul_(torch.randn((*x.shape[:2], 1), generator=generator, device=x.device) > 0)
+
+
 def _stretch_one_column(x: torch.Tensor, generator: torch.Generator) -> None:
     """300 times, anywhere, as in real activations: a mean that skips a block or the tail misses it at times."""
     column = torch.randint(x.shape[2], (1,), generator=generator, device=x.device)
@@ -107,5 +112,6 @@ _SHAPED: dict[str, Callable[[torch.Tensor, torch.Generator], None]] = {
     "offset": _offset,
     "tiny": _shrink,
     "huge": _stretch,
+    "silent": _silence,
     "outliers": _stretch_one_column,
 }

@@ -13,7 +13,8 @@ HALF, FLOAT8 = torch.float16, torch.float8_e4m3fn
 EPS, TINY = torch.finfo(HALF).eps, torch.finfo(HALF).tiny
 
 HALF_ULP = 2.0**-24
-"""Of a float32 sum: what each of its additions may lose."""
+"""Of a float32 sum: what each of its additions may lose. As much upwards as downwards, so that k of them lose sqrt(k)
+(Higham & Mary, SIAM J. Sci. Comput. 41 (2019) A2815); tensor cores cut off, which comes to a twentieth of that."""
 
 SHORT_SUM = 2.0**-11
 """What a sum of some hundred products of float8 may lose in a Hopper tensor core, which keeps 14 bits of it."""
@@ -82,12 +83,12 @@ class Contract(contract.Contract):
         return {"c": torch.matmul(a.to(HALF), b.to(HALF))}
 
     def scale(self, problem: Problem, inputs: Tensors, reference: Tensors) -> Tensors:
-        """One rounding of the result, and of k float32 additions in any order: |C| + k (u32 / eps) |A| |B|.
+        """One rounding of the result, and of k float32 additions in any order: |C| + sqrt(k) (u32 / eps) |A| |B|.
 
         For float8 also of the tensor cores' short sums, each of some hundred products.
         """
         a, b = _operands(problem, inputs)
-        loss = problem["k"] * HALF_ULP + (SHORT_SUM if inputs["a"].dtype == FLOAT8 else 0)
+        loss = problem["k"] ** 0.5 * HALF_ULP + (SHORT_SUM if inputs["a"].dtype == FLOAT8 else 0)
         terms = a.double().abs_() @ b.double().abs_()
         return {"c": terms.mul_(loss / EPS).add_(reference["c"].abs()).clamp_min_(TINY)}
 

@@ -44,7 +44,7 @@ LEAST_DEPTH = 2048
 """Of k, for a tile to be worth its way in and out."""
 
 DEEP = 16384
-"""Of k, from which two groups sum float8 two steps at a time: the error's budget grows with k."""
+"""Of k, from which two groups sum float8 two steps at a time."""
 
 DTYPES = {
     torch.float16: gl.float16,

@@ -19,7 +19,7 @@ def expand_part(
     request = tl.program_id(1).to(tl.int64)
     adapter = tl.load(adapter_of + request).to(tl.int64)
     k = tl.arange(0, K)
-    inputs = tl.load(x + request * RANK + k, mask=k < RANK, other=0).to(tl.float32)
+    inputs = tl.load(x + request * RANK + k, mask=k < tl.where(adapter >= 0, RANK, 0), other=0).to(tl.float32)
     loaded = tl.where(adapter >= 0, width, 0)
     first = tl.program_id(0) * part
     for start in range(first, tl.minimum(first + part, width), TILE):

@@ -4,7 +4,7 @@ Fewer adapters than requests: programs of an adapter serve all who have it, sixt
 As many adapters: requests of one adapter are ranked as they come, and those ranked 0, 16, 32, ... lead: their programs
 serve the sixteen that begin there, programs of all others end at once. If rows of weights are short as well, each
 request is served for itself, all of a program's weights under way at once. Requests without an adapter are a kind of
-their own, whose weights are zero and never loaded.
+their own, whose x and weights are zero and never loaded.
 """
 
 from __future__ import annotations
@@ -58,9 +58,10 @@ def serve(
     x, weights, base, out, row, served, width, loaded, first, last, RANK: tl.constexpr, K: tl.constexpr,
     TILE: tl.constexpr, ACCUMULATE: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Outputs of these rows in the tiles from first to last; weights are zero where nothing is loaded."""
+    """Outputs of these rows in the tiles from first to last; x and weights are zero where nothing is loaded."""
     k = tl.arange(0, K)[None, :]
-    inputs = tl.load(x + row[:, None] * RANK + k, mask=served[:, None] & (k < RANK), other=0)
+    held = tl.where(loaded > 0, RANK, 0)
+    inputs = tl.load(x + row[:, None] * RANK + k, mask=served[:, None] & (k < held), other=0)
     for tile in tl.range(first, last, num_stages=STAGES):
         column = tile * TILE + tl.arange(0, TILE)
         used = (column < loaded)[:, None] & (k < RANK)
@@ -133,7 +134,7 @@ def expand_each(
     k = tl.arange(0, K)
     real = column < width
     used = (column < tl.where(adapter >= 0, width, 0))[:, None] & (k < RANK)[None, :]
-    inputs = tl.load(x + request * RANK + k, mask=k < RANK, other=0).to(tl.float32)
+    inputs = tl.load(x + request * RANK + k, mask=k < tl.where(adapter >= 0, RANK, 0), other=0).to(tl.float32)
     weight = tl.load(weights + (adapter * width + column)[:, None] * RANK + k[None, :], mask=used, other=0)
     result = tl.sum(weight.to(tl.float32) * inputs[None, :], 1)
     if ACCUMULATE:
