@@ -171,7 +171,7 @@ class CaseJudge:
         try:
             pairs = self._bench.fresh_pairs(last, first, stage, watch, suite)
         except CandidateFault as fault:
-            raise MachineError(f"a tree that was kept before failed while compared: {fault}") from fault
+            raise MachineError(f"a kernel failed while it was compared: {fault}") from fault
         if stage == "noise":
             self._bench.clocks.learn(pairs)
         values = values_of(pairs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -16,8 +16,7 @@ from harness.judge.pool import LocalJudge
 from harness.judge.protocol import Judge
 from harness.judge.refusal import refusals_told
 from harness.studies.study import StudyCase
-from harness.studies.variants import YARDSTICK, Staged, staged
-from harness.studies.yardstick import compile_ahead
+from harness.studies.variants import Staged, staged
 
 Answer = TypeVar("Answer")
 
@@ -57,18 +56,9 @@ def judged(
     with (
         refusals_told(f"{case} could not be measured"),
         tempfile.TemporaryDirectory(prefix="hillclimb-study-") as place,
-        staged(read, timed=timed) as made,
+        staged(read, timed=timed) as copy,
     ):
-        copy = _with_yardstick_compiled(made)
         log = Path(place, "judge.log")
         start = partial(LocalJudge, copy.folder, log, trust_workspace=trust_workspace)
         with closing(Judges(start)) as judges:
             yield read, copy, judges
-
-
-def _with_yardstick_compiled(copy: Staged) -> Staged:
-    """Before there is a judge: it holds the GPU. Where that fails, without the yardstick."""
-    if YARDSTICK not in copy.sides or not (trouble := compile_ahead(copy)):
-        return copy
-    others = {name: side for name, side in copy.sides.items() if name != YARDSTICK}
-    return replace(copy, sides=others, trouble=trouble)

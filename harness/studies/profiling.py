@@ -32,9 +32,13 @@ from harness.studies.judging import Judges, judged
 from harness.studies.study import BASELINE, StudyCase
 from harness.studies.times import Row
 from harness.studies.variants import YARDSTICK, Staged, timed_problems
+from harness.studies.yardstick import with_yardstick_compiled
 
 DIGITS = 12
 """Of a digest, in the table."""
+
+DUELS = {BASELINE: "speedup", YARDSTICK: "over_torch"}
+"""Whom every other variant is duelled with, and what of its row that gives."""
 
 
 class Profiled(Record):
@@ -46,6 +50,7 @@ class Profiled(Record):
     rows: tuple[Row, ...] = ()
     """Empty where the table already had them."""
     error: str = ""
+    """Also why the yardstick could not be compiled, where the table had the rest."""
 
     @property
     def passed(self) -> bool:
@@ -87,14 +92,23 @@ def _profile_case(case: StudyCase, wish: Wish, watch: Watch) -> Iterator[Profile
     told = Profiled(study=case.study, case=case.name)
     try:
         wanted = _wanted(Case(case.folder), wish)
-        with judged(case, timed=wanted, trust_workspace=wish.trust_workspace) as (read, copy, judges):
+        with judged(case, timed=wanted, trust_workspace=wish.trust_workspace) as (read, staged, judges):
+            copy = staged if wish.resume else with_yardstick_compiled(staged)
             provenance = judges.ask(lambda judge: judge.describe())
             session = _Session(case, copy, judges, provenance, _state(read, provenance), watch)
             if wish.lanes:
                 session.count_lanes()
+            if wish.resume and not all(map(session.has, wanted)):
+                judges.close()
+                session.copy = with_yardstick_compiled(copy)
             for problem in wanted:
-                rows = () if wish.resume and session.has(problem) else session.measure(problem)
-                yield told.model_copy(update={"problem": problem, "rows": tuple(rows)})
+                if wish.resume and session.has(problem):
+                    session.add_lanes(problem)
+                    yield told.model_copy(update={"problem": problem, "error": session.copy.trouble})
+                else:
+                    yield told.model_copy(
+                        update={"problem": problem, "rows": tuple(session.measure(problem))}
+                    )
     except HillclimbError as error:
         yield told.model_copy(update={"error": str(error)})
 
@@ -141,11 +155,19 @@ class _Session:
         return self.case.folder.parent / times.FILE
 
     def has(self, problem: str) -> bool:
-        """Whether the table has all variants of the problem as they are now, and why there is no yardstick."""
-        rows = [row for row in times.read(self.file)[1] if row.key == (self.case.name, problem)]
-        found = {row.variant for row in rows if row.state == self.state}
-        told = {row.note for row in rows if row.variant == YARDSTICK}
-        return found >= set(self.copy.sides) and (not self.copy.trouble or _joined(self.copy.trouble) in told)
+        """Whether the table has times of all variants of the problem as they are now, and each duel of theirs."""
+        found = {
+            row.variant: times.told(row) for row in times.read(self.file)[1] if self._holds(row, problem)
+        }
+        return all(found.get(variant, set()) >= self._wanted_of(variant) for variant in self.copy.sides)
+
+    def _wanted_of(self, variant: str) -> set[str]:
+        """What a row of a variant is to tell."""
+        return {"call_us", *(name for other, name in DUELS.items() if self._meets(variant, other))}
+
+    def _meets(self, variant: str, other: str) -> bool:
+        """Whether the one is duelled with the other."""
+        return variant not in DUELS and other in self.copy.sides
 
     def count_lanes(self) -> None:
         """Of every variant of the workspace; one that cannot be interpreted has none."""
@@ -161,10 +183,23 @@ class _Session:
                 if (share := counted.masked_share()) is not None:
                     self.masked[variant] = share, counted.problem
 
+    def add_lanes(self, problem: str) -> None:
+        """Put what was counted into the rows that the table has of a problem."""
+        known, earlier = times.read(self.file)
+        held = [row for row in earlier if row.key == (self.case.name, problem)]
+        fresh = [
+            row.model_copy(update=dict(zip(times.LANES, self.masked[row.variant], strict=True)))
+            if row.variant in self.masked and row.state == self.state
+            else row
+            for row in held
+        ]
+        if fresh != held:
+            times.update(self.file, known, fresh)
+
     def measure(self, problem: str) -> list[Row]:
         """All variants; they are in the table when this returns.
 
-        Times that it has of the same files are not given up for a measurement that failed.
+        What it has of the same files is not given up for a measurement that tells less.
         """
         suite = self.copy.suites[problem]
         looks = {name: self._look(side, suite) for name, side in self.copy.sides.items()}
@@ -173,10 +208,8 @@ class _Session:
         rows = [row for name, look in looks.items() for row in self._rows(problem, name, look)]
         ceilings = next((look.ceilings for look in looks.values() if look.ceilings), None)
         known, earlier = times.read(self.file)
-        timed = {row.variant for row in rows if row.call_us is not None}
-        kept = [row for row in earlier if self._holds(row, problem) and row.variant not in timed]
-        held = {row.variant for row in kept}
-        fresh = [*kept, *(row for row in rows if row.variant not in held)]
+        held = [row for row in earlier if self._holds(row, problem)]
+        fresh = [row for name in looks for row in times.fuller(name, held, rows)]
         times.update(self.file, _known(self.provenance, ceilings, known), fresh)
         return rows
 
@@ -223,8 +256,8 @@ class _Session:
         """Over the baseline and over the yardstick, and what kept one from being measured."""
         told: dict[str, float] = {}
         notes = []
-        for other, name in ((BASELINE, "speedup"), (YARDSTICK, "over_torch")):
-            if variant in (BASELINE, YARDSTICK) or other not in self.copy.sides:
+        for other, name in DUELS.items():
+            if not self._meets(variant, other):
                 continue
             sides = self.copy.sides[other], self.copy.sides[variant]
             try:

@@ -13,7 +13,7 @@ import csv
 import fcntl
 import io
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -73,6 +73,12 @@ class Row(Record):
         return self.case, self.problem
 
 
+MEASURED = ("call_us", "speedup", "over_torch")
+"""What of a row takes a judge's measurement each."""
+
+LANES = ("masked_share", "masked_on")
+"""What of a row counting lanes gives."""
+
 Known = Mapping[str, str]
 """What stands above the table."""
 
@@ -88,7 +94,10 @@ def read(file: Path) -> tuple[dict[str, str], list[Row]]:
     lines = text.splitlines(keepends=True)
     known = dict(line[1:].strip().split(": ", 1) for line in lines if line.startswith("# ") and ": " in line)
     table = csv.DictReader(io.StringIO("".join(line for line in lines if not line.startswith("#"))))
-    return known, [_row(file, number, fields) for number, fields in enumerate(table, start=1)]
+    try:
+        return known, [_row(file, number, fields) for number, fields in enumerate(table, start=1)]
+    except csv.Error as error:
+        raise UsageError(f"{file}: is no table of times ({error}); move the file away") from None
 
 
 def _row(file: Path, number: int, fields: Mapping[str | None, str | None]) -> Row:
@@ -140,3 +149,19 @@ def replaced(rows: Iterable[Row], fresh: Iterable[Row]) -> list[Row]:
     return sorted(
         [*kept, *new], key=lambda row: row.case
     )  # stable: problems stay in the order they were measured
+
+
+def told(row: Row) -> set[str]:
+    """Which times and duels a row has."""
+    return {name for name in MEASURED if getattr(row, name) is not None}
+
+
+def fuller(variant: str, held: Sequence[Row], fresh: Sequence[Row]) -> list[Row]:
+    """The fresh rows of a variant, unless those that are held tell what they do not; with lanes that were counted."""
+    old, new = ([row for row in rows if row.variant == variant] for rows in (held, fresh))
+    if not old or not new:
+        return old or new
+    if not told(old[0]) <= told(new[0]):
+        return old
+    lanes = {name: getattr(old[0], name) for name in LANES}
+    return new if new[0].masked_share is not None else [row.model_copy(update=lanes) for row in new]

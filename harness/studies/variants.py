@@ -142,7 +142,7 @@ def _yardstick(case: Case, root: Path, folder: Path) -> Side:
 
 def _is_compiled(yardstick: Path) -> bool:
     """Unless a line of it says that it is not; of one that is no Python, compiling it tells."""
-    return "COMPILED = False" not in yardstick.read_text(encoding="utf-8").splitlines()
+    return "COMPILED = False" not in yardstick.read_text(encoding="utf-8", errors="replace").splitlines()
 
 
 def _add_suites(case: Case, folder: Path, problems: Collection[str]) -> dict[str, str]:

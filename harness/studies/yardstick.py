@@ -11,12 +11,21 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from harness.judge.pool import keyless_environment
 from harness.studies.variants import CACHE, YARDSTICK, Staged
 
 MOST_SECONDS = 1800
+
+
+def with_yardstick_compiled(copy: Staged) -> Staged:
+    """The staged case, without its yardstick where that cannot be compiled. No judge may hold the GPU meanwhile."""
+    if YARDSTICK not in copy.sides or not (trouble := compile_ahead(copy)):
+        return copy
+    others = {name: side for name, side in copy.sides.items() if name != YARDSTICK}
+    return replace(copy, sides=others, trouble=trouble)
 
 
 def compile_ahead(copy: Staged) -> str:

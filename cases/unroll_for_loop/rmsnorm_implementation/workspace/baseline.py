@@ -14,9 +14,10 @@ BLOCK, WARPS = knob("RMS3D_BLOCK"), knob("RMS3D_WARPS")
 
 
 @triton.jit
-def rms_norm(x, weight, y, batch_stride, row_stride, hidden, eps, BLOCK: tl.constexpr):
+def rms_norm(x, weight, y, length, batch_stride, row_stride, hidden, eps, BLOCK: tl.constexpr):
     """One row."""
-    first = tl.program_id(0).to(tl.int64) * batch_stride + tl.program_id(1).to(tl.int64) * row_stride
+    batch, row = tl.program_id(0) // length, tl.program_id(0) % length
+    first = batch.to(tl.int64) * batch_stride + row.to(tl.int64) * row_stride
     squares = tl.zeros([BLOCK], tl.float32)
     for start in range(0, hidden, BLOCK):
         column = start + tl.arange(0, BLOCK)
@@ -33,4 +34,6 @@ def rms_norm(x, weight, y, batch_stride, row_stride, hidden, eps, BLOCK: tl.cons
 def run(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, *, eps: float) -> None:
     """x and y batch x length x hidden, weight hidden, all float16; x and y of the same strides."""
     batch, length, hidden = x.shape
-    rms_norm[(batch, length)](x, weight, y, x.stride(0), x.stride(1), hidden, eps, BLOCK, num_warps=WARPS)
+    rms_norm[(batch * length,)](
+        x, weight, y, length, x.stride(0), x.stride(1), hidden, eps, BLOCK, num_warps=WARPS
+    )
