@@ -83,7 +83,7 @@ class Contract(contract.Contract):
         }
 
     def work(self, problem: Problem) -> Work:
-        """Token by token a multiply-add an element of the state for S^T k, S, o and dq, and twice as many backwards."""
+        """Token by token a multiply-add an element of the state for S^T k, S, o and dq, and seven more backwards."""
         tokens = problem["batch"] * problem["heads"] * problem["length"]
         key, value = problem["key"], problem["value"]
         elements = 4 * key + 4 * value + 2 * problem["betas"]
