@@ -19,7 +19,16 @@ from harness.case.knobs import to_environment
 from harness.errors import UsageError
 from harness.judge.pool import LocalJudge
 from harness.judge.protocol import Progress, Watch
-from harness.records import Confirmation, GateReport, Provenance, Reason, Record, Screening, Side
+from harness.records import (
+    Confirmation,
+    GateReport,
+    OracleReport,
+    Provenance,
+    Reason,
+    Record,
+    Screening,
+    Side,
+)
 
 HEAD = "HEAD"
 WORKING_FILES = "the working files"
@@ -31,6 +40,8 @@ class Checked(Record):
     case: str
     gate: GateReport
     provenance: Provenance
+    oracle: OracleReport | None = None
+    """Wrong results that the contract accepts; None where the gate rejects the baseline."""
     interpreted: int | None = None
     """Problems small enough to be interpreted, where there is no GPU for a case that is for one: those are what the
     gate ran, and the others were only compiled. None where the case's own device is here. Nothing is ever timed."""
@@ -83,7 +94,10 @@ class Question:
 
 
 def check(folder: Path, watch: Watch, *, trust_workspace: bool) -> Checked:
-    """Validate a case and bring its working files before the gate. Raises CaseError for what is wrong with it."""
+    """Validate a case, bring its working files before the gate and put its contract to the test.
+
+    Raises CaseError for what is wrong with it.
+    """
     case = Case(folder)
     with (
         scratch() as place,
@@ -96,6 +110,7 @@ def check(folder: Path, watch: Watch, *, trust_workspace: bool) -> Checked:
             case=case.name,
             gate=gate,
             provenance=judge.describe(),
+            oracle=judge.try_oracle(watch) if gate.passed else None,
             interpreted=counted.problems if is_interpreted(case) else None,
         )
 

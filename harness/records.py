@@ -367,6 +367,23 @@ class LaneReport(Record):
     seconds: float = 0.0
 
 
+class Slip(Record):
+    """A result that is wrong on purpose, as a contract's budget takes it."""
+
+    mistake: str
+    problem: str = ""
+    """On which it was made; empty where it was on several, of which one need show it."""
+    share: float
+    """Largest error as a share of the budget: up to 1 it is accepted."""
+
+
+class OracleReport(Record):
+    """What a contract accepts though it is wrong."""
+
+    tried: int
+    accepted: tuple[Slip, ...] = ()
+
+
 class Profile(Record):
     """A look inside one side, for proposers and reports; nothing in it decides anything."""
 

@@ -26,10 +26,14 @@ from harness.errors import UsageError
 if TYPE_CHECKING:
     from agent.evaluation import Checked, Evaluated, Question
     from agent.notify.notifier import Notifier
+    from harness.records import OracleReport
 
 
 def check(case: CaseArgument, json: JsonOption = False, trust_workspace: TrustOption = False) -> None:
     """Validate a case's files and bring its baseline, the working files, before the gate.
+
+    Its contract is put to the test, too: results that leave an input's end out, and results in fewer bits where
+    `policy.reduced_precision` is false, are computed and should not be accepted. What is accepted is told.
 
     Example: `hillclimb check demo/cpu_matmul`
     """
@@ -210,9 +214,28 @@ def _describe_check(found: Checked, folder: Path) -> str:
     else:
         worst = f"largest error {gate.worst:.3f} of the budget, at {gate.worst_at}"
         told = f"{found.case}: sound; the gate passed {gate.runs} checks ({worst}); sandbox: {found.provenance.sandbox}"
-    return (
-        told if found.interpreted is None else f"{told}\n{_describe_interpreted(found.interpreted, folder)}"
-    )
+    lines = [told]
+    if found.oracle is not None:
+        lines += _describe_oracle(found.oracle)
+    if found.interpreted is not None:
+        lines.append(_describe_interpreted(found.interpreted, folder))
+    return "\n".join(lines)
+
+
+def _describe_oracle(found: OracleReport) -> list[str]:
+    """What the contract accepts though it is wrong, a line each."""
+    if not found.accepted:
+        return [f"the contract noticed all {found.tried} results that were wrong on purpose"]
+    lines = [
+        f"the contract accepted {len(found.accepted)} of {found.tried} results that were wrong on purpose:"
+    ]
+    for slip in found.accepted:
+        where = f"in problem {slip.problem}" if slip.problem else "in every small problem"
+        lines.append(f"  {slip.mistake}, {where}: an error of {slip.share:.2g} of the budget at the most")
+    return [
+        *lines,
+        "  see docs/case-format.md on Contract.scale, unless no result depends on what was left out",
+    ]
 
 
 def _describe_interpreted(count: int, folder: Path) -> str:

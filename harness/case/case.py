@@ -133,8 +133,8 @@ class Policy(_Section):
     """Capturing and replaying launches inside the kernel. Held by a reading of the source; on a CPU there is nothing
     to hold."""
     reduced_precision: bool = False
-    """Arithmetic in fewer bits than the inputs' dtype. No code reads it, it informs proposers; held by
-    gate.error_budget, as far as fewer bits cost accuracy."""
+    """Arithmetic in fewer bits than the inputs' dtype. It informs proposers, and is held by gate.error_budget as far as
+    fewer bits cost accuracy: `hillclimb check` tries that."""
     imports: Names = ("math", "os", "typing", "functools", "numpy", "numba", "yaml")
     """Top-level modules workspace code may import, besides the workspace's own."""
 

@@ -22,6 +22,7 @@ from harness.judge.fresh import signature_of_problem
 from harness.judge.gate import Gate
 from harness.judge.health import Health
 from harness.judge.lanes import count_lanes, has_lanes
+from harness.judge.oracle import Oracle, put_to_the_test
 from harness.judge.profile import Look
 from harness.judge.protocol import Nothing, Progress, Watch
 from harness.judge.secret import SecretRandom
@@ -32,6 +33,7 @@ from harness.records import (
     Confirmation,
     GateReport,
     LaneReport,
+    OracleReport,
     Profile,
     Provenance,
     Reason,
@@ -95,6 +97,14 @@ class CaseJudge:
         report = self._report(side, watch)
         self._health.doubt(report.reason, report.detail)
         return report
+
+    def try_oracle(self, watch: Watch) -> OracleReport:
+        bench, settings = self._bench, self._bench.case.settings
+        oracle = Oracle(bench.contract, settings.gate.error_budget, bench.device.torch_device)
+        is_narrow_forbidden = not settings.policy.reduced_precision
+        return put_to_the_test(
+            oracle, bench.gated_problems(), bench.timed_problems(), is_narrow_forbidden, watch
+        )
 
     def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:
         self._expect_clock()

@@ -22,6 +22,7 @@ from harness.records import (
     Confirmation,
     GateReport,
     LaneReport,
+    OracleReport,
     Profile,
     Provenance,
     Record,
@@ -74,6 +75,9 @@ class LocalJudge:
 
     def gate(self, side: Side, watch: Watch) -> GateReport:
         return self._ask(GateReport, "gate", watch, side=side)
+
+    def try_oracle(self, watch: Watch) -> OracleReport:
+        return self._ask(OracleReport, "try_oracle", watch)
 
     def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:
         return self._ask(Screening, "screen", watch, candidate=candidate, incumbent=incumbent)

@@ -1,4 +1,4 @@
-"""The judge as the controller sees it: seven questions and a hint, answered with records.
+"""The judge as the controller sees it: eight questions and a hint, answered with records.
 
 The same interface is served by a local process (`harness.judge.pool.LocalJudge`) and, in tests, by a
 simulated landscape. Everything that crosses is a Record; progress arrives through a callback.
@@ -14,6 +14,7 @@ from harness.records import (
     Confirmation,
     GateReport,
     LaneReport,
+    OracleReport,
     Profile,
     Provenance,
     Record,
@@ -26,7 +27,7 @@ class Progress(Record):
     """Where a judgement stands; for eyes only, never recorded."""
 
     stage: str
-    """prepare, gate, noise, profile, lanes, screen, decide, sanitize, report, cumulative, guardrail."""
+    """prepare, gate, oracle, noise, profile, lanes, screen, decide, sanitize, report, cumulative, guardrail."""
     done: int = 0
     of: int = 0
     speedup: float | None = None
@@ -51,6 +52,9 @@ class Judge(Protocol):
 
     def gate(self, side: Side, watch: Watch) -> GateReport:
         """Parity of one side over every problem, distribution and seed; no timing."""
+
+    def try_oracle(self, watch: Watch) -> OracleReport:
+        """Which results that are wrong on purpose the case's contract accepts; no candidate is run."""
 
     def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:
         """Gate the candidate and duel it on one pair of processes; no `reason` means: worth confirming."""

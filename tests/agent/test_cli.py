@@ -247,12 +247,26 @@ def test_rebuild_makes_every_view_from_the_ledger(climbed: Path) -> None:
 def test_check_passes_a_sound_case_and_rejects_a_wrong_baseline(affine: Path) -> None:
     sound = hillclimb("check", "test/affine", "--json", cwd=affine)
     assert sound.returncode == 0, sound.stderr
-    assert json.loads(sound.stdout)["gate"]["passed"] is True
+    found = json.loads(sound.stdout)
+    assert found["gate"]["passed"] is True
+    assert found["oracle"] == {"tried": 2, "accepted": []}
     kernel = affine / "cases" / "test" / "affine" / "workspace" / "kernel.py"
     kernel.write_text("def run(x, y):\n    y[:] = x\n")
     wrong = hillclimb("check", "test/affine", cwd=affine)
     assert wrong.returncode == 1
     assert "the gate rejects the baseline: wrong_result" in wrong.stdout
+
+
+def test_check_tells_of_a_contract_that_lets_much_pass(affine: Path) -> None:
+    file = affine / "cases" / "test" / "affine" / "contract.py"
+    told = 'return {"y": 2 * inputs["x"].double().abs() + 1}'
+    assert told in file.read_text()
+    file.write_text(file.read_text().replace(told, 'return {"y": reference["y"].abs() * 1e9 + 1e9}'))
+    done = hillclimb("check", "test/affine", cwd=affine)
+    assert done.returncode == 0, "a person decides"
+    assert "the contract accepted 2 of 2 results that were wrong on purpose:" in done.stdout
+    assert "  inputs in fewer bits, in problem timed: an error of " in done.stdout
+    assert "  the end of x left out along dimension 0, in every small problem: " in done.stdout
 
 
 def test_evaluate_keeps_what_is_faster_and_rejects_what_is_not(affine: Path) -> None:

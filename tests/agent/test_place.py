@@ -87,8 +87,9 @@ def test_a_run_taken_up_where_the_gpu_is_gone_is_refused_and_kept(tmp_path: Path
 def test_check_compiles_for_it_interprets_the_small_problems_and_says_so(affine: Path) -> None:
     done = hillclimb("check", "test/affine", cwd=affine)
     assert done.returncode == 0, done.stdout + done.stderr
-    sound, place_told = done.stdout.splitlines()
+    sound, oracle, place_told = done.stdout.splitlines()
     assert "sound; the gate passed" in sound
+    assert oracle == "the contract noticed all 3 results that were wrong on purpose"
     assert place_told == (
         "no NVIDIA GPU here: every problem was compiled for sm_90; the gate interpreted the 2 smallest on the CPU, "
         "the others were only compiled, and nothing was timed"
@@ -101,6 +102,6 @@ def test_check_says_what_was_not_done_of_one_that_does_not_compile(affine: Path)
     done = hillclimb("check", "test/affine", "--json", cwd=affine)
     assert done.returncode == 1, done.stdout + done.stderr
     found = json.loads(done.stdout)
-    assert (found["gate"]["passed"], found["interpreted"]) == (False, 0)
+    assert (found["gate"]["passed"], found["interpreted"], found["oracle"]) == (False, 0, None)
     plain = hillclimb("check", "test/affine", cwd=affine).stdout
     assert "the gate rejects the baseline" in plain and "nothing was run or timed" in plain
