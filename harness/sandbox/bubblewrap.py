@@ -201,7 +201,8 @@ class Bubblewrap:
         shared_memory = TOOLS_BYTES if confinement.tools else SHARED_MEMORY_BYTES
         workspace = "--bind" if "read-only workspace" in self.without else "--ro-bind"
         steps: list[tuple[str, tuple[str, ...]]] = [
-            ("", mounts.code()),
+            ("", ("--size", str(TOOLS_BYTES), "--tmpfs", "/tmp") if confinement.tools else ()),
+            ("", mounts.code()),  # after /tmp, where a checkout may lie
             ("", ("--ro-bind", str(interpreter.package()), f"{INSIDE.lab}/harness")),
             ("", (workspace, str(confinement.workspace.resolve()), INSIDE.workspace)),
             ("", ("--proc", "/proc")),
@@ -209,7 +210,6 @@ class Bubblewrap:
             ("hidden init", proc_one),
             ("", ("--ro-bind-try", machine.CPUS, machine.CPUS)),
             ("", ("--dev", "/dev", "--size", str(shared_memory), "--tmpfs", "/dev/shm")),
-            ("", ("--size", str(TOOLS_BYTES), "--tmpfs", "/tmp") if confinement.tools else ()),
             ("", tuple(mounts.unchanged("--dev-bind", confinement.devices))),
             ("", tuple(mounts.unchanged("--ro-bind", map(str, confinement.readable)))),
             ("sealed dev", ("--remount-ro", "/dev")),

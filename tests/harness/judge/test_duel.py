@@ -260,12 +260,13 @@ def test_both_sides_sit_on_one_core_and_the_judge_on_another(
 
 @pytest.mark.parametrize("slow", [0, 1])
 def test_a_burst_of_others_work_sizes_no_segment(ring: Ring, slow: int) -> None:
-    """Every second of the first calls takes ten segments; all later ones a fraction of one."""
+    """Every second of the first calls takes ten segments; all later ones a thousandth of one."""
     hampered = (
         KERNEL
         + "once, seen = run, [0]\ndef run(x, y):\n    once(x, y)\n    seen[0] += 1\n"
-        + f"    if seen[0] < 9 and seen[0] % 2 == {slow}:\n        time.sleep(0.02)\n"
+        + f"    if seen[0] < 9 and seen[0] % 2 == {slow}:\n        time.sleep(0.1)\n"
     )
+    ring.problems, ring.segment = ("odd",), 0.01
     with ring.duel(hampered, hampered, Host()) as duel:
         duel.probe()
         assert min(duel.workloads[0].calls) > 4
