@@ -7,6 +7,9 @@ import signal
 
 from hypothesis import settings
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+"""Threads of torch spin while they wait for the next operation: beside others some tests took five times as long."""
+
 settings.register_profile("shared machine", deadline=None)  # a clock there says nothing of one example
 settings.load_profile("shared machine")
 

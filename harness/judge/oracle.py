@@ -57,6 +57,11 @@ class Oracle:
             for inputs, name, expected in self._drawn([problem])
         )
 
+    def has_bits(self, problem: str) -> bool:
+        """Whether any input has bits to lose: whole numbers and float8 have not."""
+        inputs, _, _ = next(self._drawn([problem]))
+        return any(tensor.dtype in NARROW_BITS for tensor in inputs.values())
+
     def _drawn(self, problems: Iterable[str]) -> Iterator[tuple[Tensors, str, Expected]]:
         """Inputs of each problem and distribution, with what is expected of them."""
         for name in problems:
@@ -82,10 +87,11 @@ def put_to_the_test(
     by_size = sorted(gated, key=sizes.__getitem__)
     small = [name for name in by_size if sizes[name] <= SMALL_BYTES] or by_size[:1]
     judged = [name for name in timed if name in sizes] or by_size[-FEWEST:]
+    narrowed = [name for name in judged if is_narrow_forbidden and oracle.has_bits(name)]
     watch(Progress(stage="oracle"))
     found = [Slip(mistake=mistake, share=share) for mistake, share in oracle.ends(small)]
-    for done, name in enumerate(judged if is_narrow_forbidden and _has_bits(oracle, judged) else ()):
-        watch(Progress(stage="oracle", done=done, of=len(judged)))
+    for done, name in enumerate(narrowed):
+        watch(Progress(stage="oracle", done=done, of=len(narrowed)))
         found.append(Slip(mistake="inputs in fewer bits", problem=name, share=oracle.narrowed(name)))
     return OracleReport(tried=len(found), accepted=tuple(slip for slip in found if slip.share <= 1))
 
@@ -97,12 +103,6 @@ def narrow(tensor: torch.Tensor) -> torch.Tensor:
         return tensor
     significand, exponent = torch.frexp(tensor.double())
     return torch.ldexp((significand * 2**bits).round_(), exponent - bits).to(tensor.dtype)
-
-
-def _has_bits(oracle: Oracle, problems: Sequence[str]) -> bool:
-    """Whether any input has bits to lose: whole numbers and float8 have not."""
-    inputs, _, _ = next(oracle._drawn(problems))
-    return any(tensor.dtype in NARROW_BITS for tensor in inputs.values())
 
 
 def _places(inputs: Tensors) -> Iterator[tuple[str, int]]:
