@@ -223,13 +223,14 @@ class ConfirmationTrial:
         """A gain that segments show must show in single calls too, or it comes from working ahead between calls.
 
         A single call carries the cost of waking and stopping a process, reckoned from the incumbent's; where that
-        hides the gain, nothing can be said. On a GPU both by the side's own events and by the judge's clock, which
-        sees less and cannot be lied to.
+        hides the gain, nothing can be said. Calm calls are compared with calm segments: on a busy machine long ones
+        are disturbed more than single calls, and that cost would seem to be none. On a GPU both by the side's own
+        events and by the judge's clock, which sees less and cannot be lied to.
         """
         segments, alone = self._of("decide"), self._of("alone")
         if len(alone) < 2:
             return
-        ours, theirs = seconds_per_call(segments, "A"), seconds_per_call(segments, "B")
+        ours, theirs = (min(calm_seconds(pair, side, share=0.0) for pair in segments) for side in ("A", "B"))
         for clock, name in ((told, ""), (seen, " by the judge's clock")):
             calm = [
                 (calm_seconds(pair, "A", clock, CALM), calm_seconds(pair, "B", clock, CALM)) for pair in alone

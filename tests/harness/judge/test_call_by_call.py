@@ -37,17 +37,24 @@ def judged(
     busy: float,
     called: int = PAIRS,
     events: tuple[float, float] | None = None,
+    segments: tuple[float, float] = (FAST, SLOW),
+    slowed: float = 1.0,
+    waking: float = WAKING,
 ) -> Reason | None:
     """What is said of a candidate twice as fast in segments, whose calls and whose opponent's take so long alone.
 
     In as many pairs as were `called` one by one. `events` are what the sides tell of their calls alone, on a GPU.
+    Others slow a segment up to `slowed` times, and no single call.
     """
     rng = random.Random(seed)
     trial = ConfirmationTrial(cast(Bench, None), 0.01, lambda progress: None)
     for pair in range(PAIRS):
-        blocks = tuple(block(rng, FAST, SLOW, 0.0, (FAST, SLOW) if events else None) for _ in range(5))
+        blocks = tuple(
+            block(rng, *(s * rng.uniform(1, slowed) for s in segments), 0.0, (FAST, SLOW) if events else None)
+            for _ in range(5)
+        )
         trial.pairs.append(Pair(stage="decide", suite="main", blocks=blocks))
-        taken = alone[0] + WAKING, alone[1] + WAKING
+        taken = alone[0] + waking, alone[1] + waking
         blocks = tuple(block(rng, *taken, busy, events) for _ in range(SOLO_BLOCKS))
         if pair < called:
             trial.pairs.append(Pair(stage="alone", suite="main", blocks=blocks))
@@ -68,6 +75,22 @@ def test_what_works_ahead_is_found_on_a_busy_machine_too(busy: float) -> None:
 def test_an_honest_gain_is_left_alone(busy: float) -> None:
     verdicts = [judged(seed, (FAST, SLOW), busy) for seed in range(50)]
     assert verdicts.count(None) == 50
+
+
+SWIFT, LONG_WAKING = 13e-6, 345e-6
+"""As a busy machine had them: 25x in segments, 1.9x in single calls, which take as long as slowed segments' calls."""
+
+
+def test_segments_that_others_slow_hide_no_honest_gain() -> None:
+    busy = {"segments": (SWIFT, SLOW), "slowed": 4.0, "waking": LONG_WAKING}
+    verdicts = [judged(seed, (SWIFT, SLOW), 0.3, **busy) for seed in range(50)]
+    assert verdicts.count(None) == 50
+
+
+def test_nor_do_they_hide_what_works_ahead() -> None:
+    busy = {"segments": (SWIFT, SLOW), "slowed": 4.0}
+    verdicts = [judged(seed, (SLOW, SLOW), 0.3, **busy) for seed in range(50)]
+    assert verdicts.count(Reason.NOT_PER_CALL) == 50
 
 
 def test_pairs_too_close_to_show_anything_alone_do_not_save_what_works_ahead() -> None:

@@ -269,7 +269,7 @@ def test_a_burst_of_others_work_sizes_no_segment(ring: Ring, slow: int) -> None:
     ring.problems, ring.segment = ("odd",), 0.01
     with ring.duel(hampered, hampered, Host()) as duel:
         duel.probe()
-        assert min(duel.workloads[0].calls) > 4
+        assert min(duel.workloads[0].calls) > 1, "as many as a burst would have made of it"
 
 
 def test_what_a_first_duel_found_is_believed(ring: Ring) -> None:

@@ -147,7 +147,7 @@ def test_after_a_controlled_pair_the_opponent_is_timed_by_itself(tmp_path: Path)
     assert {pair.stage for pair in pairs} == {"report"}
     assert all(len(pair.opponent_alone) == CONTROL_SEGMENTS for pair in pairs)
     beside, alone = seconds_per_call(pairs, "B"), statistics.median(pairs[0].opponent_alone)
-    assert alone == pytest.approx(beside, rel=0.5), "the same kernel"
+    assert 0.4 < alone / beside < 2.5, "the same kernel, and not the other, which is six times as fast"
 
 
 def test_slower_and_equal_are_rejected_by_name(tmp_path: Path) -> None:
