@@ -53,6 +53,10 @@ DISTURBED = 0.0025
 CALM = 0.1
 """Share of a pair's single calls, the fastest, whose slowest stands for it; there are more of them than of segments."""
 
+PLENTY = math.log(1.5)
+"""Gain of single calls from which the calmest of all pairs must show it, too. A busy machine only adds to a call, and
+may add so much that the scatter of the pairs would let anything pass."""
+
 UNLUCKY = 0.05
 """Chance that single calls which show just that share scatter below it; honest ones show all of it."""
 
@@ -235,10 +239,14 @@ class ConfirmationTrial:
             calm = [
                 (calm_seconds(pair, "A", clock, CALM), calm_seconds(pair, "B", clock, CALM)) for pair in alone
             ]
-            overhead = max(0.0, statistics.geometric_mean(b for _, b in calm) - theirs)
+            least_a, least_b = (min(seconds) for seconds in zip(*calm, strict=True))
+            overhead = max(0.0, least_b - theirs)
             expected = math.log((theirs + overhead) / (ours + overhead))
             shown = [math.log(b / a) for a, b in calm]
-            if expected >= SHOWS_ALONE and evidence.upper_bound(shown, UNLUCKY) < expected * SHOWN_ALONE:
+            highest = evidence.upper_bound(shown, UNLUCKY)
+            if expected >= PLENTY:
+                highest = min(highest, math.log(least_b / least_a))
+            if expected >= SHOWS_ALONE and highest < expected * SHOWN_ALONE:
                 detail = (
                     f"{speedup_of(values_of(segments)):.3f}x in segments of many calls, but {speedup_of(shown):.3f}x "
                     f"where each call is timed alone{name} and {math.exp(expected):.3f}x was to be expected"

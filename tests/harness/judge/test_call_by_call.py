@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import cast
 
@@ -40,21 +41,25 @@ def judged(
     segments: tuple[float, float] = (FAST, SLOW),
     slowed: float = 1.0,
     waking: float = WAKING,
+    pairs: int = PAIRS,
+    spread: float = 0.0,
 ) -> Reason | None:
     """What is said of a candidate twice as fast in segments, whose calls and whose opponent's take so long alone.
 
     In as many pairs as were `called` one by one. `events` are what the sides tell of their calls alone, on a GPU.
-    Others slow a segment up to `slowed` times, and no single call.
+    Others slow a segment up to `slowed` times, and no single call but by waits; those of one side and pair are longer,
+    all together, by e to the power of what scatters exponentially around `spread`.
     """
     rng = random.Random(seed)
     trial = ConfirmationTrial(cast(Bench, None), 0.01, lambda progress: None)
-    for pair in range(PAIRS):
+    for pair in range(pairs):
         blocks = tuple(
             block(rng, *(s * rng.uniform(1, slowed) for s in segments), 0.0, (FAST, SLOW) if events else None)
             for _ in range(5)
         )
         trial.pairs.append(Pair(stage="decide", suite="main", blocks=blocks))
-        taken = alone[0] + waking, alone[1] + waking
+        longer = [math.exp(rng.expovariate(1 / spread)) if spread else 1.0 for _ in alone]
+        taken = (alone[0] + waking) * longer[0], (alone[1] + waking) * longer[1]
         blocks = tuple(block(rng, *taken, busy, events) for _ in range(SOLO_BLOCKS))
         if pair < called:
             trial.pairs.append(Pair(stage="alone", suite="main", blocks=blocks))
@@ -91,6 +96,15 @@ def test_nor_do_they_hide_what_works_ahead() -> None:
     busy = {"segments": (SWIFT, SLOW), "slowed": 4.0}
     verdicts = [judged(seed, (SLOW, SLOW), 0.3, **busy) for seed in range(50)]
     assert verdicts.count(Reason.NOT_PER_CALL) == 50
+
+
+def test_single_calls_that_scatter_widely_save_no_candidate_of_much_gain() -> None:
+    """Five pairs whose calls take twice as long now and then: the mean of them says nothing."""
+    busy = {"segments": (SWIFT, SLOW), "slowed": 3.0, "pairs": 5, "spread": 0.5}
+    found = [judged(seed, (SLOW, SLOW), 0.3, **busy) for seed in range(100)]
+    assert found.count(Reason.NOT_PER_CALL) >= 90
+    honest = [judged(seed, (SWIFT, SLOW), 0.3, **busy) for seed in range(100)]
+    assert honest.count(None) >= 97
 
 
 def test_pairs_too_close_to_show_anything_alone_do_not_save_what_works_ahead() -> None:
