@@ -59,17 +59,20 @@ class Oracle:
 
     def has_bits(self, problem: str) -> bool:
         """Whether any input has bits to lose: whole numbers and float8 have not."""
-        inputs, _, _ = next(self._drawn([problem]))
+        inputs = self._inputs(problem, self.contract.distributions[0])
         return any(tensor.dtype in NARROW_BITS for tensor in inputs.values())
 
     def _drawn(self, problems: Iterable[str]) -> Iterator[tuple[Tensors, str, Expected]]:
         """Inputs of each problem and distribution, with what is expected of them."""
         for name in problems:
-            problem = self.contract.problems[name]
             for distribution in self.contract.distributions:
-                generator = torch.Generator(self.place).manual_seed(SEED)
-                inputs = self.contract.inputs(problem, distribution, generator)
+                inputs = self._inputs(name, distribution)
+                problem = self.contract.problems[name]
                 yield inputs, name, expect(self.contract, problem, inputs, self.error_budget)
+
+    def _inputs(self, name: str, distribution: str) -> Tensors:
+        generator = torch.Generator(self.place).manual_seed(SEED)
+        return self.contract.inputs(self.contract.problems[name], distribution, generator)
 
     def _share(self, name: str, spoiled: Tensors, expected: Expected) -> float:
         """Of the budget; infinite where the wrong result is not even finite, which the contract refuses."""

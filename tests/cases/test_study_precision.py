@@ -10,7 +10,7 @@ import torch
 from harness.case.contract import Contract, Problem, Tensors
 from harness.dtypes import TORCH_DTYPES
 from harness.judge.parity import expect, worst_error
-from harness.studies.study import StudyCase, choose
+from harness.studies.study import choose
 from tests.cases.workspace import CASES, load_case
 
 Cheat = Callable[[Tensors], Tensors]
@@ -30,16 +30,16 @@ SHORT_OF = 64
 """Products left out of such a sum; of float8, whose sums tensor cores cut short, twice as many."""
 
 
-def opened(name: str) -> tuple[StudyCase, Contract, float]:
-    """A study's case, its contract and its error budget."""
+def opened(name: str) -> tuple[Contract, float]:
+    """A case's contract and its error budget."""
     (study,) = choose(CASES, None, name.split(",")[0])
     case, contract = load_case(study.folder, TORCH_DTYPES)
-    return study, contract, case.settings.gate.error_budget
+    return contract, case.settings.gate.error_budget
 
 
 def shares(name: str, problem: Problem, cheat: Callable[[Contract, Tensors], Tensors]) -> dict[str, float]:
     """Errors of what the cheat makes of inputs, as shares of the budget, by distribution."""
-    _, contract, multiples = opened(name)
+    contract, multiples = opened(name)
     found = {}
     for distribution in contract.distributions:
         inputs = contract.inputs(problem, distribution, torch.Generator().manual_seed(11))
@@ -135,14 +135,14 @@ def _merged_in_halves(contract: Contract, inputs: Tensors) -> Tensors:
 def test_products_in_half_of_the_bits_are_noticed(
     name: str, problem: str, cheat: Callable[[Contract, Tensors], Tensors]
 ) -> None:
-    _, contract, _ = opened(name)
+    contract, _ = opened(name)
     found = shares(name, contract.problems[problem], cheat)
     assert sum(share > 1 for share in found.values()) >= 2, found
 
 
 def test_a_tie_is_rounded_to_a_neighbour_of_its_own() -> None:
     """2.5 is 2 or 3, and neither 1 nor 4."""
-    _, contract, multiples = opened("quantize_kv_transform")
+    contract, multiples = opened("quantize_kv_transform")
     problem = contract.problems["wide_37x5x256"]
     inputs = contract.inputs(problem, "halves", torch.Generator().manual_seed(11))
     expected = expect(contract, problem, inputs, multiples)

@@ -17,6 +17,7 @@ THETA = 10000.0
 
 CANCELLATION = 2.0**-8
 """Of bfloat16's roundings: 256 of float32, where three are made, and a 256th of what products in bfloat16 lose."""
+
 LATE = 1_000_000
 """First position of the distribution `late`, where float32 angles would be off by 0.03."""
 

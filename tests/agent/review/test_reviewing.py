@@ -235,4 +235,4 @@ def test_a_real_judge_confirms_a_true_win(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout)
     assert (found["finding"], found["claim"]["verdict"]) == ("confirmed", "")
-    assert found["speedup"]["low"] > 1
+    assert found["speedup"]["low"] > 2
