@@ -1,10 +1,14 @@
-"""Rows to int8 with a scale each, tile after tile of rows in as many programs as the GPU holds at once.
+"""Rows to int8 with a scale each, in the order in which they are written.
+
+Memory takes reads from anywhere better than writes to anywhere: a small launch first finds the token that each place
+gets, and q and its scales are then written one after another. Only where all is small, rows are read in their order.
 
 Token and head together number the rows. A width such as 96 is three pieces of 32, each a tile whose width is a power
-of two: no lane is masked, and every store fills sectors of 32 bytes. Where pieces would be narrower, rows are padded to
-a power of two instead, so that what a warp reads and writes is contiguous. Where the next tile goes is loaded while
-this one is worked on: left to itself, the compiler puts that load behind the wait for x. Rows past the end repeat the
-last one: they store what is stored there anyway.
+of two: no lane is masked, and every store fills sectors of 32 bytes. Each such tile has a program. Where pieces would
+be narrower, rows are padded to a power of two instead, so that what a warp reads and writes is contiguous, and as many
+programs as the GPU holds at once go from tile to tile. The tokens of the next one are loaded while this one is worked
+on: left to itself, the compiler puts that load behind the wait for x. Rows past the end repeat the last one: they store
+what is stored there anyway.
 """
 
 from __future__ import annotations
@@ -14,8 +18,8 @@ import triton
 import triton.language as tl
 from knobs import knob
 
-FORM, PIECE, LANE, RESIDENT, WARPS = (
-    knob(f"QKV_{n}") for n in ("FORM", "PIECE", "LANE", "RESIDENT", "WARPS")
+FORM, PIECE, LANE, RESIDENT, WARPS, ORDER = (
+    knob(f"QKV_{n}") for n in ("FORM", "PIECE", "LANE", "RESIDENT", "WARPS", "ORDER")
 )
 READ, STORE, KEEP = ("" if knob(n) == "normal" else knob(n) for n in ("QKV_READ", "QKV_STORE", "QKV_SCALES"))
 
@@ -28,6 +32,15 @@ SECTOR = 32
 FEWEST_TILES = 16
 """Of a program: with fewer, some would have visibly more to do than others, and each gets one tile instead."""
 
+FEWEST_GATHERED = 2**24
+"""Elements from which on the launch that finds tokens costs less than writes to anywhere."""
+
+MOST_WARPS, IN_FLIGHT = 48, 40 << 10
+"""Of the programs of a multiprocessor that stay: warps, and bytes they read at once."""
+
+TOKENS = 256
+"""Of a program that finds where tokens go."""
+
 MOST_PIECES = 4
 """All pieces of a tile are in registers, 8 elements a thread each."""
 
@@ -37,34 +50,50 @@ NEAREST = tl.constexpr(1.5 * 2**23)
 
 
 @triton.jit
+def invert(destination, source, tokens, TOKENS: tl.constexpr):
+    """Of each place the token that goes there."""
+    token = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
+    real = token < tokens
+    tl.store(source + tl.load(destination + token, mask=real), token, mask=real)
+
+
+@triton.jit
 def rows_of(tile, rows, ROWS: tl.constexpr):
     return tl.minimum(tile * ROWS + tl.arange(0, ROWS), rows - 1)
 
 
 @triton.jit
-def places_of(destination, row, HEADS: tl.constexpr):
-    """Where these rows go, in rows."""
-    return tl.load(destination + row // HEADS) * HEADS + row % HEADS
+def others_of(tokens, row, HEADS: tl.constexpr):
+    """The rows that these go to or come from, as their tokens do."""
+    return tl.load(tokens + row // HEADS) * HEADS + row % HEADS
 
 
 @triton.jit
 def quantize_tiles(
-    x, destination, q, scales, rows, tiles, HEADS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr,
-    PIECE: tl.constexpr, READ: tl.constexpr, STORE: tl.constexpr, KEEP: tl.constexpr,
+    x, tokens, q, scales, rows, tiles, HEADS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr,
+    PIECE: tl.constexpr, GATHER: tl.constexpr, STAY: tl.constexpr, READ: tl.constexpr, STORE: tl.constexpr,
+    KEEP: tl.constexpr,
 ):  # fmt: skip
-    """ROWS x WIDTH elements a tile, in pieces of PIECE columns, of which the last may be masked in part."""
+    """ROWS x WIDTH elements a tile, in pieces of PIECE columns, of which the last may be masked in part.
+
+    Tiles are of q, and `tokens` those of x for its places, where GATHER; else tiles are of x, and `tokens` places in q.
+    STAY: a program has more tiles than one.
+    """
     pieces: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
     column = tl.arange(0, PIECE)[None, :]
-    place = places_of(destination, rows_of(tl.program_id(0), rows, ROWS), HEADS)
+    other = others_of(tokens, rows_of(tl.program_id(0), rows, ROWS), HEADS)
     for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
-        at = rows_of(tile, rows, ROWS).to(tl.int64)[:, None] * WIDTH
+        row = rows_of(tile, rows, ROWS)
+        at = (other if GATHER else row).to(tl.int64)[:, None] * WIDTH
+        place = row if GATHER else other
         values = ()
         peak = tl.zeros([ROWS], tl.float32)
         for piece in tl.static_range(pieces):
             real = piece * PIECE + column < WIDTH
             value = tl.load(x + at + (piece * PIECE + column), mask=real, other=0, eviction_policy=READ)
             values = values + (value,)  # noqa: RUF005 - Triton knows no starred tuples
-        following = places_of(destination, rows_of(tile + tl.num_programs(0), rows, ROWS), HEADS)
+        if STAY:
+            other = others_of(tokens, rows_of(tile + tl.num_programs(0), rows, ROWS), HEADS)
         for piece in tl.static_range(pieces):
             peak = tl.maximum(peak, tl.max(tl.abs(values[piece].to(tl.float32)), 1))
         factor = tl.where(peak > 0, 127 / peak, 0)[:, None]
@@ -75,7 +104,6 @@ def quantize_tiles(
             whole = near.to(tl.int32, bitcast=True).to(tl.int8)
             tl.store(q + to + (piece * PIECE + column), whole, mask=real, eviction_policy=STORE)
         tl.store(scales + place, peak * SHARE, eviction_policy=KEEP)
-        place = following
 
 
 def piece_of(width: int) -> int:
@@ -87,18 +115,28 @@ def piece_of(width: int) -> int:
     return padded if FORM == "padded" or piece < SECTOR or width // piece > MOST_PIECES else piece
 
 
+def resident(tile_bytes: int, warps: int) -> int:
+    """Programs of a multiprocessor that stay."""
+    return RESIDENT or max(1, min(MOST_WARPS // warps, IN_FLIGHT // tile_bytes))
+
+
 def run(x: torch.Tensor, destination: torch.Tensor, q: torch.Tensor, scales: torch.Tensor) -> None:
-    """x float16 tokens x heads x width, destination int32; q int8 like x, scales float32 tokens x heads.
+    """x float16 tokens x heads x width, destination int32, a permutation; q int8 like x, scales float32 tokens x heads.
 
     A thread has 8 elements of each piece, or 16 where there is one: 16 bytes to load, or to store.
     """
     tokens, heads, width = x.shape
-    rows, piece, warps = tokens * heads, piece_of(width), WARPS or 4
+    rows, piece, warps = tokens * heads, piece_of(width), WARPS or (2 if piece_of(width) < width else 4)
     tile = max(1, 32 * warps * (LANE or (8 if piece < width else 16)) // piece)
     tiles = triton.cdiv(rows, tile)
-    programs = PROCESSORS * (RESIDENT or max(1, (32 if piece < width else 48) // warps))
-    if not RESIDENT and tiles < FEWEST_TILES * programs:
+    programs = PROCESSORS * resident(tile * width * x.element_size(), warps)
+    if not RESIDENT and (piece < width or tiles < FEWEST_TILES * programs):
         programs = tiles
+    gather = ORDER == "written" or (ORDER == "shape" and x.numel() >= FEWEST_GATHERED)
+    found = torch.empty_like(destination) if gather else destination
+    if gather:
+        invert[(triton.cdiv(tokens, TOKENS),)](destination, found, tokens, TOKENS, num_warps=TOKENS // 64)
     quantize_tiles[(min(tiles, programs),)](
-        x, destination, q, scales, rows, tiles, heads, width, tile, piece, READ, STORE, KEEP, num_warps=warps
+        x, found, q, scales, rows, tiles, heads, width, tile, piece, gather, programs < tiles, READ, STORE, KEEP,
+        num_warps=warps,
     )  # fmt: skip

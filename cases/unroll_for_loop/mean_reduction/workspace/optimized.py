@@ -26,9 +26,10 @@ COLUMNS = knob("MEAN_COLUMNS") or 128
 """Fewest columns of a program that splits: 512 bytes lie side by side."""
 
 RESIDENT = knob("MEAN_RESIDENT")
-WIDE, SCALAR = 10, 16
-"""Programs for each multiprocessor: 10 of four warps at 48 registers a thread, when 80 KiB are under way on it; 16 of
-two where elements are loaded one by one, at 56. A program too many would run when all others have ended."""
+WIDE, PLANES, SCALAR = 12, 10, 16
+"""Programs for each multiprocessor: 12 of four warps at 40 registers a thread, when 96 KiB are under way on it; 10
+where outer planes are far apart, at 48; 16 of two where elements are loaded one by one, at 56. A program too many would
+run when all others have ended."""
 
 PER_THREAD = 16
 VECTOR = 4
@@ -132,14 +133,15 @@ def tile_of(unit: int) -> int:
     return TILE or (VECTORS if unit > 1 else SINGLES)
 
 
-def resident(unit: int) -> int:
+def resident(unit: int, nested: bool = False) -> int:
     """Programs that load vectors of this length and fill the GPU."""
-    return (RESIDENT or (WIDE if unit > 1 else SCALAR)) * processors()
+    wide = PLANES if nested else WIDE
+    return (RESIDENT or (wide if unit > 1 else SCALAR)) * processors()
 
 
-def parts_of(steps: int, programs: int, unit: int) -> int:
-    """Parts into which so many steps of each of so many programs are split, to fill the GPU."""
-    return max(1, min(resident(unit) // programs, steps // FEWEST_STEPS))
+def parts_of(steps: int, programs: int, places: int) -> int:
+    """Parts into which so many steps of each of so many programs are split, to fill so many places on the GPU."""
+    return max(1, min(places // programs, steps // FEWEST_STEPS))
 
 
 def along(x: torch.Tensor, y: torch.Tensor, sizes: list[int], count: int) -> None:
@@ -149,7 +151,7 @@ def along(x: torch.Tensor, y: torch.Tensor, sizes: list[int], count: int) -> Non
     block = min(tile_of(unit), triton.next_power_of_2(inner))
     tile = min(tile_of(unit) // block, triton.next_power_of_2(results))
     tiles, steps = triton.cdiv(results, tile), outer * triton.cdiv(inner, block)
-    each = triton.cdiv(steps, parts_of(steps, tiles, unit))
+    each = triton.cdiv(steps, parts_of(steps, tiles, resident(unit)))
     parts = triton.cdiv(steps, each)
     found = y if parts == 1 else torch.empty(results * parts, dtype=torch.float32, device=x.device)
     sums_along[(min(tiles, WAVES * resident(unit)), parts)](
@@ -167,7 +169,7 @@ def across(x: torch.Tensor, y: torch.Tensor, sizes: list[int], count: int) -> No
     block = block_of(columns, groups, unit)
     tile = min(tile_of(unit) // block, triton.next_power_of_2(rows))
     programs, steps = groups * triton.cdiv(columns, block), triton.cdiv(rows, tile)
-    size = triton.cdiv(steps, parts_of(steps, programs, unit)) * tile
+    size = triton.cdiv(steps, parts_of(steps, programs, resident(unit, outer > 1))) * tile
     parts = triton.cdiv(rows, size)
     found = y if parts == 1 else torch.empty(parts * groups * columns, dtype=torch.float32, device=x.device)
     sums_across[(programs, parts)](

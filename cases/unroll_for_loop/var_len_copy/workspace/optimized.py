@@ -1,7 +1,8 @@
 """Ragged copy by tiles of the destination: all programs have the same work, however long the segments are.
 
 A tile finds its first and last segment by a search with many pivots at once; where that would take three steps, a small
-launch of its own finds the first segments of all tiles beforehand. Where first and last are one, the tile is copied as
+launch of its own finds the first segments of all tiles beforehand. Where it takes two, a program has a few tiles and
+searches anew only where a segment ends. Where first and last are one, the tile is copied as
 it lies, without an address or a mask for each position. Where there are a few, all positions walk along them. Else each
 group of four positions, which is stored at once, finds its segment by a binary search in those of the tile; the groups
 in which another one begins, of which there are few, take over from there. Lengths are not needed: where the next
@@ -16,7 +17,7 @@ import triton.language as tl
 from knobs import knob
 
 TILE, WARPS, PIVOTS, READ, AHEAD = (knob(f"VLC_{n}") for n in ("TILE", "WARPS", "PIVOTS", "READ", "AHEAD"))
-WALKED, REALIGN = knob("VLC_WALKED"), knob("VLC_REALIGN")
+WALKED, REALIGN, SPAN = knob("VLC_WALKED"), knob("VLC_REALIGN"), knob("VLC_SPAN")
 
 FEWEST, WIDEST = 16, 64
 """Pivots of a step of the search: more are more places in memory, and only the last step's lie side by side."""
@@ -24,9 +25,14 @@ FEWEST, WIDEST = 16, 64
 GROUP = tl.constexpr(4)
 """Positions of a group: 16 bytes."""
 
-LARGEST_TILE, SMALLEST_TILE = 2048, 1024
+NUMBERS = 1024
+"""Of a tile."""
+
 PER_THREAD = 16
-"""Numbers a thread has under way: 64 bytes, with two thirds of a multiprocessor's threads resident."""
+"""Numbers a thread has under way: 64 bytes."""
+
+SEARCHED_TILES = 3
+"""Tiles of a program that searches in two steps."""
 
 LANES = 128
 """Tiles of a program that finds their segments."""
@@ -135,17 +141,11 @@ def copy_walking(
 
 @triton.jit
 def copy_tile(
-    source, source_offsets, starts, destination, found, segments, total, numbers, TILE: tl.constexpr,
-    PIVOTS: tl.constexpr, STEPS: tl.constexpr, READ: tl.constexpr, WALKED: tl.constexpr, REALIGN: tl.constexpr,
+    source, source_offsets, starts, destination, first, total, numbers, low, high, TILE: tl.constexpr,
+    READ: tl.constexpr, WALKED: tl.constexpr, REALIGN: tl.constexpr,
 ):  # fmt: skip
-    """One tile; without steps of a search its segments are in `found`, the first of the next tile as its last."""
-    first = tl.program_id(0) * TILE
+    """A tile of segments low to high."""
     FEW: tl.constexpr = min(2, WALKED)
-    if STEPS == 0:
-        low = tl.load(found + tl.program_id(0))
-        high = tl.load(found + tl.program_id(0) + 1)
-    else:
-        low, high = segments_at(starts, segments, first, tl.minimum(first + TILE, total) - 1, PIVOTS, STEPS)
     if (low == high) & (first + TILE <= total):
         lane = tl.arange(0, TILE)
         from_ = first + tl.load(source_offsets + low) - tl.load(starts + low)
@@ -165,18 +165,41 @@ def copy_tile(
         tl.store(destination + position, tl.load(source + place, mask=real, eviction_policy=READ), mask=real)
 
 
+@triton.jit
+def copy_tiles(
+    source, source_offsets, starts, destination, found, segments, total, numbers, TILE: tl.constexpr,
+    SPAN: tl.constexpr, PIVOTS: tl.constexpr, STEPS: tl.constexpr, READ: tl.constexpr, WALKED: tl.constexpr,
+    REALIGN: tl.constexpr,
+):  # fmt: skip
+    """SPAN tiles; without steps of a search one, from found[tile] to found[tile + 1], the first of the next tile."""
+    begin = tl.program_id(0) * SPAN * TILE
+    if STEPS == 0:
+        low, high = tl.load(found + tl.program_id(0)), tl.load(found + tl.program_id(0) + 1)
+        copy_tile(
+            source, source_offsets, starts, destination, begin, total, numbers, low, high, TILE, READ, WALKED,
+            REALIGN,
+        )  # fmt: skip
+    else:
+        high, following = 0, 0
+        for first in range(begin, tl.minimum(begin + SPAN * TILE, total), TILE):
+            low = high
+            if first + TILE > following:
+                low, high = segments_at(
+                    starts, segments, first, tl.minimum(first + TILE, total) - 1, PIVOTS, STEPS
+                )
+                following = tl.load(starts + high + 1, mask=high + 1 < segments, other=ENDLESS)
+            copy_tile(
+                source, source_offsets, starts, destination, first, total, numbers, low, high, TILE, READ, WALKED,
+                REALIGN,
+            )  # fmt: skip
+
+
 def search(segments: int) -> tuple[int, int]:
     """(pivots, steps), pivots a power of two and pivots ** steps at least the number of segments."""
     bits, steps = max(1, (segments - 1).bit_length()), 1
     while -(-bits // steps) > (PIVOTS or WIDEST).bit_length() - 1:
         steps += 1
     return max(FEWEST, 1 << -(-bits // steps)), steps
-
-
-def tile_of(segments: int, total: int) -> int:
-    """Four segments of the mean length at the most, so that walking along them costs less than copying."""
-    wanted = triton.next_power_of_2(max(1, 4 * total // segments))
-    return max(SMALLEST_TILE, min(LARGEST_TILE, wanted))
 
 
 def run(
@@ -188,14 +211,15 @@ def run(
 ) -> None:
     """All int32; offsets and lengths of segments, which tile the destination in their order."""
     segments, total, starts = len(lengths), len(destination), destination_offsets
-    tile = TILE or min(tile_of(segments, total), 1024 * (WARPS or 4))
+    tile = TILE or NUMBERS
     tiles, (pivots, steps), found = triton.cdiv(total, tile), search(segments), starts
     if AHEAD == "always" or (AHEAD == "shape" and steps > 2):
         pivots, steps, found = 1, 0, torch.empty(tiles + 1, dtype=torch.int32, device=source.device)
         find_tiles[(triton.cdiv(tiles + 1, LANES),)](
             starts, found, segments, total, tiles, tile, LANES, num_warps=LANES // 32
         )  # fmt: skip
-    copy_tile[(tiles,)](
-        source, source_offsets, starts, destination, found, segments, total, len(source), tile, pivots, steps,
+    span = (SPAN or (SEARCHED_TILES if steps == 2 else 1)) if steps else 1
+    copy_tiles[(triton.cdiv(tiles, span),)](
+        source, source_offsets, starts, destination, found, segments, total, len(source), tile, span, pivots, steps,
         "" if READ == "normal" else READ, WALKED, REALIGN, num_warps=WARPS or max(1, tile // (32 * PER_THREAD)),
     )  # fmt: skip
