@@ -2,11 +2,11 @@
 
 A tile finds its first and last segment by a search with many pivots at once; where that would take three steps, a small
 launch of its own finds the first segments of all tiles beforehand. Where it takes two, a program has a few tiles and
-searches anew only where a segment ends. Where first and last are one, the tile is copied as
-it lies, without an address or a mask for each position. Where there are a few, all positions walk along them. Else each
-group of four positions, which is stored at once, finds its segment by a binary search in those of the tile; the groups
-in which another one begins, of which there are few, take over from there. Lengths are not needed: where the next
-segment starts, this one ends.
+searches anew only where a segment ends. Where first and last are one, the tile is copied as it lies, without an address
+or a mask for each position. Where there are a few, all positions walk along them. Else each group of four positions,
+which is stored at once, finds its segment by a binary search in those of the tile; the groups in which another one
+begins, of which there are few, take over from there. Lengths are not needed: where the next segment starts, this one
+ends.
 """
 
 from __future__ import annotations
