@@ -110,8 +110,11 @@ def profile(
         typer.Option("--resume", help="Leave out what the table already has of these very files and device."),
     ] = False,
     lanes: Annotated[
-        bool, typer.Option("--lanes", help="Count masked lanes too, interpreted: some seconds a kernel.")
-    ] = False,
+        bool,
+        typer.Option(
+            "--lanes/--no-lanes", help="Count masked lanes too, interpreted: some seconds a kernel."
+        ),
+    ] = True,
     list_only: ListOption = False,
     json: JsonOption = False,
     trust_workspace: TrustOption = False,

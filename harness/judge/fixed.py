@@ -1,12 +1,17 @@
-"""Calls a fixed file of a case's, trusted as its contract is, once on each of some problems, without a sandbox.
+"""Calls a fixed file of a case's, trusted as its contract is, on each of some problems, without a sandbox.
 
 `python -m harness.judge.fixed CASE_FOLDER WORKSPACE PROBLEM ...`: what torch.compile makes of it stays in its cache.
+The last line printed is a list of the seconds of a call, by problem: figures to choose by, of one set of inputs.
 """
 
 from __future__ import annotations
 
+import json
 import sys
+import time
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -14,7 +19,10 @@ import torch
 from harness.candidate.runner import import_kernel
 from harness.case.case import Case
 from harness.case.contract import Contract, Problem, load_contract
-from harness.device.device import open_device
+from harness.device.device import Device, open_device
+
+CALLS, ROUNDS = 10, 5
+"""Calls that are timed at once, and how often."""
 
 
 def main() -> None:
@@ -28,11 +36,26 @@ def main() -> None:
         contract = load_contract(case.contract_file, place, device.dtypes)
         run = import_kernel(workspace, case.settings.entry)
         distribution = case.suites[case.settings.objective.suite].distribution
+        seconds = []
         for name in names:
             problem, generator = contract.problems[name], torch.Generator(place).manual_seed(0)
             arrays = arrays_of_call(contract, problem, distribution, generator)
-            run(*arrays, **contract.attributes(problem))
-            device.synchronize()
+            seconds.append(_seconds(partial(run, *arrays, **contract.attributes(problem)), device))
+    print(f"\n{json.dumps(seconds)}")
+
+
+def _seconds(call: Callable[[], object], device: Device) -> float:
+    """Of a call, at best, once it has been made."""
+    call()
+    taken = []
+    for _ in range(ROUNDS):
+        device.synchronize()
+        began = time.perf_counter()
+        for _ in range(CALLS):
+            call()
+        device.synchronize()
+        taken.append((time.perf_counter() - began) / CALLS)
+    return min(taken)
 
 
 def arrays_of_call(

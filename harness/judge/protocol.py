@@ -27,7 +27,8 @@ class Progress(Record):
     """Where a judgement stands; for eyes only, never recorded."""
 
     stage: str
-    """prepare, gate, oracle, noise, profile, lanes, screen, decide, sanitize, report, cumulative, guardrail."""
+    """prepare, gate, oracle, noise, profile, lanes, screen, decide, sanitize, report, cumulative, guardrail; a study's
+    yardstick."""
     done: int = 0
     of: int = 0
     speedup: float | None = None

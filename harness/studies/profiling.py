@@ -65,7 +65,7 @@ class Wish:
     """Only the problems of these suites; empty: of all."""
     resume: bool = False
     """Leave out what the table has of the same state."""
-    lanes: bool = False
+    lanes: bool = True
     """Count masked lanes too, on the largest problem that can be interpreted: some seconds a kernel."""
     trust_workspace: bool = False
 
@@ -93,14 +93,14 @@ def _profile_case(case: StudyCase, wish: Wish, watch: Watch) -> Iterator[Profile
     try:
         wanted = _wanted(Case(case.folder), wish)
         with judged(case, timed=wanted, trust_workspace=wish.trust_workspace) as (read, staged, judges):
-            copy = staged if wish.resume else with_yardstick_compiled(staged)
+            copy = staged if wish.resume else with_yardstick_compiled(staged, watch)
             provenance = judges.ask(lambda judge: judge.describe())
             session = _Session(case, copy, judges, provenance, _state(read, provenance), watch)
-            if wish.lanes:
+            if wish.lanes and not (wish.resume and all(map(session.has_lanes, wanted))):
                 session.count_lanes()
             if wish.resume and not all(map(session.has, wanted)):
                 judges.close()
-                session.copy = with_yardstick_compiled(copy)
+                session.copy = with_yardstick_compiled(copy, watch)
             for problem in wanted:
                 if wish.resume and session.has(problem):
                     session.add_lanes(problem)
@@ -160,6 +160,12 @@ class _Session:
             row.variant: times.told(row) for row in times.read(self.file)[1] if self._holds(row, problem)
         }
         return all(found.get(variant, set()) >= self._wanted_of(variant) for variant in self.copy.sides)
+
+    def has_lanes(self, problem: str) -> bool:
+        """Whether the table has the masked lanes of all the workspace's variants, counted on them as they are now."""
+        rows = [row for row in times.read(self.file)[1] if self._holds(row, problem)]
+        counted = {row.variant for row in rows if row.masked_share is not None}
+        return counted >= self.copy.sides.keys() - {YARDSTICK}
 
     def _wanted_of(self, variant: str) -> set[str]:
         """What a row of a variant is to tell."""
@@ -236,6 +242,7 @@ class _Session:
         over, notes = self._speedups(problem, variant)
         rate = timed.bytes / timed.seconds_per_call
         share, counted_on = self.masked.get(variant, (None, ""))
+        made = self.copy.compiled if variant == YARDSTICK else ""
         told = {
             "call_us": timed.seconds_per_call * 1e6,
             "flops": timed.flops,
@@ -244,7 +251,7 @@ class _Session:
             "copy_share": rate / look.ceilings.bytes if look.ceilings else None,
             "masked_share": share,
             "masked_on": counted_on,
-            "note": _joined(look.detail, self.uncounted.get(variant, ""), *notes),
+            "note": _joined(look.detail, self.uncounted.get(variant, ""), made, *notes),
             "device": f"{self.provenance.device} {self.provenance.device_id}",
             "state": "" if notes else self.state,
             **over,

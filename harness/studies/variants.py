@@ -73,6 +73,8 @@ class Staged:
     """Of each timed problem, the suite in which it is alone."""
     trouble: str = ""
     """Why the yardstick could not be compiled; it is then among the sides no more."""
+    compiled: str = ""
+    """What the yardstick that is timed was chosen among."""
 
 
 def list_variants(case: Case) -> tuple[str, ...]:

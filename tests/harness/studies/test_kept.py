@@ -104,6 +104,17 @@ def test_counted_lanes_are_put_beside_times_that_are_kept(session: _Session) -> 
     ]
 
 
+def test_lanes_are_counted_again_only_where_some_are_missing(session: _Session) -> None:
+    counted = [r.model_copy(update={"masked_share": 0.0, "masked_on": "small"}) for r in WHOLE[:2]]
+    write(session.file, {}, [*counted, WHOLE[2]])
+    assert session.has_lanes("p")
+    assert not session.has_lanes("another")
+    write(session.file, {}, [counted[0], *WHOLE[1:]])
+    assert not session.has_lanes("p")
+    write(session.file, {}, [counted[0], counted[1].model_copy(update={"state": "of-then"}), *WHOLE[1:]])
+    assert not session.has_lanes("p")
+
+
 def test_what_is_no_text_ends_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("study,case\n" + "x" * 200_000 + ",y\n")
     with pytest.raises(UsageError, match="move the file away"):

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.case.case import Case
+from harness.errors import HillclimbError
+from harness.judge.protocol import Progress
+from harness.studies import yardstick
 from harness.studies.variants import CACHE, YARDSTICK, Staged, staged, timed_problems
-from harness.studies.yardstick import compile_ahead
+from harness.studies.yardstick import compile_ahead, with_yardstick_compiled
 from tests.harness.studies.small_study import write_study
+
+SILENT = lambda progress: None  # noqa: E731
 
 PLAIN = "import torch\n\n\ndef run(x, y):\n    torch.add(torch.mul(x, 2), 1, out=y)\n"
 
@@ -62,11 +69,17 @@ def used_later(folder: Path, workspace: Path, temporary: Path) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a C++ compiler on a CPU")
-def test_what_was_compiled_apart_is_found_by_others(case: Case, tmp_path: Path) -> None:
+def test_what_was_compiled_apart_is_found_by_others(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(yardstick, "TRIES", 1)
     (case.folder / "yardstick.py").write_text(PLAIN)
     with staged(case, timed=timed_problems(case)) as copy:
         folder, workspace = sides(copy)
-        assert compile_ahead(copy) == ""
+        seen: list[Progress] = []
+        told = compile_ahead(copy, seen.append)
+        assert re.fullmatch(r"the fastest of 1 that torch\.compile made: [\d.]+ us a call", told)
+        assert [(at.stage, at.done, at.of) for at in seen] == [("yardstick", 0, 1)]
         assert not any("autotune" in file.read_text() for file in workspace.glob("*.py")), (
             "it would be made ready alone"
         )
@@ -77,7 +90,7 @@ def test_one_that_says_so_is_timed_as_it_is(case: Case, tmp_path: Path) -> None:
     (case.folder / "yardstick.py").write_text(PLAIN.replace("\n\n\n", "\n\nCOMPILED = False\n\n\n"))
     with staged(case, timed=timed_problems(case)) as copy:
         folder, workspace = sides(copy)
-        assert compile_ahead(copy) == ""
+        assert compile_ahead(copy, SILENT) == ""
         assert not (workspace / CACHE).exists()
         assert used_later(folder, workspace, tmp_path) == [True, {}]
 
@@ -85,5 +98,33 @@ def test_one_that_says_so_is_timed_as_it_is(case: Case, tmp_path: Path) -> None:
 def test_one_that_cannot_be_compiled_says_why_and_leaves_no_cache(case: Case) -> None:
     (case.folder / "yardstick.py").write_text("import torch_misspelt\n")
     with staged(case, timed=timed_problems(case)) as copy:
-        assert "No module named 'torch_misspelt'" in compile_ahead(copy)
+        with pytest.raises(HillclimbError, match="No module named 'torch_misspelt'"):
+            compile_ahead(copy, SILENT)
         assert not (sides(copy)[1] / CACHE).exists()
+        without = with_yardstick_compiled(copy, SILENT)
+    assert YARDSTICK not in without.sides
+    assert "No module named 'torch_misspelt'" in without.trouble
+
+
+def test_the_fastest_of_what_was_compiled_is_kept(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    (case.folder / "yardstick.py").write_text(PLAIN)
+    times = [2e-4, 1e-4, 3e-4]
+
+    def made(copy: Staged, workspace: Path, folder: str) -> float:
+        seconds = times[len(done)]
+        done.append(seconds)
+        (Path(folder) / "inductor").mkdir()
+        (Path(folder) / "inductor" / "graph").write_text(str(seconds))
+        return seconds
+
+    done: list[float] = []
+    monkeypatch.setattr(yardstick, "_compile", made)
+    with staged(case, timed=timed_problems(case)) as copy:
+        found = with_yardstick_compiled(copy, SILENT)
+        with tarfile.open(sides(copy)[1] / CACHE) as kept:
+            (graph,) = [
+                kept.extractfile(member) for member in kept.getmembers() if member.name.endswith("graph")
+            ]
+            assert graph is not None
+            assert graph.read() == b"0.0001"
+    assert found.compiled == "the fastest of 3 that torch.compile made: 200.0, 100.0, 300.0 us a call"
