@@ -320,6 +320,11 @@ class Case:
     def contract_file(self) -> Path:
         return self.folder / "contract.py"
 
+    @property
+    def has_lanes(self) -> bool:
+        """Whether its kernels may be Triton's, whose masked lanes alone can be counted."""
+        return self.settings.device == "cuda" and "triton" in self.settings.policy.imports
+
     def fixed_files(self) -> list[Path]:
         """Every file outside workspace/, sorted: whatever the contract may read decides a score.
 

@@ -1,12 +1,11 @@
 """Calls a fixed file of a case's, trusted as its contract is, on each of some problems, without a sandbox.
 
 `python -m harness.judge.fixed CASE_FOLDER WORKSPACE PROBLEM ...`: what torch.compile makes of it stays in its cache.
-The last line printed is a list of the seconds of a call, by problem: figures to choose by, of one set of inputs.
+A line `seconds: S` tells what one call of each takes together: a figure to choose by, of one set of inputs.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -36,12 +35,12 @@ def main() -> None:
         contract = load_contract(case.contract_file, place, device.dtypes)
         run = import_kernel(workspace, case.settings.entry)
         distribution = case.suites[case.settings.objective.suite].distribution
-        seconds = []
+        seconds = 0.0
         for name in names:
             problem, generator = contract.problems[name], torch.Generator(place).manual_seed(0)
             arrays = arrays_of_call(contract, problem, distribution, generator)
-            seconds.append(_seconds(partial(run, *arrays, **contract.attributes(problem)), device))
-    print(f"\n{json.dumps(seconds)}")
+            seconds += _seconds(partial(run, *arrays, **contract.attributes(problem)), device)
+    print(f"\nseconds: {seconds}", flush=True)
 
 
 def _seconds(call: Callable[[], object], device: Device) -> float:

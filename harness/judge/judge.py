@@ -21,7 +21,7 @@ from harness.judge.counters import Counted
 from harness.judge.fresh import signature_of_problem
 from harness.judge.gate import Gate
 from harness.judge.health import Health
-from harness.judge.lanes import count_lanes, has_lanes
+from harness.judge.lanes import count_lanes
 from harness.judge.oracle import Oracle, put_to_the_test
 from harness.judge.profile import Look
 from harness.judge.protocol import Nothing, Progress, Watch
@@ -200,7 +200,7 @@ class CaseJudge:
         look = Look(self._bench, watch)
         look.take(side, suite)
         counted = Counted("") if suite else tools.count(self._bench, side)
-        lanes = () if suite or not has_lanes(self._bench.case) else self.lanes(side, watch).problems
+        lanes = () if suite or not self._bench.case.has_lanes else self.lanes(side, watch).problems
         return Profile(
             problems=tuple(look.problems),
             buckets=look.buckets,

@@ -20,7 +20,6 @@ from typing import Any
 from harness.candidate.lanes import MOST_ACCESSES, MOST_FILES, MOST_KERNELS, MOST_LOOPS
 from harness.candidate.process import LARGEST_SOURCE, CandidateProcess
 from harness.candidate.profiler import LONGEST_NAME, UNNAMEABLE
-from harness.case.case import Case
 from harness.case.contract import Contract, load_contract
 from harness.device.cpu import INTERPRETED_BYTES
 from harness.dtypes import TORCH_DTYPES
@@ -58,7 +57,7 @@ def count_lanes(bench: Bench, side: Side, problems: Sequence[str], watch: Watch)
 
     Raises UsageError for a case without GPU kernels, or a problem that it does not have.
     """
-    if not has_lanes(bench.case):
+    if not bench.case.has_lanes:
         raise UsageError(f"{bench.case.name} has no Triton kernels, so there are no lanes to count")
     started = time.perf_counter()
     contract = load_contract(bench.case.contract_file, "cpu", TORCH_DTYPES)
@@ -69,11 +68,6 @@ def count_lanes(bench: Bench, side: Side, problems: Sequence[str], watch: Watch)
             )
     found = _Counting(bench, contract, watch).take(side, problems or chosen(contract))
     return LaneReport(problems=found, seconds=time.perf_counter() - started)
-
-
-def has_lanes(case: Case) -> bool:
-    """Whether the case's kernels may be Triton's, which alone are counted."""
-    return case.settings.device == "cuda" and "triton" in case.settings.policy.imports
 
 
 def chosen(contract: Contract) -> list[str]:

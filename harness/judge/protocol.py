@@ -27,8 +27,8 @@ class Progress(Record):
     """Where a judgement stands; for eyes only, never recorded."""
 
     stage: str
-    """prepare, gate, oracle, noise, profile, lanes, screen, decide, sanitize, report, cumulative, guardrail; a study's
-    yardstick."""
+    """prepare, gate, oracle, noise, profile, lanes, screen, decide, sanitize, report, cumulative, guardrail;
+    yardstick in a study."""
     done: int = 0
     of: int = 0
     speedup: float | None = None

@@ -41,6 +41,10 @@ DUELS = {BASELINE: "speedup", YARDSTICK: "over_torch"}
 """Whom every other variant is duelled with, and what of its row that gives."""
 
 
+UNCOUNTED = "masked lanes were not counted"
+"""Begins the note that says why."""
+
+
 class Profiled(Record):
     """One problem of one case, or a case that could not be timed at all."""
 
@@ -96,7 +100,8 @@ def _profile_case(case: StudyCase, wish: Wish, watch: Watch) -> Iterator[Profile
             copy = staged if wish.resume else with_yardstick_compiled(staged, watch)
             provenance = judges.ask(lambda judge: judge.describe())
             session = _Session(case, copy, judges, provenance, _state(read, provenance), watch)
-            if wish.lanes and not (wish.resume and all(map(session.has_lanes, wanted))):
+            counts = wish.lanes and read.has_lanes
+            if counts and not (wish.resume and all(map(session.has_lanes, wanted))):
                 session.count_lanes()
             if wish.resume and not all(map(session.has, wanted)):
                 judges.close()
@@ -124,10 +129,15 @@ def _wanted(case: Case, wish: Wish) -> tuple[str, ...]:
 
 def _state(case: Case, provenance: Provenance) -> str:
     """Digest of whatever a time depends on."""
-    files = [path for path in case.folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    files = [path for path in case.folder.rglob("*") if path.is_file() and _matters(path)]
     parts = [digest_files(case.folder, files), provenance.harness, provenance.device_id, provenance.sandbox]
     parts += [f"{name} {version}" for name, version in sorted(provenance.software.items())]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:DIGITS]
+
+
+def _matters(file: Path) -> bool:
+    """Not what is written for people and proposers alone."""
+    return file.suffix != ".md" and "__pycache__" not in file.parts
 
 
 def _joined(*notes: str) -> str:
@@ -162,9 +172,9 @@ class _Session:
         return all(found.get(variant, set()) >= self._wanted_of(variant) for variant in self.copy.sides)
 
     def has_lanes(self, problem: str) -> bool:
-        """Whether the table has the masked lanes of all the workspace's variants, counted on them as they are now."""
+        """Whether the table has the masked lanes of all the workspace's variants as they are now, or why not."""
         rows = [row for row in times.read(self.file)[1] if self._holds(row, problem)]
-        counted = {row.variant for row in rows if row.masked_share is not None}
+        counted = {row.variant for row in rows if row.masked_share is not None or UNCOUNTED in row.note}
         return counted >= self.copy.sides.keys() - {YARDSTICK}
 
     def _wanted_of(self, variant: str) -> set[str]:
@@ -183,7 +193,7 @@ class _Session:
             try:
                 lanes = self.judges.ask(partial(_lanes_of, side, self.watch)).problems[:1]
             except HillclimbError as error:
-                self.uncounted[variant] = f"masked lanes were not counted: {error}"
+                self.uncounted[variant] = f"{UNCOUNTED}: {error}"
                 continue
             for counted in lanes:
                 if (share := counted.masked_share()) is not None:
@@ -193,14 +203,16 @@ class _Session:
         """Put what was counted into the rows that the table has of a problem."""
         known, earlier = times.read(self.file)
         held = [row for row in earlier if row.key == (self.case.name, problem)]
-        fresh = [
-            row.model_copy(update=dict(zip(times.LANES, self.masked[row.variant], strict=True)))
-            if row.variant in self.masked and row.state == self.state
-            else row
-            for row in held
-        ]
+        fresh = [self._with_lanes(row) if row.state == self.state else row for row in held]
         if fresh != held:
             times.update(self.file, known, fresh)
+
+    def _with_lanes(self, row: Row) -> Row:
+        """What was counted of its variant put into a row, or why nothing was."""
+        if row.variant in self.masked:
+            return row.model_copy(update=dict(zip(times.LANES, self.masked[row.variant], strict=True)))
+        reason = self.uncounted.get(row.variant, "")
+        return row.model_copy(update={"note": _joined(row.note, reason)}) if reason else row
 
     def measure(self, problem: str) -> list[Row]:
         """All variants; they are in the table when this returns.

@@ -11,7 +11,7 @@ import pytest
 from harness.errors import UsageError
 from harness.records import Side
 from harness.studies.judging import Judges
-from harness.studies.profiling import _Session
+from harness.studies.profiling import UNCOUNTED, _matters, _Session
 from harness.studies.study import StudyCase
 from harness.studies.times import FILE, Row, fuller, read, write
 from harness.studies.variants import Staged
@@ -113,6 +113,17 @@ def test_lanes_are_counted_again_only_where_some_are_missing(session: _Session) 
     assert not session.has_lanes("p")
     write(session.file, {}, [counted[0], counted[1].model_copy(update={"state": "of-then"}), *WHOLE[1:]])
     assert not session.has_lanes("p")
+    session.uncounted = {"optimized": f"{UNCOUNTED}: it waits for others"}
+    session.add_lanes("p")
+    assert session.has_lanes("p"), "what cannot be counted is not tried at every --resume"
+
+
+def test_a_time_does_not_hang_on_notes() -> None:
+    case = Path("cases/family/case")
+    assert not _matters(case / "program.md")
+    assert not _matters(case / "workspace" / "docs" / "notes.md")
+    assert _matters(case / "workspace" / "knobs.yaml")
+    assert _matters(case / "contract.py")
 
 
 def test_what_is_no_text_ends_in_a_sentence(tmp_path: Path) -> None:

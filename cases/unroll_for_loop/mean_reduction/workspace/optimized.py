@@ -166,10 +166,11 @@ def across(x: torch.Tensor, y: torch.Tensor, sizes: list[int], count: int) -> No
     """Means of outer x groups x inner x columns over outer and inner."""
     outer, groups, inner, columns = sizes
     rows, unit = outer * inner, gcd(columns, VECTOR)
-    block = block_of(columns, groups, unit)
+    places = resident(unit, outer > 1)
+    block = block_of(columns, groups, unit, places)
     tile = min(tile_of(unit) // block, triton.next_power_of_2(rows))
     programs, steps = groups * triton.cdiv(columns, block), triton.cdiv(rows, tile)
-    size = triton.cdiv(steps, parts_of(steps, programs, resident(unit, outer > 1))) * tile
+    size = triton.cdiv(steps, parts_of(steps, programs, places)) * tile
     parts = triton.cdiv(rows, size)
     found = y if parts == 1 else torch.empty(parts * groups * columns, dtype=torch.float32, device=x.device)
     sums_across[(programs, parts)](
@@ -190,10 +191,10 @@ def add_parts(found: torch.Tensor, y: torch.Tensor, parts: int, columns: int, co
     )  # fmt: skip
 
 
-def block_of(columns: int, groups: int, unit: int) -> int:
-    """Columns of a program: fewer where there are too few programs, but not too few to lie side by side."""
+def block_of(columns: int, groups: int, unit: int, places: int) -> int:
+    """Columns of a program: fewer where programs would not fill the GPU, but not too few to lie side by side."""
     block = min(MOST_COLUMNS, tile_of(unit), triton.next_power_of_2(columns))
-    while block > COLUMNS and groups * triton.cdiv(columns, block) < resident(unit):
+    while block > COLUMNS and groups * triton.cdiv(columns, block) < places:
         block //= 2
     return block
 

@@ -209,7 +209,7 @@ def run(
     lengths: torch.Tensor,
     destination: torch.Tensor,
 ) -> None:
-    """All int32; offsets and lengths of segments, which tile the destination in their order."""
+    """All int32; offsets and lengths of segments, which tile the destination in order; below 2^31 - 2^13 numbers."""
     segments, total, starts = len(lengths), len(destination), destination_offsets
     tile = TILE or NUMBERS
     tiles, (pivots, steps), found = triton.cdiv(total, tile), search(segments), starts
