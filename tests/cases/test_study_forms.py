@@ -12,7 +12,7 @@ from harness.studies.study import choose
 from tests.cases.interpreted import walk
 from tests.cases.workspace import CASES
 
-BYTES = 3 << 16
+BYTES = 1 << 16
 
 FORMS = [
     ("quantize_kv_transform", {"QKV_ORDER": "written"}, ""),
