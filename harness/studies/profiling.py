@@ -101,7 +101,7 @@ def _profile_case(case: StudyCase, wish: Wish, watch: Watch) -> Iterator[Profile
             provenance = judges.ask(lambda judge: judge.describe())
             session = _Session(case, copy, judges, provenance, _state(read, provenance), watch)
             counts = wish.lanes and read.has_lanes
-            if counts and not (wish.resume and all(map(session.has_lanes, wanted))):
+            if counts and not (wish.resume and all(map(session.has_counted, wanted))):
                 session.count_lanes()
             if wish.resume and not all(map(session.has, wanted)):
                 judges.close()
@@ -171,7 +171,7 @@ class _Session:
         }
         return all(found.get(variant, set()) >= self._wanted_of(variant) for variant in self.copy.sides)
 
-    def has_lanes(self, problem: str) -> bool:
+    def has_counted(self, problem: str) -> bool:
         """Whether the table has the masked lanes of all the workspace's variants as they are now, or why not."""
         rows = [row for row in times.read(self.file)[1] if self._holds(row, problem)]
         counted = {row.variant for row in rows if row.masked_share is not None or UNCOUNTED in row.note}
@@ -212,7 +212,8 @@ class _Session:
         if row.variant in self.masked:
             return row.model_copy(update=dict(zip(times.LANES, self.masked[row.variant], strict=True)))
         reason = self.uncounted.get(row.variant, "")
-        return row.model_copy(update={"note": _joined(row.note, reason)}) if reason else row
+        is_new = reason and UNCOUNTED not in row.note
+        return row.model_copy(update={"note": _joined(row.note, reason)}) if is_new else row
 
     def measure(self, problem: str) -> list[Row]:
         """All variants; they are in the table when this returns.

@@ -31,7 +31,10 @@ YARDSTICK_FILE = "yardstick.py"
 
 ENTRY = '"""Hands the judge one of this workspace\'s kernels."""\n\nfrom {module} import {function} as {function}\n'
 
-CACHE = "inductor.tar"
+MADE = "inductor"
+"""Below a process's TMPDIR: where torch.compile leaves what it makes of a yardstick."""
+
+CACHE = f"{MADE}.tar"
 """In a yardstick's workspace: what harness.studies.yardstick has compiled of it."""
 
 MODE = "max-autotune-no-cudagraphs"
@@ -43,7 +46,7 @@ import os
 import shutil
 from pathlib import Path
 
-cache, ready = Path(os.environ["TMPDIR"], "inductor"), Path(__file__).with_name("{cache}")
+cache, ready = Path(os.environ["TMPDIR"], "{made}"), Path(__file__).with_name("{cache}")
 cache.mkdir(exist_ok=True)
 if ready.exists():
     shutil.unpack_archive(ready, cache)
@@ -134,7 +137,7 @@ def _yardstick(case: Case, root: Path, folder: Path) -> Side:
     tree.mkdir(parents=True)
     shutil.copy(folder / YARDSTICK_FILE, tree)
     if _is_compiled(folder / YARDSTICK_FILE):
-        (tree / file).write_text(COMPILED.format(function=function, cache=CACHE), encoding="utf-8")
+        (tree / file).write_text(COMPILED.format(function=function, made=MADE, cache=CACHE), encoding="utf-8")
         (tree / "mode").write_text(MODE, encoding="utf-8")
     else:
         module = Path(YARDSTICK_FILE).stem

@@ -22,16 +22,13 @@ from pathlib import Path
 from harness.errors import HillclimbError
 from harness.judge.pool import keyless_environment
 from harness.judge.protocol import Progress, Watch
-from harness.studies.variants import CACHE, YARDSTICK, Staged
+from harness.studies.variants import MADE, YARDSTICK, Staged
 
 MOST_SECONDS = 1800
 """For all tries."""
 
 TRIES = 3
 """Times that a yardstick is compiled."""
-
-CACHED = "inductor"
-"""Below TMPDIR: where `variants.COMPILED` has torch.compile leave what it made."""
 
 
 def with_yardstick_compiled(copy: Staged, watch: Watch) -> Staged:
@@ -63,12 +60,10 @@ def compile_ahead(copy: Staged, watch: Watch) -> str:
                 if not found:
                     raise
                 break
-            if not (folder / CACHED).is_dir():
+            if not (folder / MADE).is_dir():
                 return ""  # it is timed as it is
-        fastest = Path(root, str(found.index(min(found))), CACHED)
-        shutil.make_archive(
-            str(workspace / Path(CACHE).stem), "tar", fastest
-        )  # a try would have found it there
+        fastest = Path(root, str(found.index(min(found))), MADE)
+        shutil.make_archive(str(workspace / MADE), "tar", fastest)  # at last, for a try would find it there
     times = ", ".join(f"{1e6 * seconds:.1f}" for seconds in found)
     return f"the fastest of {len(found)} that torch.compile made: {times} us for one call of each problem"
 

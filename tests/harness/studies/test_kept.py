@@ -107,15 +107,18 @@ def test_counted_lanes_are_put_beside_times_that_are_kept(session: _Session) -> 
 def test_lanes_are_counted_again_only_where_some_are_missing(session: _Session) -> None:
     counted = [r.model_copy(update={"masked_share": 0.0, "masked_on": "small"}) for r in WHOLE[:2]]
     write(session.file, {}, [*counted, WHOLE[2]])
-    assert session.has_lanes("p")
-    assert not session.has_lanes("another")
+    assert session.has_counted("p")
+    assert not session.has_counted("another")
     write(session.file, {}, [counted[0], *WHOLE[1:]])
-    assert not session.has_lanes("p")
+    assert not session.has_counted("p")
     write(session.file, {}, [counted[0], counted[1].model_copy(update={"state": "of-then"}), *WHOLE[1:]])
-    assert not session.has_lanes("p")
+    assert not session.has_counted("p")
     session.uncounted = {"optimized": f"{UNCOUNTED}: it waits for others"}
     session.add_lanes("p")
-    assert session.has_lanes("p"), "what cannot be counted is not tried at every --resume"
+    assert session.has_counted("p"), "what cannot be counted is not tried at every --resume"
+    session.add_lanes("p")
+    (told,) = [r for r in read(session.file)[1] if r.variant == "optimized" and r.state == NOW]
+    assert told.note == f"{UNCOUNTED}: it waits for others"
 
 
 def test_a_time_does_not_hang_on_notes() -> None:

@@ -126,7 +126,8 @@ def run(x: torch.Tensor, destination: torch.Tensor, q: torch.Tensor, scales: tor
     A thread has 8 elements of each piece, or 16 where there is one: 16 bytes to load, or to store.
     """
     tokens, heads, width = x.shape
-    rows, piece, warps = tokens * heads, piece_of(width), WARPS or (2 if piece_of(width) < width else 4)
+    rows, piece = tokens * heads, piece_of(width)
+    warps = WARPS or (2 if piece < width else 4)
     tile = max(1, 32 * warps * (LANE or (8 if piece < width else 16)) // piece)
     tiles = triton.cdiv(rows, tile)
     programs = PROCESSORS * resident(tile * width * x.element_size(), warps)
