@@ -5,24 +5,32 @@ The commands stand in agent/commands; their imports stand inside them, so that `
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from typing import Annotated
 
 import typer
+from typer._completion_classes import completion_init
 
-from agent.commands.cases import new_case
-from agent.commands.climb import climb
-from agent.commands.judge import check, evaluate, profile, review
-from agent.commands.options import MACHINE, USAGE
-from agent.commands.read import history, rebuild, report, runs, show, watch
-from agent.commands.study import study
-from harness.errors import HillclimbError, MachineError
+from hillclimb.agent.commands.check import check
+from hillclimb.agent.commands.climb import climb
+from hillclimb.agent.commands.completion import COMPLETE_VARIABLE, completion
+from hillclimb.agent.commands.config import config
+from hillclimb.agent.commands.evaluate import evaluate
+from hillclimb.agent.commands.new_case import new_case
+from hillclimb.agent.commands.options import MACHINE, USAGE
+from hillclimb.agent.commands.profile import profile
+from hillclimb.agent.commands.read import history, rebuild, report, runs, show, watch
+from hillclimb.agent.commands.review import review
+from hillclimb.agent.commands.study import study
+from hillclimb.harness.errors import HillclimbError, MachineError
 
 app = typer.Typer(
     name="hillclimb",
     no_args_is_help=True,
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     help="""Climbs kernels: proposes changes, judges them in a sandbox, and keeps only proven wins, as commits on a
@@ -30,13 +38,21 @@ app = typer.Typer(
 
     A CASE is a folder with a case.yaml, or `<family>/<case>` below the folder `cases` here or above.
 
-    Examples:
+    First steps:
 
-    - `hillclimb climb demo/cpu_matmul --budget-seconds 150`
+    - `hillclimb check demo/cpu_matmul` says whether a case is sound.
 
-    - `hillclimb history demo/cpu_matmul`
+    - `hillclimb climb demo/cpu_matmul --tag first --budget-seconds 3m` climbs it. The same command goes on later.
 
-    - `hillclimb evaluate demo/cpu_matmul --knob MM_TILE_N=64`
+    - `hillclimb watch` follows it from another terminal.
+
+    - `hillclimb history demo/cpu_matmul` lists the wins, `hillclimb show demo/cpu_matmul 1` one candidate.
+
+    - `hillclimb evaluate demo/cpu_matmul --knob MM_TILE_N=64` judges what you changed.
+
+    - `hillclimb new-case --family mine --case rows` makes a case of your own.
+
+    - `hillclimb config` shows what is configured, `hillclimb COMMAND -h` explains a command.
 
     Exit status: 0 done or kept, 1 rejected, 2 wrong usage or a wrong file, 3 the machine failed, 130 interrupted.""",
 )
@@ -45,6 +61,8 @@ app = typer.Typer(
 def main() -> None:
     """Entry point: runs a command; an error of ours is one line on stderr and an exit status, never a traceback."""
     try:
+        if COMPLETE_VARIABLE in os.environ:
+            completion_init()
         _expect_git()
         app()
     except MachineError as error:
@@ -76,7 +94,8 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def hillclimb(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it and leave.")
+        bool,
+        typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print it and leave."),
     ] = False,
 ) -> None:
     """See the help of `app`."""
@@ -84,5 +103,7 @@ def hillclimb(
 
 for command in (climb, check, evaluate, profile, history, show, review, watch, report, rebuild, runs):
     app.command()(command)
+app.command()(config)
+app.command()(completion)
 app.command("new-case")(new_case)
 app.add_typer(study, name="study")

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from harness.case.case import Case
-from harness.errors import StorageError, UsageError
+import hillclimb
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.errors import StorageError, UsageError
 
 SLUG = re.compile(r"[a-z0-9][a-z0-9_]{0,63}")
 PLACEHOLDER = re.compile(r"(: )?\{\{(\w+)\}\}")
@@ -19,7 +20,7 @@ TEMPLATES = {"cpu": ("_template",), "cuda": ("_template", "_template_cuda")}
 """Folders below cases/ that a case is stamped from, by its device; a later one's files replace an earlier one's."""
 
 
-def stamp(
+def create_case(
     root: Path,
     family: str,
     case: str,
@@ -40,10 +41,7 @@ def stamp(
         "model_path": _line("--model-path", model_path),
         "hardware": _line("--hardware", hardware),
     }
-    templates = [root / "cases" / name for name in TEMPLATES[device]]
-    for template in templates:
-        if not (template / "case.yaml").is_file():
-            raise UsageError(f"no template at {template}; run this in a checkout of hillclimb")
+    templates = [_template(root, name) for name in TEMPLATES[device]]
     folder = root / "cases" / family / case
     if folder.exists() or folder.is_symlink():
         raise UsageError(f"{folder} is there already; choose another --case, or remove it")
@@ -54,8 +52,23 @@ def stamp(
     return folder
 
 
+def template_text(root: Path, template: str, name: str) -> str:
+    """One file of a template that has no placeholders. Raises UsageError."""
+    return (_template(root, template) / name).read_text(encoding="utf-8")
+
+
+def _template(root: Path, name: str) -> Path:
+    """The checkout's own template, else the one that is installed with the package."""
+    own = root / "cases" / name
+    found = own if own.exists() else Path(hillclimb.__path__[0]) / "cases" / name
+    if not (found / "case.yaml").is_file():
+        raise UsageError(f"{found} has no case.yaml, so no case can be stamped from it; restore the template")
+    return found
+
+
 def _build(templates: Sequence[Path], folder: Path, values: Mapping[str, str]) -> None:
     """Write the case beside its place and move it there in one step."""
+    folder.parents[1].mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="_stamping_", dir=folder.parents[1]) as beside:
         made = Path(beside) / folder.name
         for template in templates:

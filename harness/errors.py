@@ -7,11 +7,13 @@ HillclimbError
 │   ├── SandboxError      no border strong enough could be raised
 │   ├── UnreapedError     a process outlives SIGKILL
 │   ├── JudgeError        the judge process died or broke its protocol
-│   └── StorageError      the disk refused a write
+│   └── StorageError      the disk refused a write, and may take it later
+│       └── UnwritableError   it refuses until a person changes something
 ├── CandidateFault        a candidate's evaluation ends, with a reason out of the closed list
 └── Stop                  the climb ends here, with a reason a person can read
     ├── BudgetSpent
     ├── Plateau
+    ├── TargetReached     fast enough
     └── Interrupted
         └── Paused        no more was asked for; the run stays open
 """
@@ -22,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harness.records import Reason
+    from hillclimb.harness.records import Reason
 
 
 class HillclimbError(Exception):
@@ -63,7 +65,11 @@ class JudgeError(MachineError):
 
 
 class StorageError(MachineError):
-    """The disk refused an operation (full, read-only, failing)."""
+    """The disk refused an operation, and may take it later: it is full, a quota is used up, or it fails."""
+
+
+class UnwritableError(StorageError):
+    """A path can never be written as it is: no permission, read-only, or something else is there."""
 
 
 class CandidateFault(HillclimbError):
@@ -85,6 +91,10 @@ class BudgetSpent(Stop):
 
 class Plateau(Stop):
     """Patience ran out: too many candidates in a row without a win, or nothing left to try."""
+
+
+class TargetReached(Stop):
+    """The run is proven to be as fast as was asked for."""
 
 
 class Interrupted(Stop):

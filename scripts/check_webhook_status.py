@@ -13,7 +13,7 @@ def main() -> None:
     if not python.exists():
         print("check_webhook_status.py: there is no environment yet; run scripts/setup", file=sys.stderr)
         raise SystemExit(3)
-    os.execv(python, [str(python), "-P", "-m", "agent.notify.status", str(ROOT), *sys.argv[1:]])
+    os.execv(python, [str(python), "-P", "-m", "hillclimb.agent.notify.status", str(ROOT), *sys.argv[1:]])
 
 
 if __name__ == "__main__":

@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
 from hypothesis import settings
+
+from tests.proven.plugin import pytest_addoption, pytest_configure  # noqa: F401 - hooks of pytest
+from tests.proven.plugin import pytest_collection_modifyitems as skip_proven_tests
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 """Threads of torch spin while they wait for the next operation: beside others some tests took five times as long."""
@@ -24,3 +28,23 @@ def pytest_xdist_auto_num_workers() -> int:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # a job put into the background by a script inherits that, and so would the programs that tests interrupt
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    skip_proven_tests(config, items)
+    for item in items:
+        keep_together(item)
+
+
+def keep_together(item: pytest.Item) -> None:
+    """A module whose fixtures start judges or sandboxes runs on one worker, or every worker would start its own."""
+    if item.get_closest_marker("xdist_group"):
+        return
+    scopes = {
+        fixture.scope
+        for fixtures in getattr(item, "_fixtureinfo").name2fixturedefs.values()  # noqa: B009 - not in the types
+        for fixture in fixtures
+        if fixture.baseid.startswith("tests")
+    }
+    if scopes & {"module", "package", "session"}:
+        item.add_marker(pytest.mark.xdist_group(item.path.stem))

@@ -5,84 +5,309 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
+from hillclimb.harness.case.digest import harness_digest, judging_files
+
 ROOT = Path(__file__).resolve().parents[1]
 
-ROOMS = {
-    "agent": {
-        "agent",
-        "harness.case",
-        "harness.judge",
-        "harness.report",
-        "harness.sandbox",
-        "harness.studies",
-    },
-    "harness.judge": {
-        "harness.judge",
-        "harness.candidate",
-        "harness.sandbox",
-        "harness.device",
-        "harness.case",
-    },
-    "harness.candidate": {"harness.candidate", "harness.sandbox", "harness.case"},
-    "harness.sandbox": {"harness.sandbox"},
-    "harness.device": {"harness.device"},
-    "harness.case": {"harness.case"},
-    "harness.report": {"harness.report", "harness.case"},
-    "harness.studies": {"harness.studies", "harness.judge", "harness.report", "harness.case"},
-    "harness": set(),
-}
-"""Room -> the rooms it may import besides the ground floor (harness.records, harness.readings, harness.errors,
-harness.dtypes)."""
+FLOOR = "harness harness.errors harness.records harness.os_errors harness.wording"
+"""What every room of `agent` and `harness` may import, besides itself and the rooms inside it."""
 
-GROUND_FLOOR = {"harness", "harness.records", "harness.readings", "harness.errors", "harness.dtypes"}
+ROOMS = {
+    "agent.api": (
+        "agent.climb agent.evaluate agent.proposal agent.proposer agent.record agent.screen harness.case "
+        "harness.judge"
+    ),
+    "agent.cli": "agent.commands",
+    "agent.climb": (
+        "agent.git agent.machine agent.notify agent.proposal agent.proposer agent.record agent.rhythm "
+        "agent.screen harness.case harness.judge harness.statistics"
+    ),
+    "agent.commands": (
+        "agent.climb agent.evaluate agent.git agent.importers agent.llm.briefing agent.machine agent.notify "
+        "agent.proposers agent.record agent.review agent.screen agent.stamp harness.case harness.judge harness.studies"
+    ),
+    "agent.evaluate": (
+        "agent.climb agent.git agent.llm.briefing agent.machine agent.proposers agent.record agent.screen "
+        "harness.case harness.judge harness.profile"
+    ),
+    "agent.git": "agent.machine agent.proposal harness.case",
+    "agent.importers": "agent.stamp",
+    "agent.importers.formats": "agent.importers harness.case harness.channel",
+    "agent.importers.probing": (
+        "agent.importers harness.case harness.channel harness.judge harness.judge.mutants harness.sources"
+    ),
+    "agent.importers.writing": "agent.importers agent.importers.formats agent.stamp harness.case harness.policy",
+    "agent.llm": (
+        "agent.git agent.machine agent.proposal agent.proposer agent.record agent.screen agent.sweep "
+        "harness.case"
+    ),
+    "agent.llm.briefing": (
+        "agent.git agent.llm agent.llm.client agent.record agent.rhythm agent.screen agent.sweep "
+        "harness.case harness.policy harness.profile"
+    ),
+    "agent.llm.client": "agent.machine agent.record harness.case",
+    "agent.llm.replies": "agent.git agent.proposal agent.record agent.rhythm harness.case",
+    "agent.machine": "harness.case",
+    "agent.notify": "agent.machine agent.record agent.screen",
+    "agent.proposal": "harness.case",
+    "agent.proposer": "agent.machine agent.proposal agent.record agent.screen harness.case",
+    "agent.proposers": (
+        "agent.git agent.llm agent.llm.client agent.llm.replies agent.machine agent.proposal agent.proposer "
+        "agent.record agent.rhythm agent.screen agent.sweep harness.case"
+    ),
+    "agent.record": "agent.git agent.machine agent.proposal harness.case",
+    "agent.review": (
+        "agent.climb agent.git agent.llm.briefing agent.machine agent.proposal agent.record agent.screen "
+        "agent.sweep harness.case harness.report harness.statistics"
+    ),
+    "agent.rhythm": "agent.git agent.proposal agent.record harness.case",
+    "agent.screen": "agent.proposal agent.record",
+    "agent.stamp": "harness.case",
+    "agent.sweep": "agent.proposal agent.proposer agent.record harness.case",
+    "harness.candidate": "harness.candidate.wall harness.channel",
+    "harness.candidate.wall": "harness.channel",
+    "harness.case": "harness.channel",
+    "harness.device.cpu": "harness.channel harness.device",
+    "harness.device.gpu": "harness.channel harness.device",
+    "harness.duel": "harness.case harness.channel harness.device harness.statistics",
+    "harness.duel.process": (
+        "harness.case harness.channel harness.device harness.device.cpu harness.duel harness.policy "
+        "harness.sandbox harness.sandbox.kernel"
+    ),
+    "harness.judge": (
+        "harness.case harness.channel harness.device harness.device.cpu harness.duel harness.duel.process "
+        "harness.profile harness.sandbox harness.statistics"
+    ),
+    "harness.judge.mutants": "harness.case harness.duel",
+    "harness.policy": "harness.case",
+    "harness.profile": (
+        "harness.case harness.channel harness.device.cpu harness.duel harness.duel.process harness.policy "
+        "harness.sandbox"
+    ),
+    "harness.report": "harness.case",
+    "harness.sandbox": "harness.channel",
+    "harness.sandbox.canary": "harness.sandbox",
+    "harness.sandbox.canary.attempts": "harness.sandbox.canary harness.sandbox.kernel",
+    "harness.sandbox.fork": "harness.sandbox harness.sandbox.kernel",
+    "harness.sandbox.kernel": "harness.channel",
+    "harness.sources": "harness.case harness.channel",
+    "harness.studies": "harness.candidate harness.case harness.device harness.judge harness.report",
+}
+"""Room -> the rooms that it may import besides the floor. A file at the root of `agent` is a room of its own."""
+
+INSIDE = "harness.candidate"
+"""Runs in the sandbox beside the workspace."""
+
+INSIDE_MAY_IMPORT = {"harness.candidate", "harness.candidate.wall", "harness.channel"}
+FRAMEWORKS = {"torch", "numpy", "triton", "numba", "cuda"}
+
+ENTRY_POINTS = (
+    "harness.judge.__main__",
+    "harness.judge.pool",
+    "harness.candidate.runner",
+    "harness.candidate.preload",
+    "harness.candidate.tool_run",
+    "harness.sandbox.launch",
+    "harness.sandbox.fork.zygote",
+    "harness.sandbox.canary.escapes",
+)
+"""Modules that the judge's, the candidate's and the border's processes are started with, and what holds a judge."""
 
 HEAVY = {"torch", "numba", "triton", "matplotlib", "scipy", "pandas"}
 """Never in the controller's process, at any depth of its own code."""
 
-WORKSPACE_LOADERS = {"harness/candidate/runner.py", "harness/case/contract.py"}
+WORKSPACE_LOADERS = {"harness/candidate/runner.py", "harness/case/checked.py"}
 """The only files that import code by path: the candidate's runner, and the judge's loader of contracts."""
 
 
-def _modules() -> list[Path]:
-    return sorted(p for top in ("agent", "harness") for p in (ROOT / top).rglob("*.py"))
+@cache
+def sources() -> dict[str, Path]:
+    """Module name, without `hillclimb.`, -> its file."""
+    files = (path for top in ("agent", "harness") for path in (ROOT / top).rglob("*.py"))
+    return {_module(path): path for path in sorted(files)}
 
 
-def _imports(path: Path) -> Iterator[str]:
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Every module that a file imports, at any depth of its code, as it is written there."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import; name the package"
-            yield node.module or ""
+            names = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from (
+                name if name.removeprefix("hillclimb.") in sources() else str(node.module) for name in names
+            )
 
 
-def _room(module: str) -> str:
-    parts = module.split(".")
-    return "agent" if parts[0] == "agent" else ".".join(parts[:2])
+@cache
+def arrows() -> dict[str, set[str]]:
+    """Module -> the modules of this tree that it imports."""
+    return {
+        name: {m.removeprefix("hillclimb.") for m in imported(path) if m.startswith("hillclimb.")}
+        for name, path in sources().items()
+    }
 
 
-def _name(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+def room(module: str) -> str:
+    """The folder of a module; a file at the root of `agent` or `harness` stands for itself."""
+    path = sources().get(module)
+    if path is None or path.name == "__init__.py" or path.parent.parent == ROOT:
+        return module
+    return module.rpartition(".")[0]
 
 
-@pytest.mark.parametrize("path", _modules(), ids=_name)
-def test_every_arrow_points_down(path: Path) -> None:
-    name = _name(path)
-    allowed = ROOMS.get(_room(name), ROOMS["harness"])
-    for module in _imports(path):
-        if module.split(".")[0] in ("agent", "harness") and module not in GROUND_FLOOR:
-            assert _room(module) in allowed, f"{name} imports {module}"
-        assert module.split(".")[0] not in ("tests", "scripts", "cases"), f"{name} imports {module}"
+def is_within(module: str, room: str) -> bool:
+    return module == room or module.startswith(f"{room}.")
+
+
+def test_every_arrow_leads_to_a_room_that_is_allowed() -> None:
+    floor = set(FLOOR.split())
+    wrong = [
+        f"{name} imports {target}"
+        for name, targets in arrows().items()
+        for target in sorted(targets)
+        if room(target) != room(name)
+        and not is_within(room(target), room(name))
+        and room(target) not in floor | set(ROOMS.get(room(name), "").split())
+    ]
+    assert not wrong
+
+
+def test_no_allowed_arrow_is_unused() -> None:
+    drawn: defaultdict[str, set[str]] = defaultdict(set)
+    for name, targets in arrows().items():
+        drawn[room(name)] |= {room(target) for target in targets}
+    unused = {name: sorted(set(allowed.split()) - drawn[name]) for name, allowed in ROOMS.items()}
+    assert {name: rest for name, rest in unused.items() if rest} == {}
+
+
+def test_nothing_imports_tests_scripts_or_cases() -> None:
+    for name, path in sources().items():
+        tops = {module.split(".")[0] for module in imported(path)}
+        assert not tops & {"tests", "scripts", "cases", "agent", "harness"}, name
+
+
+def test_no_circle_of_files() -> None:
+    assert_acyclic(arrows())
+
+
+def test_no_circle_of_folders() -> None:
+    """In each folder, its files and its folders import one another in one direction."""
+    modules = {name: tuple(name.split(".")) for name in sources()}
+    for folder in {parts[:depth] for parts in modules.values() for depth in range(len(parts))}:
+        depth = len(folder)
+        within = {
+            name: parts for name, parts in modules.items() if parts[:depth] == folder and len(parts) > depth
+        }
+        graph: defaultdict[str, set[str]] = defaultdict(set)
+        for name, parts in within.items():
+            graph[parts[depth]] |= {within[t][depth] for t in arrows()[name] if t in within} - {parts[depth]}
+        assert_acyclic(graph)
+
+
+def assert_acyclic(graph: Mapping[str, set[str]]) -> None:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"a circle: {' -> '.join(error.args[1])}")
+
+
+def test_what_runs_inside_imports_the_channel_and_frameworks_only() -> None:
+    allowed = set(sys.stdlib_module_names) | FRAMEWORKS
+    for name, path in sources().items():
+        if not is_within(name, INSIDE) and not is_within(name, "harness.channel"):
+            continue
+        mine = INSIDE_MAY_IMPORT if is_within(name, INSIDE) else {"harness.channel"}
+        for module in imported(path):
+            ours = module.removeprefix("hillclimb.")
+            if module != ours:
+                assert any(is_within(ours, room) for room in mine), f"{name} imports {module}"
+            else:
+                assert module.split(".")[0] in allowed, f"{name} imports {module}"
+
+
+def closure(entry_points: tuple[str, ...]) -> set[str]:
+    """Every module of this tree that they import, directly or not; packages on the way included."""
+    seen: set[str] = set()
+    due = list(entry_points)
+    while due:
+        name = due.pop()
+        if name in seen or name not in sources():
+            continue
+        seen.add(name)
+        due += [*arrows()[name], *(name.rsplit(".", n)[0] for n in range(1, name.count(".") + 1))]
+    return seen
+
+
+def test_the_digest_covers_all_that_judges() -> None:
+    """What the processes of judge and candidate can import lies in the rooms that are digested."""
+    digested = {path.resolve() for path in judging_files(ROOT / "hillclimb")}
+    left_out = sorted(name for name in closure(ENTRY_POINTS) if sources()[name] not in digested)
+    assert not left_out
+
+
+def test_the_digest_covers_all_that_a_judge_has_loaded() -> None:
+    """As above, asked of a running interpreter instead of the syntax trees."""
+    code = (
+        f"import sys, importlib\nfor m in {ENTRY_POINTS!r}: importlib.import_module('hillclimb.' + m)\n"
+        "print(*(m.__file__ for n, m in sys.modules.items() if n.partition('.')[0] == 'hillclimb'), sep='\\n')"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    digested = {path.resolve() for path in judging_files(ROOT / "hillclimb")}
+    assert {Path(line).resolve() for line in loaded.split("\n") if line} <= digested
+
+
+@pytest.mark.parametrize(
+    "room", ["harness/report/page_text.py", "harness/report/plots.py", "harness/studies/page.py"]
+)
+def test_what_draws_does_not_change_the_digest(tmp_path: Path, room: str) -> None:
+    package = copy_of_the_package(tmp_path)
+    before = harness_digest(package)
+    with (package / room).open("a") as file:
+        file.write("\n# another word\n")
+    (package / "harness" / "gemm").mkdir()
+    (package / "harness" / "gemm" / "table.py").write_text("ROWS = ()\n")
+    assert harness_digest(package) == before
+
+
+@pytest.mark.parametrize(
+    "room",
+    ["harness/duel/duel.py", "harness/candidate/runner.py", "harness/records/timing.py", "__init__.py"],
+)
+def test_what_judges_changes_the_digest(tmp_path: Path, room: str) -> None:
+    package = copy_of_the_package(tmp_path)
+    before = harness_digest(package)
+    with (package / room).open("a") as file:
+        file.write("\n# another word\n")
+    assert harness_digest(package) != before
+
+
+def copy_of_the_package(folder: Path) -> Path:
+    package = folder / "hillclimb"
+    for path in [ROOT / "hillclimb" / "__init__.py", *(ROOT / "harness").rglob("*.py")]:
+        part = path.relative_to(ROOT)
+        copy = folder / (part if part.parts[0] == "hillclimb" else Path("hillclimb", part))
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    return package
 
 
 def test_the_controller_stays_light() -> None:
     """Nothing the controller imports, directly or not, brings in a framework."""
-    modules = [_name(path) for path in sorted((ROOT / "agent").rglob("*.py"))]
+    modules = [f"hillclimb.{name}" for name in sources() if is_within(name, "agent")]
     code = f"import sys, importlib\nfor m in {modules!r}: importlib.import_module(m)\nprint(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
@@ -92,28 +317,19 @@ def test_the_controller_stays_light() -> None:
 
 def test_workspaces_are_imported_in_one_place() -> None:
     loaders = {
-        str(p.relative_to(ROOT)) for p in _modules() if any("importlib.util" in m for m in _imports(p))
+        str(path.relative_to(ROOT))
+        for path in sources().values()
+        if any("importlib.util" in module for module in imported(path))
     }
     assert loaders == WORKSPACE_LOADERS
 
 
 def test_nothing_is_unpickled() -> None:
-    for path in _modules():
-        assert not {m.split(".")[0] for m in _imports(path)} & {
+    for path in sources().values():
+        assert not {module.split(".")[0] for module in imported(path)} & {
             "pickle",
             "cloudpickle",
             "marshal",
             "shelve",
             "dill",
         }
-
-
-def test_broad_excepts_stand_where_they_are_explained() -> None:
-    """`except Exception` needs a comment that says why; the linter refuses it without."""
-    for path in _modules():
-        for number, line in enumerate(path.read_text().splitlines(), start=1):
-            if "except Exception" in line or "except BaseException" in line:
-                explained = "#" in line or "raise" in "".join(
-                    path.read_text().splitlines()[number : number + 8]
-                )
-                assert explained, f"{path}:{number}"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.branch import find_branches, read_wins
-from agent.ledger import Ledger
-from agent.repository import Repository
+from hillclimb.agent.git.repository import Repository
+from hillclimb.agent.record.branch import find_branches, read_wins
+from hillclimb.agent.record.ledger import Ledger
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = sorted((ROOT / "runs").glob("*/*/*/branch.bundle"))

@@ -13,9 +13,9 @@ import pytest
 import typer.main
 import yaml
 
-from agent.cli import app
-from agent.rhythm.workbook import CANDIDATES, NOTES
-from harness.records import Reason
+from hillclimb.agent.cli import app
+from hillclimb.agent.rhythm.workbook import CANDIDATES_FILE, NOTES_FILE
+from hillclimb.harness.records import Reason
 
 ROOT = Path(__file__).resolve().parents[1]
 SKILL = ROOT / "prompts/skills/hillclimb/SKILL.md"
@@ -68,7 +68,7 @@ def test_every_command_and_option_exists(call: list[str]) -> None:
 @pytest.mark.parametrize("command", sorted({call[0] for call in commands()}))
 def test_every_command_teaches_itself(command: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", "from agent.cli import main; main()", command, "--help"],
+        [sys.executable, "-c", "from hillclimb.agent.cli import main; main()", command, "--help"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -102,7 +102,7 @@ def test_links_lead_to_files(page: Path) -> None:
 
 def test_the_files_that_it_names_are_those_of_the_code() -> None:
     text = SKILL.read_text()
-    assert CANDIDATES in text and NOTES in text
+    assert CANDIDATES_FILE in text and NOTES_FILE in text
     case = ROOT / "cases/demo/cpu_matmul"
     assert (case / "program.md").is_file()
     assert re.search(r"--knob (\w+)=", text).group(1) in (case / "workspace/knobs.yaml").read_text()  # type: ignore[union-attr]

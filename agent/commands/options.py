@@ -10,18 +10,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.errors import UsageError
+from hillclimb.agent.commands.completion import complete_case
+from hillclimb.harness.errors import UsageError
 
 if TYPE_CHECKING:
-    from agent.config import Config
-    from agent.events import Emit, Event
-    from agent.notify.notifier import Notifier
-    from agent.repository import Repository
-    from harness.judge.protocol import Progress
+    from hillclimb.agent.git.repository import Repository
+    from hillclimb.agent.machine.config import Config
+    from hillclimb.agent.notify.notifier import Notifier
+    from hillclimb.agent.screen.events import Emit, Event
+    from hillclimb.harness.records import Progress, Watch
 
 REJECTED, USAGE, MACHINE, INTERRUPTED = 1, 2, 3, 130
 
-CaseArgument = Annotated[str, typer.Argument(metavar="CASE", help="A case's folder, or `<family>/<case>`.")]
+CaseArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="CASE", autocompletion=complete_case, help="A case's folder, or `<family>/<case>`."
+    ),
+]
 TagOption = Annotated[str | None, typer.Option(help="The run; without it, the newest one.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 WebhookOption = Annotated[
@@ -43,12 +49,42 @@ def finite(option: typer.CallbackParam, value: float | None) -> float | None:
     return value
 
 
+def as_text(text: str) -> str:
+    """What was typed, for a callback that reads it and can name the option."""
+    return text
+
+
+def duration(option: typer.CallbackParam, value: str | None) -> float | None:
+    """Seconds. Raises UsageError for what is no duration."""
+    from hillclimb.harness.case.durations import parse_duration
+
+    if value is None:
+        return None
+    try:
+        return parse_duration(str(value))
+    except ValueError as error:
+        raise UsageError(f"{option.opts[0]} {value}: {error}") from None
+
+
+def factor(option: typer.CallbackParam, value: str | None) -> float | None:
+    """A speedup such as 2.0x or 1.5. Raises UsageError for what is none, or not above 1."""
+    if value is None:
+        return None
+    try:
+        found = float(str(value).strip().lower().removesuffix("x"))
+    except ValueError:
+        found = math.nan
+    if not (math.isfinite(found) and found > 1):
+        raise UsageError(f"{option.opts[0]} {value}: give a speedup above 1, such as 2.0x or 1.5")
+    return found
+
+
 def locate(given: str) -> tuple[Repository, str]:
     """The repository and `<family>/<case>`; the case's files need not be checked out for its history."""
-    from agent.branch import find_branches
-    from agent.repository import Repository
-    from agent.snapshot import case_name
-    from harness.case.case import find_case
+    from hillclimb.agent.git.repository import Repository
+    from hillclimb.agent.git.snapshot import case_name
+    from hillclimb.agent.record.branch import find_branches
+    from hillclimb.harness.case.case import find_case
 
     try:
         folder = find_case(given).resolve()
@@ -62,7 +98,7 @@ def locate(given: str) -> tuple[Repository, str]:
     return repository, case_name(repository, folder)
 
 
-def both(first: Emit, second: Emit) -> Emit:
+def emit_to_both(first: Emit, second: Emit) -> Emit:
     def emit(event: Event) -> None:
         first(event)
         second(event)
@@ -72,17 +108,17 @@ def both(first: Emit, second: Emit) -> Emit:
 
 def configured(case: Path) -> Config:
     """What this machine says to the repository of a case; what is odd about it is told on stderr."""
-    from agent.config import read_config
-    from agent.repository import Repository
+    from hillclimb.agent.git.repository import Repository
+    from hillclimb.agent.machine.config import read_config
 
     repository = Repository.open(case)
     config = read_config(repository.root, os.environ)
-    for notice in (*config.notices, *_why_exposed(repository)):
+    for notice in (*config.notices, *_exposed_key_notices(repository)):
         print(f"hillclimb: {notice}", file=sys.stderr)
     return config
 
 
-def _why_exposed(repository: Repository) -> tuple[str, ...]:
+def _exposed_key_notices(repository: Repository) -> tuple[str, ...]:
     """A notice where the next `git add` of a user would take their keys along."""
     file = repository.root / ".env"
     if not file.exists() or repository.ignores(file):
@@ -92,22 +128,33 @@ def _why_exposed(repository: Repository) -> tuple[str, ...]:
 
 def make_notifier(config: Config, off: bool, *, wins_only: bool = False) -> Notifier:
     """Whoever is told about wins."""
-    from agent.notify.notifier import choose_notifier
+    from hillclimb.agent.notify.choose import choose_notifier
 
     return choose_notifier(config.webhook_url, switched_off=off, secrets=config.secrets, wins_only=wins_only)
 
 
-def show_progress(json: bool) -> Watcher:
-    return Watcher(sys.stderr.isatty() and not json)
+def show_progress(json: bool) -> Watch:
+    """Whoever tells a person on stderr what the judge is at; nobody where the output is for programs."""
+    if json:
+        return lambda progress: None
+    return ProgressLine() if sys.stderr.isatty() else PhaseLines()
 
 
-class Watcher:
-    """One line on a terminal's stderr that says what the judge is at; nothing elsewhere."""
-
-    def __init__(self, visible: bool) -> None:
-        self._visible = visible
+class ProgressLine:
+    """One line in place that says what the judge is at."""
 
     def __call__(self, progress: Progress) -> None:
-        if self._visible:
-            of = f" {progress.done}/{progress.of}" if progress.of else ""
-            print(f"\r\033[K{progress.stage}{of}\r", end="", file=sys.stderr, flush=True)
+        of = f" {progress.done}/{progress.of}" if progress.of else ""
+        print(f"\r\033[K{progress.stage}{of}\r", end="", file=sys.stderr, flush=True)
+
+
+class PhaseLines:
+    """A line for each phase as it begins, for a log."""
+
+    def __init__(self) -> None:
+        self._told = ""
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.stage != self._told:
+            self._told = progress.stage
+            print(f"phase: {progress.stage}", file=sys.stderr, flush=True)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from agent.commands.options import INTERRUPTED, CaseArgument, JsonOption, TagOption, locate
-from harness.errors import UsageError
+from hillclimb.agent.commands.options import INTERRUPTED, CaseArgument, JsonOption, TagOption, locate
+from hillclimb.harness.errors import UsageError
 
 
 def history(case: CaseArgument, tag: TagOption = None, json: JsonOption = False) -> None:
@@ -16,8 +16,8 @@ def history(case: CaseArgument, tag: TagOption = None, json: JsonOption = False)
 
     Example: `hillclimb history demo/cpu_matmul --tag first`
     """
-    from agent.branch import read_wins
-    from agent.review.history import pick_branch, show_json, show_table
+    from hillclimb.agent.record.branch import read_wins
+    from hillclimb.agent.review.history import pick_branch, show_json, show_table
 
     repository, name = locate(case)
     branch = pick_branch(repository, name, tag)
@@ -37,13 +37,13 @@ def show(
 
     Example: `hillclimb show demo/cpu_matmul 12 --tag first`
     """
-    from agent.lines import print_lines
-    from agent.rebuilding import find_run
-    from agent.review.showing import Shelf, show_baseline, show_candidate
-    from agent.review.shown import describe_baseline, describe_candidate
+    from hillclimb.agent.review.candidate_view import describe_baseline, describe_candidate
+    from hillclimb.agent.review.rebuilding import find_run
+    from hillclimb.agent.review.show import StoredRun, show_baseline, show_candidate
+    from hillclimb.agent.screen.escaping import print_lines
 
     repository, name = locate(case)
-    shelf = Shelf.open(repository, find_run(repository, name, tag))
+    shelf = StoredRun.open(repository, find_run(repository, name, tag))
     if candidate == "baseline":
         baseline = show_baseline(shelf, blocks=samples)
         text, lines = baseline.model_dump_json(), describe_baseline(baseline)
@@ -74,22 +74,22 @@ def watch(
 
     Example: `hillclimb watch demo/cpu_matmul first`
     """
-    from agent.review.watching import find_folder, follow
-    from agent.screen import choose_screen
+    from hillclimb.agent.review.watching import find_folder, track_request
+    from hillclimb.agent.screen.screen import choose_screen
 
     root, name, wanted = _find_watched(case, tag)
     folder = find_folder(root, name, wanted)
     try:
         with choose_screen(json=json, quiet=False) as screen:
-            follow(folder, screen.show, once=once)
+            track_request(folder, screen.show, once=once)
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
 
 
 def _find_watched(case: str | None, tag: str | None) -> tuple[Path, str | None, str | None]:
     """Root, case and tag; a single word that names no case is taken for a tag."""
-    from agent.repository import Repository
-    from agent.run import run_folder
+    from hillclimb.agent.git.repository import Repository
+    from hillclimb.agent.record.run import run_folder
 
     if case is None:
         return Repository.open(Path.cwd()).root, None, None
@@ -115,7 +115,7 @@ def report(
 
     Example: `hillclimb report demo/cpu_matmul --tag first`
     """
-    from agent.review.reporting import write_report
+    from hillclimb.agent.review.reporting import write_report
 
     repository, name = locate(case)
     print(write_report(repository, name, tag, output))
@@ -126,7 +126,7 @@ def rebuild(case: CaseArgument, tag: TagOption = None) -> None:
 
     Example: `hillclimb rebuild demo/cpu_matmul --tag first`
     """
-    from agent.rebuilding import rebuild_views
+    from hillclimb.agent.review.rebuilding import rebuild_views
 
     repository, name = locate(case)
     for line in rebuild_views(repository, name, tag):
@@ -141,8 +141,8 @@ def runs(
 
     Example: `hillclimb runs demo/cpu_matmul`
     """
-    from agent.repository import Repository
-    from agent.review.listing import list_states, show_states
+    from hillclimb.agent.git.repository import Repository
+    from hillclimb.agent.review.listing import list_states, show_states
 
     repository, name = (Repository.open(Path.cwd()), None) if case is None else locate(case)
     states = list_states(repository.root, name)

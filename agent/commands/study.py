@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent.commands.options import REJECTED, JsonOption, TrustOption, show_progress
+from hillclimb.agent.commands.log import LogOption, TimedLog
+from hillclimb.agent.commands.options import REJECTED, JsonOption, TrustOption, show_progress
+from hillclimb.harness.wording import count
 
 if TYPE_CHECKING:
-    from harness.studies.counting import Counted
-    from harness.studies.gating import Gated
-    from harness.studies.profiling import Profiled
-    from harness.studies.study import StudyCase
+    from hillclimb.harness.studies.counting import LaneResult
+    from hillclimb.harness.studies.gating import GateResult
+    from hillclimb.harness.studies.profiling import VariantTimes
+    from hillclimb.harness.studies.study import StudyCase
 
 study = typer.Typer(
     no_args_is_help=True,
@@ -66,6 +68,7 @@ def test(
     case: CaseOption = None,
     list_only: ListOption = False,
     json: JsonOption = False,
+    log_file: LogOption = None,
     trust_workspace: TrustOption = False,
 ) -> None:
     """Bring every kernel of the chosen cases before its gate: every problem, distribution and seed.
@@ -75,21 +78,25 @@ def test(
 
     Example: `hillclimb study test -s unroll_for_loop -c fast_rope_embedding`
     """
-    from harness.studies.gating import gate_each
+    from hillclimb.harness.studies.gating import gate_cases
 
     cases = _chosen(study, case)
     if list_only:
         _print_cases(cases, json)
         return
-    found = gate_each(
-        cases, show_progress(json), (lambda _: None) if json else _tell_gated, trust_workspace=trust_workspace
+    found = gate_cases(
+        cases,
+        TimedLog(log_file).watching(show_progress(json)),
+        (lambda _: None) if json else _tell_gated,
+        trust_workspace=trust_workspace,
     )
     if json:
         print(found.model_dump_json())
     else:
         failed = [gated for gated in found.results if not gated.passed]
         print(
-            f"{len(found.results) - len(failed)} of {len(found.results)} kernels passed, in {len(cases)} cases"
+            f"{len(found.results) - len(failed)} of {count(len(found.results), 'kernel')} passed, "
+            f"in {count(len(cases), 'case')}"
         )
         for gated in failed:
             _tell_gated(gated)
@@ -117,6 +124,7 @@ def profile(
     ] = True,
     list_only: ListOption = False,
     json: JsonOption = False,
+    log_file: LogOption = None,
     trust_workspace: TrustOption = False,
 ) -> None:
     """Time every kernel of the chosen cases, and duel it with the baseline; writes STUDY/proton_times.csv.
@@ -126,15 +134,20 @@ def profile(
 
     Example: `hillclimb study profile --case rmsnorm_fused --suite main`
     """
-    from harness.studies.profiling import Wish, profile_each
+    from hillclimb.harness.studies.profiling import TimingOptions, profile_cases
 
     cases = _chosen(study, case)
     if list_only:
         _print_cases(cases, json)
         return
-    wish = Wish(tuple(suite or ()), resume, lanes, trust_workspace)
-    _expect_clock(cases)
-    found = profile_each(cases, wish, show_progress(json), (lambda _: None) if json else _tell_profiled)
+    wish = TimingOptions(tuple(suite or ()), resume, lanes, trust_workspace)
+    _require_timing_device(cases)
+    found = profile_cases(
+        cases,
+        wish,
+        TimedLog(log_file).watching(show_progress(json)),
+        (lambda _: None) if json else _tell_profiled,
+    )
     if json:
         print(f"[{','.join(profiled.model_dump_json() for profiled in found)}]")
     if not all(profiled.passed for profiled in found):
@@ -159,9 +172,9 @@ def lanes(
 
     Example: `hillclimb study lanes --case quantize_kv_transform`
     """
-    from harness.studies.counting import count_each
+    from hillclimb.harness.studies.counting import count_cases
 
-    found = count_each(
+    found = count_cases(
         _chosen(study, case), problem or (), show_progress(json), (lambda _: None) if json else _tell_counted
     )
     if json:
@@ -176,7 +189,7 @@ def plot(study: StudyOption = None) -> None:
 
     Example: `hillclimb study plot --study unroll_for_loop`
     """
-    from harness.studies.plots import draw
+    from hillclimb.harness.studies.plots import draw
 
     for folder in _folders(study):
         for picture in draw(folder):
@@ -189,7 +202,7 @@ def report(study: StudyOption = None) -> None:
 
     Example: `hillclimb study report --study mask_percentage`
     """
-    from harness.studies.page import write_page
+    from hillclimb.harness.studies.page import write_page
 
     for folder in _folders(study):
         print(write_page(folder))
@@ -205,56 +218,58 @@ def _print_cases(cases: list[StudyCase], json: bool) -> None:
         print(to_text.dumps(studies))
         return
     for name, of_it in studies.items():
-        print("\n  ".join([f"{name} ({len(of_it)} {'case' if len(of_it) == 1 else 'cases'})", *of_it]))
+        print("\n  ".join([f"{name} ({count(len(of_it), 'case')})", *of_it]))
 
 
 def _chosen(study: str | None, case: str | None) -> list[StudyCase]:
-    from harness.case.case import find_cases
-    from harness.studies.study import choose
+    from hillclimb.harness.case.case import find_cases_folder
+    from hillclimb.harness.studies.study import choose_cases
 
-    return choose(find_cases(), study, case)
+    return choose_cases(find_cases_folder(), study, case)
 
 
 def _folders(study: str | None) -> list[Path]:
     """Of the chosen studies, those that have a table. Raises UsageError where none has."""
-    from harness.errors import UsageError
-    from harness.studies.times import FILE
+    from hillclimb.harness.errors import UsageError
+    from hillclimb.harness.studies.times import TABLE_FILE
 
     folders = dict.fromkeys(case.folder.parent for case in _chosen(study, None))
-    measured = [folder for folder in folders if (folder / FILE).is_file()]
+    measured = [folder for folder in folders if (folder / TABLE_FILE).is_file()]
     if not measured:
         raise UsageError(
-            f"no {FILE} in {', '.join(map(str, folders))}; measure first: hillclimb study profile"
+            f"no {TABLE_FILE} in {', '.join(map(str, folders))}; measure first: hillclimb study profile"
         )
     return measured
 
 
-def _expect_clock(cases: list[StudyCase]) -> None:
+def _require_timing_device(cases: list[StudyCase]) -> None:
     """Raises UsageError before anything is begun where nothing can be timed. A broken case is told of in its turn."""
-    from agent.place import expect_clock
-    from harness.case.case import Case
-    from harness.errors import CaseError
+    from hillclimb.agent.machine.place import require_timing_device
+    from hillclimb.harness.case.case import Case
+    from hillclimb.harness.errors import CaseError
 
     for case in cases:
         try:
-            expect_clock(Case(case.folder))
+            require_timing_device(Case(case.folder))
         except CaseError:
             continue
 
 
-def _tell_gated(gated: Gated) -> None:
+def _tell_gated(gated: GateResult) -> None:
     outcome = "passed" if gated.passed else "failed"
     print(f"{outcome}: {_name(gated.study, gated.case, gated.variant)}: {_gating(gated)}", flush=True)
 
 
-def _gating(gated: Gated) -> str:
+def _gating(gated: GateResult) -> str:
     """What the gate found, or why it was not reached."""
     report = gated.report
     if report is None:
         return gated.error
     if not report.passed:
         return f"{report.reason}: {report.detail}"
-    return f"{report.runs} checks, largest error {report.worst:.3f} of the budget, at {report.worst_at}"
+    return (
+        f"{count(report.runs, 'check')}, largest error {report.worst:.3f} of the budget, at {report.worst_at}"
+    )
 
 
 def _name(*parts: str) -> str:
@@ -262,8 +277,8 @@ def _name(*parts: str) -> str:
     return "/".join(filter(None, parts))
 
 
-def _tell_counted(counted: Counted) -> None:
-    from agent.briefing.lanes import lane_lines
+def _tell_counted(counted: LaneResult) -> None:
+    from hillclimb.agent.llm.briefing.lanes import lane_lines
 
     name = _name(counted.study, counted.case, counted.variant)
     if counted.lanes is None:
@@ -273,7 +288,7 @@ def _tell_counted(counted: Counted) -> None:
     print(f"{name}: {head}", *(f"  {line}" for line in lines), sep="\n", flush=True)
 
 
-def _tell_profiled(profiled: Profiled) -> None:
+def _tell_profiled(profiled: VariantTimes) -> None:
     name = _name(profiled.study, profiled.case, profiled.problem)
     if profiled.error:
         print(f"failed: {name}: {profiled.error}", flush=True)

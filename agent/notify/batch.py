@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from agent.notify.post import FIELDS, Kind, Post
-from agent.notify.wording import clip, units
+from hillclimb.agent.notify.post import MAX_FIELDS, Post, PostKind
+from hillclimb.agent.notify.wording import clip, units
 
-_LINES = 2800
+_MAX_DIGEST_UNITS = 2800
 """UTF-16 units of lines in a digest; what is older is only counted."""
-_FIELD = 1000
-_NOUNS: dict[Kind, tuple[str, str]] = {
+_MAX_FIELD_UNITS = 1000
+_NOUNS: dict[PostKind, tuple[str, str]] = {
     "start": ("start", "starts"),
     "win": ("win", "wins"),
     "turn": ("plateau", "plateaus"),
@@ -22,10 +22,10 @@ _NOUNS: dict[Kind, tuple[str, str]] = {
 
 
 @dataclass
-class Tally:
+class DroppedPosts:
     """Posts of which only this is kept, because too many were held back."""
 
-    kinds: Counter[Kind] = field(default_factory=Counter)
+    kinds: Counter[PostKind] = field(default_factory=Counter)
     candidates: list[int] = field(default_factory=list)
 
     def add(self, post: Post) -> None:
@@ -34,28 +34,28 @@ class Tally:
         if post.n is not None:
             self.candidates.append(post.n)
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, other: DroppedPosts) -> None:
         """Fold another tally into it."""
         self.kinds += other.kinds
         self.candidates += other.candidates
 
 
 @dataclass(frozen=True)
-class Batch:
+class PostBatch:
     """What one request carries. At least one post is in it."""
 
     posts: tuple[Post, ...]
-    tally: Tally = field(default_factory=Tally)
+    dropped: DroppedPosts = field(default_factory=DroppedPosts)
 
     @property
     def candidates(self) -> list[int]:
         """Those whose posts are in it."""
-        return [*self.tally.candidates, *(post.n for post in self.posts if post.n is not None)]
+        return [*self.dropped.candidates, *(post.n for post in self.posts if post.n is not None)]
 
     @property
     def is_single(self) -> bool:
         """Whether it is a post as it was meant."""
-        return len(self.posts) == 1 and not self.tally.kinds
+        return len(self.posts) == 1 and not self.dropped.kinds
 
     @property
     def has_end(self) -> bool:
@@ -72,8 +72,11 @@ class Batch:
     def _with(self, end: Post) -> Post:
         """The morning digest, which says what was not posted before it."""
         others = [post for post in self.posts if post is not end]
-        missed = ("Not posted before", f"{self._counts(others)}\n{self._lines(others, _FIELD)}".strip())
-        return replace(end, fields=(*end.fields[: FIELDS - 1], missed))
+        missed = (
+            "Not posted before",
+            f"{self._counts(others)}\n{self._lines(others, _MAX_FIELD_UNITS)}".strip(),
+        )
+        return replace(end, fields=(*end.fields[: MAX_FIELDS - 1], missed))
 
     def _digest(self) -> Post:
         pictures = [post.picture for post in self.posts if post.picture]
@@ -83,13 +86,13 @@ class Batch:
             time=self.posts[-1].time,
             title=title,
             line=title,
-            text=self._lines(self.posts, _LINES),
+            text=self._lines(self.posts, _MAX_DIGEST_UNITS),
             picture=pictures[-1] if pictures else None,
         )
 
     def _counts(self, posts: tuple[Post, ...] | list[Post]) -> str:
         """`12 wins, 2 failures`"""
-        kinds = Counter(post.kind for post in posts) + self.tally.kinds
+        kinds = Counter(post.kind for post in posts) + self.dropped.kinds
         return ", ".join(f"{kinds[kind]} {_NOUNS[kind][kinds[kind] > 1]}" for kind in _NOUNS if kinds[kind])
 
     def _lines(self, posts: tuple[Post, ...] | list[Post], left: int) -> str:
@@ -101,5 +104,5 @@ class Batch:
             if left < 0:
                 break
             shown.append(line)
-        hidden = sum(self.tally.kinds.values()) + len(posts) - len(shown)
+        hidden = sum(self.dropped.kinds.values()) + len(posts) - len(shown)
         return "\n".join(([f"- {hidden} before these"] if hidden else []) + shown[::-1])

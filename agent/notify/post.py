@@ -7,18 +7,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from agent.notify.wording import clip, units
+from hillclimb.agent.notify.wording import clip, units
 
-Kind = Literal["start", "win", "turn", "trouble", "digest", "end"]
+PostKind = Literal["start", "win", "turn", "trouble", "digest", "end"]
 
-TITLE, TEXT, FIELDS, FIELD_NAME, FIELD_VALUE, TOTAL = 256, 4096, 25, 256, 1024, 6000
+MAX_TITLE_UNITS, MAX_TEXT_UNITS, MAX_FIELDS, MAX_FIELD_NAME_UNITS, MAX_FIELD_VALUE_UNITS, MAX_TOTAL_UNITS = (
+    256,
+    4096,
+    25,
+    256,
+    1024,
+    6000,
+)
 """https://discord.com/developers/docs/resources/message#embed-object-embed-limits"""
 PICTURE = "progress.png"
-LARGEST_PICTURE = 7 << 20
-_SHORT = 40
+MAX_PICTURE_BYTES = 7 << 20
+_MAX_INLINE_CHARACTERS = 40
 """A value up to this length shares its line with others."""
 _PNG = b"\x89PNG\r\n\x1a\n"
-_COLORS: dict[Kind, int] = {
+_COLORS: dict[PostKind, int] = {
     "start": 0x3B82F6,
     "win": 0x22C55E,
     "turn": 0x94A3B8,
@@ -32,7 +39,7 @@ _COLORS: dict[Kind, int] = {
 class Post:
     """Something worth telling. Every text in it is fit to be shown: foreign parts went through `plain` or `code`."""
 
-    kind: Kind
+    kind: PostKind
     time: float
     """Of what it tells, in seconds since the epoch."""
     title: str
@@ -49,12 +56,12 @@ class Post:
 def embed(post: Post, *, pictured: bool = False) -> dict[str, Any]:
     """The post as one Discord embed, never above a limit; fields that do not fit are left out, last first."""
     made: dict[str, Any] = {
-        "title": clip(post.title, TITLE),
-        "description": clip(post.text, TEXT),
+        "title": clip(post.title, MAX_TITLE_UNITS),
+        "description": clip(post.text, MAX_TEXT_UNITS),
         "color": _COLORS[post.kind],
         "timestamp": _stamp(post.time),
     }
-    made["fields"] = _fields(post, TOTAL - units(made["title"]) - units(made["description"]))
+    made["fields"] = _fields(post, MAX_TOTAL_UNITS - units(made["title"]) - units(made["description"]))
     return made | ({"image": {"url": f"attachment://{PICTURE}"}} if pictured else {})
 
 
@@ -68,13 +75,13 @@ def _stamp(time: float) -> str | None:
 
 def _fields(post: Post, left: int) -> list[dict[str, Any]]:
     fields: list[dict[str, Any]] = []
-    for full_name, full_value in post.fields[:FIELDS]:
-        name, value = clip(full_name, FIELD_NAME), clip(full_value, FIELD_VALUE)
+    for full_name, full_value in post.fields[:MAX_FIELDS]:
+        name, value = clip(full_name, MAX_FIELD_NAME_UNITS), clip(full_value, MAX_FIELD_VALUE_UNITS)
         left -= units(name) + units(value)
         if left < 0:
             break
         if value:
-            fields.append({"name": name, "value": value, "inline": len(value) <= _SHORT})
+            fields.append({"name": name, "value": value, "inline": len(value) <= _MAX_INLINE_CHARACTERS})
     return fields
 
 
@@ -84,7 +91,7 @@ def read_picture(path: Path | None) -> bytes | None:
         return None
     try:
         with path.open("rb") as stream:
-            content = stream.read(LARGEST_PICTURE)
+            content = stream.read(MAX_PICTURE_BYTES)
     except OSError:
         return None
-    return content if len(content) < LARGEST_PICTURE and content.startswith(_PNG) else None
+    return content if len(content) < MAX_PICTURE_BYTES and content.startswith(_PNG) else None

@@ -15,14 +15,14 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from agent.config import WEBHOOK, Config, read_config
-from agent.entries import Webhook
-from agent.notify.answer import Answer
-from agent.notify.notifier import choose_notifier
-from harness.errors import UsageError
+from hillclimb.agent.machine.config import WEBHOOK, Config, read_config
+from hillclimb.agent.notify.choose import choose_notifier
+from hillclimb.agent.notify.response import WebhookResponse
+from hillclimb.agent.record.entries import WebhookState
+from hillclimb.harness.errors import UsageError
 
 READY, NOT_READY, USAGE = 0, 1, 2
-_SECONDS = 20.0
+_POST_TIMEOUT_SECONDS = 20.0
 _ID = re.compile(r"/webhooks/(\d+)(?:/|$)")
 _MEANINGS = {
     "webhook_enabled_by_config": "a webhook is configured",
@@ -50,7 +50,7 @@ into .env (see .env.example) and run 'chmod 600 .env'. HILLCLIMB_WEBHOOK_URL goe
 
 
 @dataclass(frozen=True)
-class Status:
+class WebhookStatus:
     """What there is to say; no secret in it."""
 
     configured: bool
@@ -78,10 +78,10 @@ def mask(url: SecretStr) -> str:
     return f"{host}, webhook {shown}"
 
 
-def describe(config: Config, root: Path) -> Status:
+def describe(config: Config, root: Path) -> WebhookStatus:
     """The state of the configuration."""
     variable = next((name for name in WEBHOOK if name in config.origins), "")
-    return Status(
+    return WebhookStatus(
         configured=config.webhook_url is not None,
         root=str(root),
         variable=variable,
@@ -92,7 +92,7 @@ def describe(config: Config, root: Path) -> Status:
     )
 
 
-def _first_record(url: SecretStr | None) -> Webhook:
+def _first_record(url: SecretStr | None) -> WebhookState:
     notifier = choose_notifier(url)
     try:
         return notifier.webhook(1, kept=True)
@@ -100,19 +100,19 @@ def _first_record(url: SecretStr | None) -> Webhook:
         notifier.close(0.0)
 
 
-def try_post(url: SecretStr, seconds: float = _SECONDS) -> Answer:
+def try_post(url: SecretStr, seconds: float = _POST_TIMEOUT_SECONDS) -> WebhookResponse:
     """One real post."""
-    from agent.notify.courier import Courier
-    from agent.notify.post import Post
+    from hillclimb.agent.notify.post import Post
+    from hillclimb.agent.notify.webhook import WebhookClient
 
     text = "Starts, wins, plateaus, failures and the morning digest of climbs will be posted here."
     post = Post(
         kind="start", time=time.time(), title="hillclimb: this webhook works", line="a test", text=text
     )
-    return Courier(url).deliver(post, seconds)
+    return WebhookClient(url).deliver(post, seconds)
 
 
-def show(status: Status) -> str:
+def show(status: WebhookStatus) -> str:
     """For a person."""
     if not status.configured:
         looked = f"{' or '.join(WEBHOOK)}, in the environment or {status.root}/.env"
@@ -155,13 +155,13 @@ def main(arguments: list[str], environment: Mapping[str, str], fallback: Path) -
     return _report(config, describe(config, root), send=wanted.send, as_json=wanted.json)
 
 
-def _report(config: Config, status: Status, *, send: bool, as_json: bool) -> int:
+def _report(config: Config, status: WebhookStatus, *, send: bool, as_json: bool) -> int:
     taken = status.configured
     if send and config.webhook_url is not None:
         answer = try_post(config.webhook_url)
         taken = answer.kind == "sent"
-        said = f"taken ({answer.why})" if taken else f"not taken: {answer.why}"
-        status = Status(**{**asdict(status), "sent": said})
+        said = f"taken ({answer.reason})" if taken else f"not taken: {answer.reason}"
+        status = WebhookStatus(**{**asdict(status), "sent": said})
     print(json.dumps(asdict(status)) if as_json else show(status))
     return READY if taken else NOT_READY
 

@@ -9,26 +9,30 @@ from collections.abc import Iterable
 from pydantic import SecretStr
 
 _MARKDOWN = re.compile(r"([\\`*_~|<\[\]]|^[#>-])")
-_AT = re.compile(r"@(?=\S)")
-_EVERYBODY = re.compile(r"@(?=everyone|here|[&!]?\d)")
+_MENTION_SIGN = re.compile(r"@(?=\S)")
+_MENTION = re.compile(r"@(?=everyone|here|[&!]?\d)")
 _LINK = re.compile(r"(?<=[A-Za-z])://")
-_GAP = "\u200b"
+_ZERO_WIDTH_SPACE = "\u200b"
 """Zero-width space: a reader does not see it, and Discord sees no mention and no link."""
-_AHEAD = 8
+_INPUT_LIMIT_FACTOR = 8
 """Of a text so many times its limit is looked at: some of it will not be seen, and it may be huge."""
-_BLOT = "[hidden]"
-_SHORTEST_SECRET, _SHORTEST_PART = 8, 12
+_REDACTED = "[hidden]"
+_MIN_SECRET_CHARACTERS, _MIN_PART_CHARACTERS = 8, 12
 
 
 def plain(text: str, limit: int = 300) -> str:
     """One line of foreign text, at most `limit` long before escaping: no markup, mention, link or control character."""
-    shown = clip(_visible(text[: _AHEAD * limit]), limit)
-    return _LINK.sub(f":{_GAP}//", _AT.sub(f"@{_GAP}", _MARKDOWN.sub(r"\\\1", shown)))
+    shown = clip(_visible(text[: _INPUT_LIMIT_FACTOR * limit]), limit)
+    return _LINK.sub(
+        f":{_ZERO_WIDTH_SPACE}//", _MENTION_SIGN.sub(f"@{_ZERO_WIDTH_SPACE}", _MARKDOWN.sub(r"\\\1", shown))
+    )
 
 
 def code(text: str, limit: int = 300) -> str:
     """Text in a code span, to be copied as it is; nothing in it is markup."""
-    shown = _EVERYBODY.sub(f"@{_GAP}", clip(_visible(text[: _AHEAD * limit]).replace("`", "'"), limit))
+    shown = _MENTION.sub(
+        f"@{_ZERO_WIDTH_SPACE}", clip(_visible(text[: _INPUT_LIMIT_FACTOR * limit]).replace("`", "'"), limit)
+    )
     return f"`{shown}`" if shown else ""
 
 
@@ -42,19 +46,19 @@ def clip(text: str, limit: int) -> str:
     return f"{kept}…"
 
 
-def blot(text: str, secrets: Iterable[SecretStr]) -> str:
+def redact(text: str, secrets: Iterable[SecretStr]) -> str:
     """The text without any of the secrets, nor the tail of a secret address, in whatever way they got in."""
     for secret in secrets:
-        for needle in _needles(secret.get_secret_value()):
-            text = text.replace(needle, _BLOT)
+        for needle in _secret_parts(secret.get_secret_value()):
+            text = text.replace(needle, _REDACTED)
     return text
 
 
-def _needles(secret: str) -> list[str]:
+def _secret_parts(secret: str) -> list[str]:
     """A secret, and its parts where it is an address, longest first."""
     path = secret.partition("://")[2].partition("/")[2]
-    parts = [part for part in path.replace("?", "/").split("/") if len(part) >= _SHORTEST_PART]
-    wholes = [whole for whole in (secret, path) if len(whole) >= _SHORTEST_SECRET]
+    parts = [part for part in path.replace("?", "/").split("/") if len(part) >= _MIN_PART_CHARACTERS]
+    wholes = [whole for whole in (secret, path) if len(whole) >= _MIN_SECRET_CHARACTERS]
     return sorted({*wholes, *parts}, key=len, reverse=True)
 
 

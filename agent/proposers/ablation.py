@@ -11,26 +11,26 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.proposal import Edit, Proposal
-from agent.replies.merging import Conflict, undo
-from agent.rhythm.families import gain
-from agent.rhythm.signals import unchecked_wins
-from agent.trees import is_judged
-from harness.case.knobs import KNOBS_FILE, Knobs, Value, contains, defaults, parse_knobs
-from harness.errors import CaseError
+from hillclimb.agent.git.trees import is_judged
+from hillclimb.agent.llm.replies.merging import MergeConflict, revert
+from hillclimb.agent.proposal import Edit, Proposal
+from hillclimb.agent.rhythm.families import gain
+from hillclimb.agent.rhythm.signals import unchecked_wins
+from hillclimb.harness.case.knobs import KNOBS_FILE, Knobs, KnobValue, contains, defaults, parse_knobs
+from hillclimb.harness.errors import CaseError
 
 if TYPE_CHECKING:
-    from agent.background import Background
-    from agent.ledger import Candidate, Ledger
+    from hillclimb.agent.proposer import ProposerContext
+    from hillclimb.agent.record.ledger import Candidate, Ledger
 
-LOOKED_AT = 30
+MAX_EXAMINED_WINS = 30
 """Most wins that are looked into for one proposal; each costs three trees read from git."""
 
 
-class Ablation:
+class AblationProposer:
     """Proposes taking back one older win, each once for every change of the source."""
 
-    def __init__(self, background: Background) -> None:
+    def __init__(self, background: ProposerContext) -> None:
         self._background = background
 
     def propose(self, ledger: Ledger) -> Proposal | None:
@@ -38,7 +38,7 @@ class Ablation:
         return next(self._all(ledger), None)
 
     def peek(self, ledger: Ledger, count: int) -> Sequence[Proposal]:
-        """See agent.proposal.Farsighted."""
+        """See hillclimb.agent.proposer.Farsighted."""
         return tuple(islice(self._all(ledger), count))
 
     def importances(self, ledger: Ledger) -> dict[str, float]:
@@ -49,7 +49,7 @@ class Ablation:
         """Nothing is ever under way."""
 
     def _all(self, ledger: Ledger) -> Iterator[Proposal]:
-        for win in sorted(unchecked_wins(ledger), key=gain)[:LOOKED_AT]:
+        for win in sorted(unchecked_wins(ledger), key=gain)[:MAX_EXAMINED_WINS]:
             proposal = self._without(win, ledger.incumbent)
             if proposal:
                 yield proposal
@@ -59,14 +59,14 @@ class Ablation:
             return None
         before, now = self._files(win.judged.parent), self._files(incumbent)
         edits: tuple[Edit, ...] = ()
-        knobs: dict[str, Value] = {}
+        knobs: dict[str, KnobValue] = {}
         if win.proposal.edits:
             try:
-                edits = undo(before, self._files(win.judged.commit), now)
-            except Conflict:
+                edits = revert(before, self._files(win.judged.commit), now)
+            except MergeConflict:
                 return None
         else:
-            knobs = _earlier(win.proposal.knobs, _knobs(before), _knobs(now))
+            knobs = _values_before_win(win.proposal.knobs, _knobs(before), _knobs(now))
         if not edits and not knobs:
             return None
         idea = f"without #{win.n}: {win.proposal.idea}"
@@ -79,7 +79,7 @@ class Ablation:
         return {path: text for path, text in files.items() if is_judged(path)}
 
 
-def _earlier(won: Mapping[str, Value], before: Knobs, now: Knobs) -> dict[str, Value]:
+def _values_before_win(won: Mapping[str, KnobValue], before: Knobs, now: Knobs) -> dict[str, KnobValue]:
     """The values before the win of those knobs that still stand where it put them and may go back."""
     was, present = defaults(before), defaults(now)
     return {

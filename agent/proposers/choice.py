@@ -9,21 +9,20 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from agent.background import Background
-from agent.proposal import Proposer
-from agent.proposers.earlier import recall
-from agent.proposers.sweep import Sweep
-from harness.case.case import Llm as LlmRules
-from harness.case.case import Settings as CaseSettings
-from harness.errors import UsageError
+from hillclimb.agent.proposer import Proposer, ProposerContext
+from hillclimb.agent.sweep.sweep import SweepProposer
+from hillclimb.agent.sweep.warm_start import load_earlier_results
+from hillclimb.harness.case.settings import Llm as LlmRules
+from hillclimb.harness.case.settings import Settings as CaseSettings
+from hillclimb.harness.errors import UsageError
 
 if TYPE_CHECKING:
-    from agent.config import Config
-    from agent.model.settings import ModelSettings
-    from agent.proposers.llm import Llm
+    from hillclimb.agent.llm.client.settings import ModelSettings
+    from hillclimb.agent.llm.llm import LlmProposer
+    from hillclimb.agent.machine.config import Config
 
 
-class Kind(StrEnum):
+class ProposerKind(StrEnum):
     """What --proposer takes."""
 
     AUTO = "auto"
@@ -33,10 +32,10 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Wishes:
+class ProposerOptions:
     """What the command line says about the model; None leaves it to case.yaml, then to the machine's configuration."""
 
-    kind: Kind = Kind.AUTO
+    kind: ProposerKind = ProposerKind.AUTO
     model: str | None = None
     base_url: str | None = None
     temperature: float | None = None
@@ -47,65 +46,78 @@ class Wishes:
     """The budget; None leaves it to case.yaml."""
 
     @property
-    def spends(self) -> str:
+    def budget_option(self) -> str:
         """The budget of model calls that was asked for, as it was typed; empty without one."""
         if self.cost is not None:
             return f"--budget-cost {self.cost:g}"
         return f"--budget-tokens {self.tokens}" if self.tokens is not None else ""
 
 
-def choose(
-    wishes: Wishes, config: Config, case: CaseSettings, at_end: Callable[[Callable[[], None]], object]
-) -> Callable[[Background], Proposer]:
+def choose_proposer(
+    options: ProposerOptions,
+    config: Config,
+    case: CaseSettings,
+    at_end: Callable[[Callable[[], None]], object],
+) -> Callable[[ProposerContext], Proposer]:
     """How to make the proposer of a climb; `at_end` is given what must be closed when the command ends.
 
     Mixed where a model that can be asked is configured and nothing else is wished for, else the sweep. Raises
     UsageError where what a model needs is not configured: before anything is measured.
     """
-    kind = _kind(wishes, config, case.llm)
-    asked = None if kind == Kind.SWEEP else model_settings(wishes, config, case)
-    if asked is None and wishes.spends:
+    kind = _kind(options, config, case.llm)
+    asked = None if kind == ProposerKind.SWEEP else model_settings(options, config, case)
+    if asked is None and options.budget_option:
         raise UsageError(
-            f"{wishes.spends}: no model is asked, so it limits nothing; configure one (see .env.example) or drop it"
+            f"{options.budget_option}: no model is asked, so it limits nothing; configure one (see "
+            f".env.example) or drop it"
         )
 
-    def make(background: Background) -> Proposer:
-        sweep = Sweep(background.case.knobs, background.seed, background.ahead, recall(background))
+    def make(background: ProposerContext) -> Proposer:
+        sweep = SweepProposer(
+            background.case.knobs,
+            background.seed,
+            background.lookahead_count,
+            load_earlier_results(background),
+        )
         if asked is None:
             return sweep
         llm = _llm(asked, background, at_end)
-        return llm if kind == Kind.LLM else _mixed(background, sweep, llm)
+        return llm if kind == ProposerKind.LLM else _mixed(background, sweep, llm)
 
     return make
 
 
-def describe(wishes: Wishes, config: Config, rules: LlmRules) -> str:
+def describe(options: ProposerOptions, config: Config, rules: LlmRules) -> str:
     """`ideas come from the sweep and from gpt-5 at api.openai.com`, or what a model lacks to be asked, too."""
-    kind = _kind(wishes, config, rules)
-    if kind == Kind.SWEEP:
-        why = "as asked for" if wishes.kind == Kind.SWEEP else f"for {_lacking(wishes, config, rules)}"
+    kind = _kind(options, config, rules)
+    if kind == ProposerKind.SWEEP:
+        why = (
+            "as asked for"
+            if options.kind == ProposerKind.SWEEP
+            else f"for {_missing_setting(options, config, rules)}"
+        )
         return f"ideas come from the sweep alone, {why}"
-    model, server = _asked(wishes, config, rules)
-    sweep = "the sweep and from " if kind == Kind.MIXED else ""
+    model, server = _model_and_server(options, config, rules)
+    sweep = "the sweep and from " if kind == ProposerKind.MIXED else ""
     return f"ideas come from {sweep}{model or 'a model'} at {urlsplit(server).hostname}"
 
 
-def _kind(wishes: Wishes, config: Config, rules: LlmRules) -> Kind:
-    if wishes.kind != Kind.AUTO:
-        return wishes.kind
-    return Kind.SWEEP if _lacking(wishes, config, rules) else Kind.MIXED
+def _kind(options: ProposerOptions, config: Config, rules: LlmRules) -> ProposerKind:
+    if options.kind != ProposerKind.AUTO:
+        return options.kind
+    return ProposerKind.SWEEP if _missing_setting(options, config, rules) else ProposerKind.MIXED
 
 
-def _asked(wishes: Wishes, config: Config, rules: LlmRules) -> tuple[str, str]:
+def _model_and_server(options: ProposerOptions, config: Config, rules: LlmRules) -> tuple[str, str]:
     """The model's name, empty where none is given, and its server."""
-    return wishes.model or rules.model or config.model or "", wishes.base_url or config.base_url
+    return options.model or rules.model or config.model or "", options.base_url or config.base_url
 
 
-def _lacking(wishes: Wishes, config: Config, rules: LlmRules) -> str:
+def _missing_setting(options: ProposerOptions, config: Config, rules: LlmRules) -> str:
     """What is missing before a model can be asked; empty where nothing is. Only OpenAI itself surely needs a key."""
-    from agent.config import OPENAI
+    from hillclimb.agent.machine.config import OPENAI
 
-    model, server = _asked(wishes, config, rules)
+    model, server = _model_and_server(options, config, rules)
     if not model:
         return "no model is named (--model, llm.model in case.yaml, or HILLCLIMB_MODEL in .env)"
     if config.api_key is None and server == OPENAI:
@@ -113,33 +125,33 @@ def _lacking(wishes: Wishes, config: Config, rules: LlmRules) -> str:
     return ""
 
 
-def _mixed(background: Background, sweep: Sweep, llm: Llm) -> Proposer:
-    from agent.proposers.ablation import Ablation
-    from agent.proposers.mixed import Mixed
+def _mixed(background: ProposerContext, sweep: SweepProposer, llm: LlmProposer) -> Proposer:
+    from hillclimb.agent.proposers.ablation import AblationProposer
+    from hillclimb.agent.proposers.mixed import MixedProposer
 
-    return Mixed(background, sweep, llm, Ablation(background))
+    return MixedProposer(background, sweep, llm, AblationProposer(background))
 
 
 def _llm(
-    settings: ModelSettings, background: Background, at_end: Callable[[Callable[[], None]], object]
-) -> Llm:
-    from agent.model.endpoint import Endpoint
-    from agent.proposers.llm import Llm
+    settings: ModelSettings, background: ProposerContext, at_end: Callable[[Callable[[], None]], object]
+) -> LlmProposer:
+    from hillclimb.agent.llm.client.endpoint import Endpoint
+    from hillclimb.agent.llm.llm import LlmProposer
 
     endpoint = Endpoint(settings, random.Random(background.seed))
     at_end(endpoint.close)
-    return Llm(background, endpoint, settings)
+    return LlmProposer(background, endpoint, settings)
 
 
-def model_settings(wishes: Wishes, config: Config, case: CaseSettings) -> ModelSettings:
+def model_settings(options: ProposerOptions, config: Config, case: CaseSettings) -> ModelSettings:
     """The endpoint that is asked. Raises UsageError where no model, no key or no price is known."""
     from pydantic import SecretStr
 
-    from agent.model.settings import ModelSettings
+    from hillclimb.agent.llm.client.settings import ModelSettings
 
-    rules, cost = case.llm, case.budgets.cost if wishes.cost is None else wishes.cost
-    model, base_url = _asked(wishes, config, rules)
-    lacking = _lacking(wishes, config, rules)
+    rules, cost = case.llm, case.budgets.cost if options.cost is None else options.cost
+    model, base_url = _model_and_server(options, config, rules)
+    lacking = _missing_setting(options, config, rules)
     if lacking:
         raise UsageError(f"no model can be asked: {lacking}")
     prices = rules.prices if rules.model in ("", model) else None
@@ -153,8 +165,8 @@ def model_settings(wishes: Wishes, config: Config, case: CaseSettings) -> ModelS
         model=model,
         base_url=base_url,
         api_key=config.api_key or SecretStr(""),
-        temperature=rules.temperature if wishes.temperature is None else wishes.temperature,
-        reasoning_effort=wishes.reasoning_effort or rules.reasoning_effort,
+        temperature=rules.temperature if options.temperature is None else options.temperature,
+        reasoning_effort=options.reasoning_effort or rules.reasoning_effort,
         deadline_seconds=rules.deadline_seconds,
         reply_tokens=rules.reply_tokens,
         prices=prices,

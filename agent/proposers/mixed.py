@@ -9,34 +9,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from agent.entries import Phase, Turned
-from agent.events import TurnedEvent
-from agent.proposal import Later, Proposal, Proposer, peek
-from agent.proposers.retune import Retuned
-from agent.rhythm.rhythm import Turn, next_turn
-from agent.rhythm.rules import Rules
-from harness.errors import Plateau
+from hillclimb.agent.proposal import Proposal
+from hillclimb.agent.proposer import NotReady, Proposer, peek, why_no_importances
+from hillclimb.agent.record.entries import Phase, TurnedEntry
+from hillclimb.agent.rhythm.rhythm import PhaseChange, next_phase
+from hillclimb.agent.rhythm.rules import RhythmRules
+from hillclimb.agent.screen.events import TurnedEvent
+from hillclimb.agent.sweep.retune import RetuneFirst
+from hillclimb.harness.errors import Plateau
 
 if TYPE_CHECKING:
-    from agent.background import Background
-    from agent.ledger import Ledger
+    from hillclimb.agent.proposer import ProposerContext
+    from hillclimb.agent.record.ledger import Ledger
 
-SWEPT = "every knob configuration worth trying on this source was tried"
-KNOBLESS = "the case has no knobs"
-CHECKED = "no older win is left that can be taken out"
-SILENT = "the editor has no ideas left"
+SWEEP_EXHAUSTED = "every knob configuration worth trying on this source was tried"
+NO_KNOBS = "the case has no knobs"
+ABLATION_EXHAUSTED = "no older win is left that can be taken out"
+EDITOR_EXHAUSTED = "the editor has no ideas left"
 
 
-class Editor(Protocol):
+class EditProposer(Protocol):
     """Whoever proposes edits, of one family at a time."""
 
-    def propose(self, ledger: Ledger, family: str = "", reason: str = "") -> Proposal | Later | None:
+    def propose(self, ledger: Ledger, family: str = "", reason: str = "") -> Proposal | NotReady | None:
         """The next edit; Later while it is being thought of. None, or Plateau raised, where none will come any more.
 
         `family` empty leaves the kind of change open; `reason` says why the block is about it.
         """
 
-    def ready(self, ledger: Ledger) -> bool:
+    def is_ready(self, ledger: Ledger) -> bool:
         """Whether propose has something to say at once."""
 
     @property
@@ -47,38 +48,38 @@ class Editor(Protocol):
         """The climb ends here."""
 
 
-class Mixed:
-    """Implements agent.proposal.Proposer over the three."""
+class MixedProposer:
+    """Implements hillclimb.agent.proposer.Proposer over the three."""
 
     def __init__(
         self,
-        background: Background,
+        background: ProposerContext,
         sweep: Proposer,
-        edit: Editor,
+        editor: EditProposer,
         ablation: Proposer,
-        rules: Rules | None = None,
+        rules: RhythmRules | None = None,
     ) -> None:
         """Without `rules`, the usual ones at the case's minimum effect."""
         effect = background.case.settings.objective.minimum_effect
-        self._background, self._rules = background, rules or Rules(minimum_effect=effect)
-        self._sweep = Retuned(background.case.knobs, background.seed, sweep)
-        self._edit, self._ablation = edit, ablation
-        self._edits_over = ""
+        self._background, self._rules = background, rules or RhythmRules(minimum_effect=effect)
+        self._sweep = RetuneFirst(background.case.knobs, background.seed, sweep)
+        self._editor, self._ablation = editor, ablation
+        self._edit_stop_reason = ""
         """Why no edit will come any more; empty while they do."""
-        self._thinking = False
+        self._is_thinking = False
         """Whether the editor was asked and has not answered yet."""
-        self._waits = False
+        self._awaits_profile = False
         """Whether it would have been asked, had the incumbent been profiled."""
 
-    def propose(self, ledger: Ledger) -> Proposal | Later | None:
+    def propose(self, ledger: Ledger) -> Proposal | NotReady | None:
         """The next proposal of the phase the run is in, or of the one it is time for.
 
         Raises Plateau, saying why of each, when no phase has anything left.
         """
-        self._waits = False
-        shut: dict[Phase, str] = {"edit": self._edits_over} if self._edits_over else {}
+        self._awaits_profile = False
+        shut: dict[Phase, str] = {"edit": self._edit_stop_reason} if self._edit_stop_reason else {}
         while len(shut) < 3:
-            turn = next_turn(ledger, self._rules, shut)
+            turn = next_phase(ledger, self._rules, shut)
             phase = turn.phase if turn else ledger.turns[-1].phase
             found = self._ask(phase, turn, ledger)
             if not isinstance(found, str):
@@ -88,85 +89,95 @@ class Mixed:
 
     def peek(self, ledger: Ledger, count: int) -> Sequence[Proposal]:
         """What the phase foresees that it is time for; in an edit block, edits and then what fills it."""
-        phase = self._phase(ledger)
+        phase = self._expected_phase(ledger)
         if phase is None:
             return ()
         if phase == "ablate":
             return peek(self._ablation, ledger, count)
-        edits = peek(self._edit, ledger, count) if phase == "edit" else ()
+        edits = peek(self._editor, ledger, count) if phase == "edit" else ()
         return (*edits, *peek(self._sweep, ledger, count - len(edits)))
 
     def reads_profile(self, ledger: Ledger) -> bool:
         """The editor does, when it is asked and not while it thinks."""
-        return self._waits or (self._phase(ledger) == "edit" and self._is_to_ask(ledger))
+        return self._awaits_profile or (
+            self._expected_phase(ledger) == "edit" and self._can_ask_editor(ledger)
+        )
 
     def importances(self, ledger: Ledger) -> dict[str, float]:
         """The sweep's."""
         return self._sweep.importances(ledger)
 
+    def why_no_importances(self, ledger: Ledger) -> str:
+        """See hillclimb.agent.proposer.ExplainsImportances."""
+        return why_no_importances(self._sweep, ledger)
+
     def finish(self, ledger: Ledger) -> None:
         """Whoever has something under way gives it up."""
-        for proposer in (self._edit, self._sweep, self._ablation):
+        for proposer in (self._editor, self._sweep, self._ablation):
             proposer.finish(ledger)
 
-    def _phase(self, ledger: Ledger) -> Phase | None:
+    def _expected_phase(self, ledger: Ledger) -> Phase | None:
         """That it is time for, as far as can be foreseen."""
-        shut: dict[Phase, str] = {"edit": self._edits_over} if self._edits_over else {}
-        turn = next_turn(ledger, self._rules, shut)
+        shut: dict[Phase, str] = {"edit": self._edit_stop_reason} if self._edit_stop_reason else {}
+        turn = next_phase(ledger, self._rules, shut)
         if turn is None and not ledger.turns:
             return None
         return turn.phase if turn else ledger.turns[-1].phase
 
-    def _ask(self, phase: Phase, turn: Turn | None, ledger: Ledger) -> Proposal | Later | str:
+    def _ask(self, phase: Phase, turn: PhaseChange | None, ledger: Ledger) -> Proposal | NotReady | str:
         """What the phase proposes, the turn to it written down; or why it proposes nothing."""
         if phase == "edit":
-            self._waits = bool(ledger.profiles) and not ledger.is_profiled and self._is_to_ask(ledger)
-            if self._waits:
-                return Later(seconds=0.0)
-            self._enter(turn, ledger)
+            self._awaits_profile = (
+                bool(ledger.profiles) and not ledger.is_profiled and self._can_ask_editor(ledger)
+            )
+            if self._awaits_profile:
+                return NotReady(seconds=0.0)
+            self._record_turn(turn, ledger)
             return self._ask_editor(ledger)
-        swept = SWEPT if self._background.case.knobs or ledger.wins else KNOBLESS
-        proposer, otherwise = (self._sweep, swept) if phase == "sweep" else (self._ablation, CHECKED)
+        swept = SWEEP_EXHAUSTED if self._background.case.knobs or ledger.wins else NO_KNOBS
+        proposer, otherwise = (
+            (self._sweep, swept) if phase == "sweep" else (self._ablation, ABLATION_EXHAUSTED)
+        )
         found = proposer.propose(ledger)
         if found is None:
             return otherwise
-        self._enter(turn, ledger)
+        self._record_turn(turn, ledger)
         return found
 
-    def _ask_editor(self, ledger: Ledger) -> Proposal | Later | str:
+    def _ask_editor(self, ledger: Ledger) -> Proposal | NotReady | str:
         """Its next edit; while it thinks, something to fill the time."""
-        if not self._is_to_ask(ledger):
-            filling = self._fill(ledger)
+        if not self._can_ask_editor(ledger):
+            filling = self._propose_filler(ledger)
             if filling:
                 return filling
         present = ledger.turns[-1]
         try:
-            found = self._edit.propose(ledger, present.family, present.reason)
+            found = self._editor.propose(ledger, present.family, present.reason)
         except Plateau as over:
-            found, self._edits_over = None, str(over)
-        self._thinking = isinstance(found, Later)
+            found, self._edit_stop_reason = None, str(over)
+        self._is_thinking = isinstance(found, NotReady)
         if found is None:
-            self._edits_over = self._edits_over or SILENT
-            return self._edits_over
-        return (self._fill(ledger) or found) if self._thinking else found
+            self._edit_stop_reason = self._edit_stop_reason or EDITOR_EXHAUSTED
+            return self._edit_stop_reason
+        return (self._propose_filler(ledger) or found) if self._is_thinking else found
 
-    def _is_to_ask(self, ledger: Ledger) -> bool:
-        return not self._thinking or self._edit.ready(ledger)
+    def _can_ask_editor(self, ledger: Ledger) -> bool:
+        return not self._is_thinking or self._editor.is_ready(ledger)
 
-    def _fill(self, ledger: Ledger) -> Proposal | None:
+    def _propose_filler(self, ledger: Ledger) -> Proposal | None:
         """A sweep candidate in an edit block, as long as few enough were; any number while no edit can come."""
-        if self._edit.is_down:
+        if self._editor.is_down:
             return self._sweep.propose(ledger)
         inside = ledger.candidates[ledger.turns[-1].n - 1 :]
         filled = sum(1 for candidate in inside if candidate.proposal.author == "sweep")
-        return self._sweep.propose(ledger) if filled < self._rules.fill else None
+        return self._sweep.propose(ledger) if filled < self._rules.max_fillers else None
 
-    def _enter(self, turn: Turn | None, ledger: Ledger) -> None:
+    def _record_turn(self, turn: PhaseChange | None, ledger: Ledger) -> None:
         """Write a turn down and tell whoever watches."""
         if turn is None:
             return
         now = self._background.clock.now()
-        line = Turned(
+        line = TurnedEntry(
             time=now,
             n=len(ledger.candidates) + 1,
             phase=turn.phase,

@@ -7,43 +7,49 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from agent.durations import describe_seconds
-from agent.lines import Line, neutralise
-from harness.readings import calm_log_ratio, log_ratio, seen, told
-from harness.records import Environment, Pair
+from hillclimb.agent.screen.durations import describe_seconds
+from hillclimb.agent.screen.escaping import StyledLine, escape_unprintable
+from hillclimb.harness.records import Environment, Pair
+from hillclimb.harness.statistics.readings import event_seconds, log_ratio, quantile_log_ratio, wall_seconds
 
-FEW = 4
+MAX_LISTED_REASONS = 4
 """Throttle reasons that are named of a stage, the most frequent first."""
 
 
-def by_the_clock(pairs: Iterable[Pair]) -> float | None:
+def median_wall_clock_log_ratio(pairs: Iterable[Pair]) -> float | None:
     """Median over the pairs by the judge's clock, each read as the judge does; None where nothing else was timed."""
     pairs = [pair for pair in pairs if pair.blocks]
     if not any(block.events for pair in pairs for block in pair.blocks):
         return None
-    return statistics.median(calm_log_ratio(pair, seen) for pair in pairs)
+    return statistics.median(quantile_log_ratio(pair, wall_seconds) for pair in pairs)
 
 
-def describe_blocks(pairs: Iterable[Pair]) -> Iterator[Line]:
+def describe_blocks(pairs: Iterable[Pair]) -> Iterator[StyledLine]:
     """Every block of every pair; where there are two clocks, the one that decides stands first."""
     for number, pair in enumerate(pairs, start=1):
         dropped = describe_dropped(pair.dropped, pair.dropped_for)
-        yield Line(f"pair {number}: {pair.stage}, {neutralise(pair.suite)}, {dropped}", "dim")
+        yield StyledLine(f"pair {number}: {pair.stage}, {escape_unprintable(pair.suite)}, {dropped}", "dim")
         for block in pair.blocks:
-            decides, clock = told(block), seen(block)
+            decides, clock = event_seconds(block), wall_seconds(block)
             machine = describe_environment(block.environment)
-            yield Line(f"  {block.order}{_times(decides)}  {math.exp(log_ratio(block)):>8.4f}x  {machine}")
+            yield StyledLine(
+                f"  {block.order}{_times(decides)}  {math.exp(log_ratio(block)):>8.4f}x  {machine}"
+            )
             if block.events:
-                yield Line(f"  clock{_times(clock)[1:]}  {math.exp(log_ratio(block, seen)):>8.4f}x", "dim")
+                yield StyledLine(
+                    f"  clock{_times(clock)[1:]}  {math.exp(log_ratio(block, wall_seconds)):>8.4f}x", "dim"
+                )
 
         if pair.opponent_alone:
             alone = statistics.median(pair.opponent_alone)
-            yield Line(f"  the other side by itself afterwards: {describe_seconds(alone)} a call", "dim")
+            yield StyledLine(
+                f"  the other side by itself afterwards: {describe_seconds(alone)} a call", "dim"
+            )
 
 
 def describe_dropped(count: int, causes: Iterable[str]) -> str:
     """`3 dropped (clocks moved 2, steal 1)`."""
-    named = ", ".join(f"{neutralise(cause)} {seen}" for cause, seen in Counter(causes).most_common())
+    named = ", ".join(f"{escape_unprintable(cause)} {seen}" for cause, seen in Counter(causes).most_common())
     return f"{count} dropped ({named})" if named else f"{count} dropped"
 
 
@@ -58,7 +64,7 @@ def describe_environment(seen: Environment) -> str:
         facts.append(f"SM {_span(seen.sm_mhz)} MHz")
     facts += [f"{seen.celsius} C"] if seen.celsius is not None else []
     facts += [f"{seen.watts} W"] if seen.watts is not None else []
-    facts += [f"held down by {', '.join(map(neutralise, seen.throttle))}"] if seen.throttle else []
+    facts += [f"held down by {', '.join(map(escape_unprintable, seen.throttle))}"] if seen.throttle else []
     facts += [f"{seen.tenants} others on the GPU"] if seen.tenants else []
     facts += [f"{seen.crowded} segments begun late"] if seen.crowded else []
     return "  ".join(facts)
@@ -74,7 +80,8 @@ def describe_machine(pairs: Iterable[Pair]) -> str:
     ]
     held = Counter(reason for one in seen for reason in one.throttle or ())
     facts += [
-        f"{neutralise(reason)} in {count} of {len(seen)} blocks" for reason, count in held.most_common(FEW)
+        f"{escape_unprintable(reason)} in {count} of {len(seen)} blocks"
+        for reason, count in held.most_common(MAX_LISTED_REASONS)
     ]
     return ", ".join(facts)
 

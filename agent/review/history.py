@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from agent.branch import RunBranch, find_branches
-from agent.repository import Repository
-from agent.scoreboard import count
-from agent.trailers import Win
-from harness.errors import UsageError
+from hillclimb.agent.git.repository import Repository
+from hillclimb.agent.record.branch import RunBranch, find_branches
+from hillclimb.agent.record.trailers import CommittedWin
+from hillclimb.harness.errors import UsageError
+from hillclimb.harness.wording import choices, count
 
 COLUMNS = ("#", "commit", "when (UTC)", "speedup", "over baseline", "author", "idea")
 IDEA_WIDTH = 60
@@ -26,11 +26,11 @@ def pick_branch(repository: Repository, case: str, tag: str | None) -> RunBranch
         raise UsageError(
             f"no run of {case} has a branch here; start one with 'hillclimb climb', or fetch its branch"
         )
-    tags = ", ".join(branch.tag for branch in branches)
+    tags = choices(tag, [branch.tag for branch in branches])
     raise UsageError(f"no run {tag!r} of {case} has a branch here; there are: {tags}")
 
 
-def show_table(branch: RunBranch, wins: Sequence[Win]) -> str:
+def show_table(branch: RunBranch, wins: Sequence[CommittedWin]) -> str:
     """Wins in aligned columns under a heading that names the run."""
     if not wins:
         return f"{branch.run}: no wins yet ({branch.ref})"
@@ -39,10 +39,11 @@ def show_table(branch: RunBranch, wins: Sequence[Win]) -> str:
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
-    return "\n".join([f"{branch.run}: {count(len(wins), 'win')} ({branch.ref})", *lines])
+    heading = f"{branch.run}: {count(len(wins), 'win')} ({branch.ref}); over baseline as measured when each was kept"
+    return "\n".join([heading, *lines])
 
 
-def show_json(branch: RunBranch, wins: Sequence[Win]) -> str:
+def show_json(branch: RunBranch, wins: Sequence[CommittedWin]) -> str:
     """The run and its wins with every trailer, as one JSON document."""
     document = {
         "run": branch.run,
@@ -65,7 +66,7 @@ def show_json(branch: RunBranch, wins: Sequence[Win]) -> str:
     return json.dumps(document, indent=2)
 
 
-def _row(win: Win) -> tuple[str, ...]:
+def _row(win: CommittedWin) -> tuple[str, ...]:
     idea = win.idea if len(win.idea) <= IDEA_WIDTH else win.idea[: IDEA_WIDTH - 1] + "…"
     when = datetime.fromtimestamp(win.time, UTC).strftime("%Y-%m-%d %H:%M")
     over = f"{win.cumulative.estimate:.3f}x" if win.cumulative else ""

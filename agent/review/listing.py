@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from agent.ledger import Ledger
-from agent.run import LEDGER
-from harness.errors import HillclimbError
-from harness.records import Record
+from hillclimb.agent.record.ledger import Ledger
+from hillclimb.agent.record.run import LEDGER
+from hillclimb.harness.errors import HillclimbError
+from hillclimb.harness.records import Record
 
 COLUMNS = ("run", "state", "candidates", "wins", "speedup", "last line")
 
@@ -24,7 +24,7 @@ class RunState(Record):
     candidates: int
     wins: int
     speedup: float
-    """The incumbent's over the baseline, as measured when it was kept."""
+    """The incumbent's over the baseline: measured again at the end where it was, else as measured when it was kept."""
     time: float
     """When the ledger was last written, seconds since the epoch."""
 
@@ -38,7 +38,7 @@ def list_states(root: Path, case: str | None) -> list[RunState]:
     return [_state(path, held) for path in ledgers]
 
 
-def is_climbed(folder: Path) -> bool:
+def is_running(folder: Path) -> bool:
     """Whether a process holds the run in this folder at the moment."""
     lock = folder / "lock"
     return lock.exists() and lock.stat().st_ino in set(_held_inodes())

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from agent.repository import GitFailed, Repository
+from hillclimb.agent.git.repository import GitFailed, Repository
 
 BATCH = 500
 """Candidates compared by one git process."""
 LARGEST_FILE = "256k"
 """Larger files are said to differ, without their lines."""
-MOST_PROCESSES = 400
+MAX_PROCESSES = 400
 """In one reading, however damaged the repository is."""
 
 _COMMAND = (
@@ -41,7 +41,7 @@ def read_patches(
     whole = _present(repository, pairs)
     numbers = [n for n, pair in pairs.items() if whole.issuperset(pair)]
     batches = [numbers[at : at + BATCH] for at in range(0, len(numbers), BATCH)][::-1]
-    left = len(batches) + MOST_PROCESSES
+    left = len(batches) + MAX_PROCESSES
     while batches and left:
         batch, left = batches.pop(), left - 1
         try:

@@ -8,23 +8,31 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agent.disk import Disk
-from agent.rebuilding import find_run
-from agent.repository import GitFailed, Repository
-from agent.review.patches import read_patches
-from agent.run import LEDGER
-from harness.case.case import Settings
-from harness.case.complaints import parse_yaml
-from harness.case.knobs import KNOBS_FILE, FloatKnob, Knob, Knobs, environment_text, parse_knobs
-from harness.errors import CaseError, StorageError, UsageError
-from harness.report.page import PAGE, Sources, render
-from harness.report.page_knobs import KnobFacts
-from harness.report.page_ledger import Chronicle, Seen, many, read_chronicle, section, text
-from harness.report.page_packs import Diff
+from hillclimb.agent.git.repository import GitFailed, Repository
+from hillclimb.agent.machine.disk import Disk
+from hillclimb.agent.record.run import LEDGER
+from hillclimb.agent.review.patches import read_patches
+from hillclimb.agent.review.rebuilding import find_run
+from hillclimb.harness.case.complaints import parse_yaml
+from hillclimb.harness.case.knob_reads import unread_knobs
+from hillclimb.harness.case.knobs import KNOBS_FILE, FloatKnob, Knob, Knobs, environment_text, parse_knobs
+from hillclimb.harness.case.settings import Settings
+from hillclimb.harness.errors import CaseError, StorageError, UsageError
+from hillclimb.harness.report.page import PAGE, PageSources, render
+from hillclimb.harness.report.page_knobs import KnobFacts
+from hillclimb.harness.report.page_ledger import (
+    CandidateHistory,
+    RunHistory,
+    as_list,
+    as_object,
+    read_history,
+    safe_text,
+)
+from hillclimb.harness.report.page_packs import Diff
 
-MOST_DIFF = 6 << 10
+MAX_REJECTED_DIFF_CHARACTERS = 6 << 10
 """Characters of a rejected candidate's diff."""
-MOST_WIN = 64 << 10
+MAX_WIN_DIFF_CHARACTERS = 64 << 10
 """Characters of a win's."""
 
 
@@ -47,32 +55,34 @@ def write_report(repository: Repository, case: str, tag: str | None, output: Pat
     return target
 
 
-def gather(repository: Repository, folder: Path) -> Sources:
+def gather(repository: Repository, folder: Path) -> PageSources:
     """Everything the page about the run in `folder` shows. What cannot be read any more is named, and left out."""
-    chronicle = read_chronicle(folder / LEDGER)
-    then = _Then(repository, chronicle)
-    return Sources(
+    chronicle = read_history(folder / LEDGER)
+    then = _CaseAtStart(repository, chronicle)
+    return PageSources(
         folder,
         chronicle,
         diffs=collect_diffs(repository, chronicle),
         settings=then.settings,
-        knobs=tuple(_knob_facts(then.knobs, then.knobs_now)),
+        knobs=tuple(_knob_facts(then.knobs, then.knobs_now, then.unread_knobs)),
         defaults={name: environment_text(knob.default) for name, knob in then.knobs_edited.items()},
     )
 
 
-class _Then:
+class _CaseAtStart:
     """The case's files as the run began, and the knobs of its best tree, out of git; empty where they are gone."""
 
-    def __init__(self, repository: Repository, chronicle: Chronicle) -> None:
+    def __init__(self, repository: Repository, chronicle: RunHistory) -> None:
         self._repository, opened = repository, chronicle.opened
-        base, self._path = text(opened.get("base"), 64), text(opened.get("case_path"), 4096)
-        best = next((text(win.judged.get("commit"), 64) for win in reversed(chronicle.wins)), base)
+        base, self._path = safe_text(opened.get("base"), 64), safe_text(opened.get("case_path"), 4096)
+        best = next((safe_text(win.judged.get("commit"), 64) for win in reversed(chronicle.wins)), base)
         self.settings = self._settings(base)
         self.knobs = self._knobs(base)
         self.knobs_now = self._knobs(best) if best != base else self.knobs
-        edited = (win for win in reversed(chronicle.wins) if many(win.proposal.get("edits")))
-        source = next((text(win.judged.get("commit"), 64) for win in edited), base)
+        self.unread_knobs = unread_knobs(self._workspace(best), self.knobs_now)
+        """Of the best tree."""
+        edited = (win for win in reversed(chronicle.wins) if as_list(win.proposal.get("edits")))
+        source = next((safe_text(win.judged.get("commit"), 64) for win in edited), base)
         self.knobs_edited = self._knobs(source) if source != base else self.knobs
         """Of the present source: the last win that edited files."""
 
@@ -89,12 +99,19 @@ class _Then:
         except CaseError:
             return {}
 
+    def _workspace(self, commit: str) -> dict[str, str]:
+        """The text files of a commit's workspace; none where they are gone."""
+        tree = self._repository.resolve(f"{commit}:{self._path}/workspace") if _is_hash(commit) else None
+        blobs = self._repository.list_files(tree) if tree else {}
+        contents = self._repository.read([blob.sha for blob in blobs.values()])
+        return {path: text.decode(errors="replace") for path, text in zip(blobs, contents, strict=True)}
+
     def _text(self, commit: str, name: str) -> str:
         blob = self._repository.resolve(f"{commit}:{self._path}/{name}") if _is_hash(commit) else None
         return self._repository.read([blob])[0].decode(errors="replace") if blob else ""
 
 
-def _knob_facts(knobs: Knobs, now: Knobs) -> Iterator[KnobFacts]:
+def _knob_facts(knobs: Knobs, now: Knobs, unread: tuple[str, ...]) -> Iterator[KnobFacts]:
     """Knobs of the start, then those that wins brought."""
     for name in dict.fromkeys([*knobs, *now]):
         knob = now.get(name) or knobs[name]
@@ -104,7 +121,8 @@ def _knob_facts(knobs: Knobs, now: Knobs) -> Iterator[KnobFacts]:
             _domain(knob),
             environment_text(knobs[name].default) if name in knobs else "",
             environment_text(now[name].default) if name in now else "",
-            text(knob.doc, 300),
+            safe_text(knob.doc, 300),
+            name in unread,
         )
 
 
@@ -115,10 +133,10 @@ def _domain(knob: Knob) -> str:
     return ", ".join(values) if len(values) <= 8 else f"{values[0]} to {values[-1]}"
 
 
-def collect_diffs(repository: Repository, chronicle: Chronicle) -> dict[int, Diff]:
+def collect_diffs(repository: Repository, chronicle: RunHistory) -> dict[int, Diff]:
     """Every candidate's change against the incumbent it met, as far as git still has it."""
     pairs = {seen.n: pair for seen in chronicle.candidates if (pair := _commits(seen))}
-    prefix = text(chronicle.opened.get("case_path"), 4096)
+    prefix = safe_text(chronicle.opened.get("case_path"), 4096)
     try:
         patches = dict(read_patches(repository, pairs, f"{prefix}/workspace" if prefix else ""))
     except GitFailed:
@@ -126,8 +144,8 @@ def collect_diffs(repository: Repository, chronicle: Chronicle) -> dict[int, Dif
     return {seen.n: _diff(seen, pairs, patches) for seen in chronicle.candidates}
 
 
-def _commits(seen: Seen) -> tuple[str, str] | None:
-    commit, parent = (text(seen.judged.get(name), 64) for name in ("commit", "parent"))
+def _commits(seen: CandidateHistory) -> tuple[str, str] | None:
+    commit, parent = (safe_text(seen.judged.get(name), 64) for name in ("commit", "parent"))
     return (commit, parent) if _is_hash(commit) and _is_hash(parent) else None
 
 
@@ -135,7 +153,7 @@ def _is_hash(name: str) -> bool:
     return bool(re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", name))
 
 
-def _diff(seen: Seen, pairs: dict[int, tuple[str, str]], patches: dict[int, str]) -> Diff:
+def _diff(seen: CandidateHistory, pairs: dict[int, tuple[str, str]], patches: dict[int, str]) -> Diff:
     if seen.n in patches:
         commit = pairs[seen.n][0]
         return _cut(_code_first(patches[seen.n]), seen.kept, f"git show {commit}")
@@ -151,12 +169,12 @@ def _diff(seen: Seen, pairs: dict[int, tuple[str, str]], patches: dict[int, str]
 
 
 def _cut(diff: str, kept: bool, whole: str, note: str = "") -> Diff:
-    most = MOST_WIN if kept else MOST_DIFF
+    most = MAX_WIN_DIFF_CHARACTERS if kept else MAX_REJECTED_DIFF_CHARACTERS
     if len(diff) <= most:
-        return Diff(text(diff, most), note.strip(), kept)
+        return Diff(safe_text(diff, most), note.strip(), kept)
     end = max(diff.rfind("\n", 0, most), most // 2)
     told = f"{note}Cut: {end:,} of {len(diff):,} characters; {whole} has all of it."
-    return Diff(text(diff[:end], most), told, kept)
+    return Diff(safe_text(diff[:end], most), told, kept)
 
 
 def _code_first(patch: str) -> str:
@@ -171,11 +189,11 @@ def _is_note(part: str) -> bool:
     return part.startswith("diff --git a/docs/")
 
 
-def _proposed(seen: Seen) -> str:
+def _proposed(seen: CandidateHistory) -> str:
     """The edits of the ledger, each a file that is added or taken away."""
     parts = []
-    for edit in map(section, many(seen.proposal.get("edits"))):
-        path, content = text(edit.get("path"), 400).replace("\n", "‹newline›"), edit.get("content")
+    for edit in map(as_object, as_list(seen.proposal.get("edits"))):
+        path, content = safe_text(edit.get("path"), 400).replace("\n", "‹newline›"), edit.get("content")
         lines = content.split("\n") if isinstance(content, str) else []
         parts.append(f"diff --git {path}" if lines else f"diff --git {path} (removed)")
         parts += [f"@@ -0,0 +1,{len(lines)} @@", *(f"+{line}" for line in lines)] if lines else []

@@ -1,7 +1,7 @@
 """Watching: a run's ledger, followed from another terminal and told as the events that its own screen shows.
 
 Only the file is read, so watching never gets in a climb's way. What the ledger does not hold, the steps of a
-measurement and the budgets in force, is not shown.
+measurement, is not shown.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agent.entries import ENTRY, Entry, Proposed
-from agent.events import BaselinedEvent, Event, TroubleEvent
-from agent.review.listing import is_climbed
-from agent.review.telling import Teller, flat_turn
-from agent.run import LEDGER
-from harness.errors import UsageError
+from hillclimb.agent.record.entries import ENTRY, Entry, ProposedEntry
+from hillclimb.agent.record.run import LEDGER
+from hillclimb.agent.review.ledger_events import EventConverter, turned_event
+from hillclimb.agent.review.listing import is_running
+from hillclimb.agent.screen.events import BaselinedEvent, Event, TroubleEvent
+from hillclimb.harness.errors import UsageError
 
 POLL_SECONDS = 0.5
-SHOWN = 6
+MAX_SHOWN_VERDICTS = 6
 """Verdicts that are told one by one at the start; those before are summed up."""
 
 
-class Tail:
+class LedgerTail:
     """The lines of a ledger as they come: whole ones only, each once."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._read = path, 0
+        self._path, self._offset_bytes = path, 0
 
     def entries(self) -> list[Entry]:
         """What was appended since the last look. Raises UsageError for damage before the last line.
@@ -47,18 +47,18 @@ class Tail:
                         f"{self._path}: what was appended is no entry; watch with the version that writes it"
                     ) from None
                 break
-            self._read += len(line) + 1
+            self._offset_bytes += len(line) + 1
         return found
 
-    def is_another(self) -> bool:
+    def is_replaced(self) -> bool:
         """Whether the file is shorter than what was read: somebody began the run anew."""
-        return self._size() < self._read
+        return self._size() < self._offset_bytes
 
     def _content(self) -> bytes:
-        if self._size() <= self._read:
+        if self._size() <= self._offset_bytes:
             return b""
         with self._path.open("rb") as file:
-            file.seek(self._read)
+            file.seek(self._offset_bytes)
             return file.read()
 
     def _size(self) -> int:
@@ -85,50 +85,50 @@ def find_folder(root: Path, case: str | None, tag: str | None) -> Path:
     return found.parent
 
 
-def follow(
+def track_request(
     folder: Path, show: Callable[[Event], None], *, once: bool, sleep: Callable[[float], None] = time.sleep
 ) -> None:
     """Tell a run's past in short and then what happens, until it is finished; with `once`, the past alone.
 
     Raises UsageError for a ledger that is damaged. A run that has not begun is waited for.
     """
-    tail, teller, said = Tail(folder / LEDGER), Teller(folder), ""
-    climbed = is_climbed(folder)
-    _tell_past(teller, tail.entries(), show)
+    tail, teller, said = LedgerTail(folder / LEDGER), EventConverter(folder), ""
+    climbed = is_running(folder)
+    _show_past(teller, tail.entries(), show)
     while True:
         finished = teller.ledger.finished
         if finished and not finished.interrupted and not climbed:
             return
-        said = _say_idle(teller, climbed, said, show)
+        said = _show_idle(teller, climbed, said, show)
         if once:
             return
         sleep(POLL_SECONDS)
-        if tail.is_another():
-            tail, teller = Tail(folder / LEDGER), Teller(folder)
-        climbed = is_climbed(folder)
+        if tail.is_replaced():
+            tail, teller = LedgerTail(folder / LEDGER), EventConverter(folder)
+        climbed = is_running(folder)
         for entry in tail.entries():
-            for event in teller.tell(entry):
+            for event in teller.convert(entry):
                 show(event)
 
 
-def _tell_past(teller: Teller, entries: list[Entry], show: Callable[[Event], None]) -> None:
+def _show_past(teller: EventConverter, entries: list[Entry], show: Callable[[Event], None]) -> None:
     """A summary up to the last few verdicts, then these one by one."""
-    begun = [number for number, entry in enumerate(entries) if isinstance(entry, Proposed)]
-    start = begun[-SHOWN] if len(begun) > SHOWN else 0
+    begun = [number for number, entry in enumerate(entries) if isinstance(entry, ProposedEntry)]
+    start = begun[-MAX_SHOWN_VERDICTS] if len(begun) > MAX_SHOWN_VERDICTS else 0
     teller.skip(entries[:start])
     ledger, first = teller.ledger, entries[start] if start else None
     if ledger.opened:
-        show(teller.summary(first.time if isinstance(first, Proposed) else ledger.opened.time))
+        show(teller.summary(first.time if isinstance(first, ProposedEntry) else ledger.opened.time))
     if ledger.baselined:
         show(BaselinedEvent.of(ledger.baselined))
     if ledger.turns:
-        show(flat_turn(ledger.turns[-1]))
+        show(turned_event(ledger.turns[-1]))
     for entry in entries[start:]:
-        for event in teller.tell(entry):
+        for event in teller.convert(entry):
             show(event)
 
 
-def _say_idle(teller: Teller, climbed: bool, said: str, show: Callable[[Event], None]) -> str:
+def _show_idle(teller: EventConverter, climbed: bool, said: str, show: Callable[[Event], None]) -> str:
     """Say it once when nobody climbs; what was said."""
     opened = teller.ledger.opened
     if climbed:

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent.rhythm.families import Family, families, gain, is_edit
-from agent.rhythm.rules import Rules
+from hillclimb.agent.rhythm.families import Family, families, gain, is_edit
+from hillclimb.agent.rhythm.rules import RhythmRules
 
 if TYPE_CHECKING:
-    from agent.entries import Phase
-    from agent.ledger import Candidate, Ledger
+    from hillclimb.agent.record.entries import Phase
+    from hillclimb.agent.record.ledger import Candidate, Ledger
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,12 @@ class Arm:
     family: str
     score: float
     """Expected gain a candidate, log ratio."""
-    open: int
-    why: str
+    open_ideas: int
+    reason: str
 
 
-def arms(ledger: Ledger, rules: Rules, shut: Mapping[Phase, str]) -> Iterator[Arm]:
-    record = _Record(ledger, rules)
+def arms(ledger: Ledger, rules: RhythmRules, shut: Mapping[Phase, str]) -> Iterator[Arm]:
+    record = _DiscountedGain(ledger, rules)
     if "sweep" not in shut:
         tries = [c for c in ledger.candidates if c.judged and c.proposal.author == "sweep"]
         score = record.score(tries)
@@ -38,12 +38,12 @@ def arms(ledger: Ledger, rules: Rules, shut: Mapping[Phase, str]) -> Iterator[Ar
         for family in every.values():
             if family.name:
                 yield _family_arm(family, record)
-        score = record.score(_at_large(ledger))
+        score = record.score(_free_edits(ledger))
         yield Arm("edit", "", score, 0, f"next an edit of whatever family, {_worth(score)}")
 
 
-def _family_arm(family: Family, record: _Record) -> Arm:
-    tried, ideas = len(family.candidates), len(family.ideas)
+def _family_arm(family: Family, record: _DiscountedGain) -> Arm:
+    tried, ideas = len(family.candidates), len(family.open_ideas)
     score = record.score(family.candidates)
     known = f"{tried} tried, {len(family.kept)} kept" if tried else "not tried yet"
     why = f"next the family {family.name}: {known}, {ideas} ideas open, {_worth(score)}"
@@ -54,7 +54,7 @@ def _worth(score: float) -> str:
     return f"expected to gain {score:.2%} a candidate"
 
 
-def _at_large(ledger: Ledger) -> list[Candidate]:
+def _free_edits(ledger: Ledger) -> list[Candidate]:
     """Edits whose author was free to choose the family."""
     found, phase = [], 0
     for candidate in ledger.candidates:
@@ -66,22 +66,24 @@ def _at_large(ledger: Ledger) -> list[Candidate]:
     return found
 
 
-class _Record:
+class _DiscountedGain:
     """Gains a candidate, the older the less they count (a discounted average, shrunk towards that of the run)."""
 
-    def __init__(self, ledger: Ledger, rules: Rules) -> None:
+    def __init__(self, ledger: Ledger, rules: RhythmRules) -> None:
         self._now, self._rules = len(ledger.candidates), rules
-        weight, total = self._weigh(candidate for candidate in ledger.candidates if candidate.judged)
+        weight, total = self._discounted_sum(candidate for candidate in ledger.candidates if candidate.judged)
         least = math.log1p(rules.minimum_effect) / 10
-        self._hope = max(rules.hope * total / weight if weight else 0.0, least)
+        self._prior_gain = max(rules.optimism * total / weight if weight else 0.0, least)
 
     def score(self, tries: Iterable[Candidate]) -> float:
-        weight, total = self._weigh(tries)
-        return (total + self._rules.trust * self._hope) / (weight + self._rules.trust)
+        weight, total = self._discounted_sum(tries)
+        return (total + self._rules.prior_candidates * self._prior_gain) / (
+            weight + self._rules.prior_candidates
+        )
 
-    def _weigh(self, tries: Iterable[Candidate]) -> tuple[float, float]:
+    def _discounted_sum(self, tries: Iterable[Candidate]) -> tuple[float, float]:
         weight = total = 0.0
         for candidate in tries:
-            counts = self._rules.memory ** (self._now - candidate.n)
+            counts = self._rules.discount ** (self._now - candidate.n)
             weight, total = weight + counts, total + counts * gain(candidate)
         return weight, total

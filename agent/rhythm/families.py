@@ -9,18 +9,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.records import Reason
+from hillclimb.harness.records import Reason
 
 if TYPE_CHECKING:
-    from agent.ledger import Candidate, Ledger
+    from hillclimb.agent.record.ledger import Candidate, Ledger
 
-LATEST = 200
+MAX_COMPARED_IDEAS = 200
 """Ideas and candidates of one family that are compared with each other; older ones are past caring about."""
-ALIKE = 0.6
+MIN_WORD_OVERLAP = 0.6
 """Share of their words that two one-line ideas have in common when one counts as the other, taken up."""
-LONGEST_NAME = 40
+MAX_NAME_CHARS = 40
 
-TIMED = frozenset({Reason.SLOWER, Reason.NO_PROVEN_GAIN, Reason.NOT_PER_CALL, Reason.GUARDRAIL})
+TIMED_REASONS = frozenset({Reason.SLOWER, Reason.NO_PROVEN_GAIN, Reason.NOT_PER_CALL, Reason.GUARDRAIL})
 """Rejections by the clock: the candidate was right, and not faster."""
 
 
@@ -32,9 +32,9 @@ class Family:
     """Empty: changes of which nobody named the kind."""
     candidates: tuple[Candidate, ...] = ()
     """Its edits that were judged, oldest first."""
-    ideas: tuple[str, ...] = ()
+    open_ideas: tuple[str, ...] = ()
     """Suggested and not taken up, oldest first."""
-    taken: tuple[str, ...] = ()
+    tried_ideas: tuple[str, ...] = ()
     """Suggested and tried since."""
     blocks: int = 0
     """Edit blocks that were about it."""
@@ -54,9 +54,9 @@ def families(ledger: Ledger) -> dict[str, Family]:
     tried, suggested, blocks = _tried(ledger), _suggested(ledger), _blocks(ledger)
     found = {}
     for name in dict.fromkeys((*tried, *suggested, *blocks)):
-        ideas = tuple(dict.fromkeys(suggested[name]))[-LATEST:]
-        seen = [_words(candidate.proposal.idea) for candidate in tried[name][-LATEST:]]
-        taken = tuple(idea for idea in ideas if _is_among(_words(idea), seen))
+        ideas = tuple(dict.fromkeys(suggested[name]))[-MAX_COMPARED_IDEAS:]
+        seen = [_words(candidate.proposal.idea) for candidate in tried[name][-MAX_COMPARED_IDEAS:]]
+        taken = tuple(idea for idea in ideas if _resembles_any(_words(idea), seen))
         left = tuple(idea for idea in ideas if idea not in taken)
         found[name] = Family(name, tuple(tried[name]), left, taken, blocks[name])
     return found
@@ -64,7 +64,7 @@ def families(ledger: Ledger) -> dict[str, Family]:
 
 def slug(name: str) -> str:
     """A family's name as it is compared: lower case, words joined by hyphens."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:LONGEST_NAME].strip("-")
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:MAX_NAME_CHARS].strip("-")
 
 
 def is_edit(candidate: Candidate) -> bool:
@@ -77,8 +77,8 @@ def gain(candidate: Candidate) -> float:
     judged = candidate.judged
     if judged is None or not judged.kept:
         return 0.0
-    estimate = judged.speedup.estimate if judged.speedup else judged.screened
-    return math.log(estimate) if estimate and estimate > 0 else 0.0
+    seen = judged.estimate
+    return math.log(seen.speedup) if seen and seen.speedup > 0 else 0.0
 
 
 def names_of(ledger: Ledger, candidate: Candidate) -> frozenset[str]:
@@ -118,5 +118,7 @@ def _words(idea: str) -> frozenset[str]:
     return frozenset(re.findall(r"\w+", idea.lower()))
 
 
-def _is_among(words: frozenset[str], others: Iterable[frozenset[str]]) -> bool:
-    return any(words == other or len(words & other) >= ALIKE * len(words | other) for other in others)
+def _resembles_any(words: frozenset[str], others: Iterable[frozenset[str]]) -> bool:
+    return any(
+        words == other or len(words & other) >= MIN_WORD_OVERLAP * len(words | other) for other in others
+    )

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from agent.rhythm.arms import arms
-from agent.rhythm.families import is_edit, slug
-from agent.rhythm.rules import Rules
-from agent.rhythm.signals import (
+from hillclimb.agent.rhythm.arms import arms
+from hillclimb.agent.rhythm.families import is_edit, slug
+from hillclimb.agent.rhythm.rules import RhythmRules
+from hillclimb.agent.rhythm.signals import (
     Signal,
     changes_source,
     exhausted,
@@ -28,17 +28,17 @@ from agent.rhythm.signals import (
     profile_unmoved,
     sweep_spread,
 )
-from harness.case.knobs import KNOBS_FILE
+from hillclimb.harness.case.knobs import KNOBS_FILE
 
 if TYPE_CHECKING:
-    from agent.entries import Phase, Turned
-    from agent.ledger import Candidate, Ledger
+    from hillclimb.agent.record.entries import Phase, TurnedEntry
+    from hillclimb.agent.record.ledger import Candidate, Ledger
 
 NOTHING_SHUT: Mapping[Phase, str] = {}
 
 
 @dataclass(frozen=True)
-class Turn:
+class PhaseChange:
     """The rhythm moves on."""
 
     phase: Phase
@@ -48,7 +48,9 @@ class Turn:
     signals: tuple[str, ...] = ()
 
 
-def next_turn(ledger: Ledger, rules: Rules, shut: Mapping[Phase, str] = NOTHING_SHUT) -> Turn | None:
+def next_phase(
+    ledger: Ledger, rules: RhythmRules, shut: Mapping[Phase, str] = NOTHING_SHUT
+) -> PhaseChange | None:
     """Where to go now, or None: stay. `shut` are phases that have nothing to propose, and why.
 
     Never turns to a phase that is shut, and never stays in one unless all are.
@@ -56,13 +58,13 @@ def next_turn(ledger: Ledger, rules: Rules, shut: Mapping[Phase, str] = NOTHING_
     if not ledger.turns:
         return _begin(shut)
     present = ledger.turns[-1]
-    signals = tuple(_ending(present, ledger, rules, shut))
+    signals = tuple(_stop_signals(present, ledger, rules, shut))
     if not signals:
         return None
     return _move_on(present, signals, ledger, rules, shut)
 
 
-def block(ledger: Ledger, present: Turned) -> list[Candidate]:
+def block_candidates(ledger: Ledger, present: TurnedEntry) -> list[Candidate]:
     """The judged candidates that the present phase is to be measured by."""
     later = [candidate for candidate in ledger.candidates[present.n - 1 :] if candidate.judged]
     if present.phase == "edit":
@@ -71,20 +73,22 @@ def block(ledger: Ledger, present: Turned) -> list[Candidate]:
     return [candidate for candidate in later if candidate.proposal.author == author]
 
 
-def _begin(shut: Mapping[Phase, str]) -> Turn | None:
+def _begin(shut: Mapping[Phase, str]) -> PhaseChange | None:
     if "sweep" not in shut:
-        return Turn("sweep", "", "the run begins: what the knobs can do comes first")
+        return PhaseChange("sweep", "", "the run begins: what the knobs can do comes first")
     if "edit" not in shut:
-        return Turn("edit", "", f"the run begins with edits: {shut['sweep']}")
-    return None if "ablate" in shut else Turn("ablate", "", f"the run begins: {shut['edit']}")
+        return PhaseChange("edit", "", f"the run begins with edits: {shut['sweep']}")
+    return None if "ablate" in shut else PhaseChange("ablate", "", f"the run begins: {shut['edit']}")
 
 
-def _ending(present: Turned, ledger: Ledger, rules: Rules, shut: Mapping[Phase, str]) -> Iterator[Signal]:
+def _stop_signals(
+    present: TurnedEntry, ledger: Ledger, rules: RhythmRules, shut: Mapping[Phase, str]
+) -> Iterator[Signal]:
     """The signals that stand against going on."""
     if present.phase in shut:
         yield exhausted(shut[present.phase])
         return
-    tries = block(ledger, present)
+    tries = block_candidates(ledger, present)
     match present.phase:
         case "sweep":
             found = _sweep_signals(tries, present is ledger.turns[0], ledger, rules)
@@ -96,104 +100,108 @@ def _ending(present: Turned, ledger: Ledger, rules: Rules, shut: Mapping[Phase, 
 
 
 def _sweep_signals(
-    tries: list[Candidate], is_first: bool, ledger: Ledger, rules: Rules
+    tries: list[Candidate], is_first: bool, ledger: Ledger, rules: RhythmRules
 ) -> Iterator[Signal | None]:
     most, patience = (
-        (rules.first_sweep, rules.first_patience) if is_first else (rules.sweep, rules.sweep_patience)
+        (rules.max_first_sweep, rules.first_sweep_patience)
+        if is_first
+        else (rules.max_sweep, rules.sweep_patience)
     )
     floor = 1.5 * ledger.baselined.pair_sd if ledger.baselined else 0.0
-    yield sweep_spread(tries, rules.spread, floor)
+    yield sweep_spread(tries, rules.spread_configurations, floor)
     yield no_win(tries, patience)
     yield _full(tries, most)
 
 
 def _edit_signals(
-    tries: list[Candidate], present: Turned, ledger: Ledger, rules: Rules
+    tries: list[Candidate], present: TurnedEntry, ledger: Ledger, rules: RhythmRules
 ) -> Iterator[Signal | None]:
-    yield near_ties(tries, rules.edit_patience - 1, rules.ties, tie_width(ledger, rules))
+    yield near_ties(tries, rules.edit_patience - 1, rules.min_ties, tie_log_ratio(ledger, rules))
     yield no_win(tries, rules.edit_patience)
-    yield failing(ledger, present, rules.failures)
+    yield failing(ledger, present, rules.max_failures)
     if no_win(tries, rules.unmoved_patience):
-        yield profile_unmoved(ledger, present, rules.unmoved_points)
-    yield _full(tries, rules.edit)
+        yield profile_unmoved(ledger, present, rules.min_share_change)
+    yield _full(tries, rules.max_edits)
 
 
-def _ablation_signals(tries: list[Candidate], ledger: Ledger, rules: Rules) -> Iterator[Signal | None]:
+def _ablation_signals(tries: list[Candidate], ledger: Ledger, rules: RhythmRules) -> Iterator[Signal | None]:
     if not old_wins_unchecked(ledger):
         yield Signal("checked", f"the older wins were checked, {len(tries)} of them")
-    yield _full(tries, rules.ablations)
+    yield _full(tries, rules.max_ablations)
 
 
 def _full(tries: list[Candidate], most: int) -> Signal | None:
     return Signal("full", f"the block's {most} candidates are used up") if len(tries) >= most else None
 
 
-def tie_width(ledger: Ledger, rules: Rules) -> float:
+def tie_log_ratio(ledger: Ledger, rules: RhythmRules) -> float:
     """Log ratio within which two speeds count as the same: the minimum effect, or the noise where that is larger."""
     noise = 2 * ledger.baselined.pair_sd if ledger.baselined else 0.0
     return max(math.log1p(rules.minimum_effect), noise)
 
 
 def _move_on(
-    present: Turned,
+    present: TurnedEntry,
     signals: tuple[Signal, ...],
     ledger: Ledger,
-    rules: Rules,
+    rules: RhythmRules,
     shut: Mapping[Phase, str],
-) -> Turn | None:
+) -> PhaseChange | None:
     """To what is due, else to what has the best record; nowhere (stay) where there is nothing else."""
     names = tuple(signal.name for signal in signals)
     told = "; ".join(signal.sentence for signal in signals)
-    due = _due(present, ledger, rules, shut)
+    due = _due_phase(present, ledger, rules, shut)
     if due:
         phase, why = due
         stands = (*names, "old_wins_unchecked") if phase == "ablate" else names
-        return Turn(phase, "", f"{told}; {why}", stands)
+        return PhaseChange(phase, "", f"{told}; {why}", stands)
     others = [arm for arm in arms(ledger, rules, shut) if (arm.phase, arm.family) != _place(present)]
     if others:
-        left = _left(ledger)
-        best = max(others, key=lambda arm: (-left[arm.phase, arm.family], arm.score, arm.open, arm.family))
-        return Turn(best.phase, best.family, f"{told}; {best.why}", names)
+        left = _times_left(ledger)
+        best = max(
+            others, key=lambda arm: (-left[arm.phase, arm.family], arm.score, arm.open_ideas, arm.family)
+        )
+        return PhaseChange(best.phase, best.family, f"{told}; {best.reason}", names)
     return _last_resort(told, names, shut) if present.phase in shut else None
 
 
-def _place(present: Turned) -> tuple[Phase, str]:
+def _place(present: TurnedEntry) -> tuple[Phase, str]:
     return present.phase, slug(present.family)
 
 
-def _left(ledger: Ledger) -> Counter[tuple[Phase, str]]:
+def _times_left(ledger: Ledger) -> Counter[tuple[Phase, str]]:
     """How often each was left since the last win: without another one, everything gets its turn before any again."""
     last = ledger.wins[-1].n if ledger.wins else 0
     return Counter(_place(turn) for turn, after in pairwise(ledger.turns) if after.n > last)
 
 
-def _due(
-    present: Turned, ledger: Ledger, rules: Rules, shut: Mapping[Phase, str]
+def _due_phase(
+    present: TurnedEntry, ledger: Ledger, rules: RhythmRules, shut: Mapping[Phase, str]
 ) -> tuple[Phase, str] | None:
     """What a changed source makes necessary: its knobs swept, the wins older than it checked.
 
     Every block of such a kind that won nothing doubles what it takes to be due again.
     """
-    fresh = _since(ledger, "sweep")
+    fresh = _source_wins_since(ledger, "sweep")
     brought = any(edit.path == KNOBS_FILE for win in fresh for edit in win.proposal.edits)
-    enough = rules.sweep_after * 2 ** _dry(ledger, "sweep")
+    enough = rules.sweep_after * 2 ** _blocks_without_win(ledger, "sweep")
     if "sweep" not in shut and fresh and (brought or len(fresh) >= enough):
         what = "the source and its knobs" if brought else "the source"
         return "sweep", f"{_names(fresh)} changed {what}: swept again"
-    unchecked, fresh = old_wins_unchecked(ledger), _since(ledger, "ablate")
-    enough = rules.ablate_after * 2 ** _dry(ledger, "ablate")
+    unchecked, fresh = old_wins_unchecked(ledger), _source_wins_since(ledger, "ablate")
+    enough = rules.ablate_after * 2 ** _blocks_without_win(ledger, "ablate")
     if "ablate" not in shut and present.phase != "ablate" and unchecked and len(fresh) >= enough:
         return "ablate", unchecked.sentence
     return None
 
 
-def _since(ledger: Ledger, phase: Phase) -> list[Candidate]:
+def _source_wins_since(ledger: Ledger, phase: Phase) -> list[Candidate]:
     """Wins that changed the source since the last block of this phase began."""
     begun = max((turn.n for turn in ledger.turns if turn.phase == phase), default=0)
     return [win for win in ledger.wins if win.n >= begun and changes_source(win)]
 
 
-def _dry(ledger: Ledger, phase: Phase) -> int:
+def _blocks_without_win(ledger: Ledger, phase: Phase) -> int:
     """Blocks of this phase in a row, up to now, in which nothing was kept."""
     wins = [win.n for win in ledger.wins]
     ends = [turn.n for turn in ledger.turns[1:]] + [len(ledger.candidates) + 1]
@@ -210,7 +218,7 @@ def _names(wins: list[Candidate]) -> str:
     return ", ".join(f"#{win.n}" for win in wins)
 
 
-def _last_resort(told: str, names: tuple[str, ...], shut: Mapping[Phase, str]) -> Turn | None:
+def _last_resort(told: str, names: tuple[str, ...], shut: Mapping[Phase, str]) -> PhaseChange | None:
     phases: tuple[Phase, ...] = ("edit", "sweep", "ablate")
     left = next((phase for phase in phases if phase not in shut), None)
-    return Turn(left, "", f"{told}; nothing else is left", names) if left else None
+    return PhaseChange(left, "", f"{told}; nothing else is left", names) if left else None

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Rules:
+class RhythmRules:
     """Block sizes and thresholds. Where nothing else is said, the figure was chosen on simulated landscapes
     (scripts/experiments/rhythm_landscapes.py, on seeds that are not reported)."""
 
     minimum_effect: float = 0.01
     """The case's: what differs by less is a tie."""
-    first_sweep: int = 60
+    max_first_sweep: int = 60
     """Most candidates of the first sweep."""
-    first_patience: int = 8
+    first_sweep_patience: int = 8
     """Candidates without a win that end it."""
-    sweep: int = 30
+    max_sweep: int = 30
     """Most candidates of a later sweep."""
     sweep_patience: int = 5
     """Candidates without a win that end it."""
@@ -24,28 +24,28 @@ class Rules:
     """Wins that changed the source after which the knobs are swept again; one is enough where it brought knobs."""
     ablate_after: int = 3
     """Wins that changed the source after which the older wins are checked."""
-    spread: int = 6
+    spread_configurations: int = 6
     """Timed configurations whose spread is compared with the noise."""
-    edit: int = 24
+    max_edits: int = 24
     """Most candidates of an edit block; a family that keeps winning is interrupted for the sake of its new knobs."""
     edit_patience: int = 4
     """Candidates without a win that end it."""
-    ties: int = 3
+    min_ties: int = 3
     """So many of the last `edit_patience` less one edits within the noise of 1.0x end it: a family whose edits are
     right and change nothing is left a candidate earlier than one whose edits lose."""
-    failures: int = 3
+    max_failures: int = 3
     """Ideas in a row that come to nothing before they are timed end it."""
     unmoved_patience: int = 2
     """Candidates without a win that end a block whose wins left the profile as it was."""
-    unmoved_points: float = 0.05
+    min_share_change: float = 0.05
     """A bucket whose share moved by less has not moved; profiles of one kernel differ by a few points."""
-    ablations: int = 2
+    max_ablations: int = 2
     """Most re-ablations in one block."""
-    fill: int = 8
+    max_fillers: int = 8
     """Most sweep candidates of an edit block, tried while the model is still thinking."""
-    memory: float = 0.95
+    discount: float = 0.95
     """What a candidate's gain counts for one candidate later, when what comes next is chosen."""
-    trust: float = 4.0
+    prior_candidates: float = 4.0
     """Candidates' worth of average record that everything begins with, so that one lucky try is not a record."""
-    hope: float = 1.5
+    optimism: float = 1.5
     """The average is taken that much higher, so that what was not tried lately gets its turn."""

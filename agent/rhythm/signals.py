@@ -17,12 +17,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent.rhythm.families import TIMED, is_edit
-from agent.trees import is_judged
+from hillclimb.agent.git.trees import is_judged
+from hillclimb.agent.rhythm.families import TIMED_REASONS, is_edit
+from hillclimb.harness.wording import count
 
 if TYPE_CHECKING:
-    from agent.entries import Judged, Profiled, Turned
-    from agent.ledger import Candidate, Ledger
+    from hillclimb.agent.record.entries import JudgedEntry, ProfiledEntry, TurnedEntry
+    from hillclimb.agent.record.ledger import Candidate, Ledger
 
 TOP_BUCKETS = 3
 """Buckets of a profile that are compared; what comes after them decides nothing."""
@@ -37,37 +38,38 @@ class Signal:
     """In words and figures, as a clause."""
 
 
-def near_ties(tries: Sequence[Candidate], last: int, enough: int, width: float) -> Signal | None:
+def near_ties(tries: Sequence[Candidate], window: int, min_ties: int, width: float) -> Signal | None:
     """`enough` of the `last` tries, all edits of one block, were right but within `width` (log ratio) of 1.0x."""
-    ratios = [ratio for candidate in tries[-last:] if (ratio := log_ratio(candidate)) is not None]
+    ratios = [ratio for candidate in tries[-window:] if (ratio := log_ratio(candidate)) is not None]
     ties = sum(1 for ratio in ratios if abs(ratio) <= width)
-    if len(tries) < last or ties < enough or any(_is_kept(candidate) for candidate in tries[-last:]):
+    if len(tries) < window or ties < min_ties or any(_is_kept(candidate) for candidate in tries[-window:]):
         return None
-    return Signal("near_ties", f"{ties} of the last {last} edits ended within {width:.1%} of 1.0x")
+    return Signal("near_ties", f"{ties} of the last {window} edits ended within {width:.1%} of 1.0x")
 
 
-def no_win(tries: Sequence[Candidate], last: int) -> Signal | None:
+def no_win(tries: Sequence[Candidate], window: int) -> Signal | None:
     """None of the `last` tries was kept."""
-    if len(tries) < last or any(_is_kept(candidate) for candidate in tries[-last:]):
+    if len(tries) < window or any(_is_kept(candidate) for candidate in tries[-window:]):
         return None
-    return Signal("no_win", f"none of the last {last} candidates was kept")
+    return Signal("no_win", f"none of the last {count(window, 'candidate')} was kept")
 
 
-def sweep_spread(tries: Sequence[Candidate], last: int, floor: float) -> Signal | None:
+def sweep_spread(tries: Sequence[Candidate], window: int, noise_log_ratio: float) -> Signal | None:
     """The last timed configurations, met by one incumbent, spread by no more than the noise `floor` (log ratio)."""
-    timed = [(c, ratio) for c in tries if (ratio := log_ratio(c)) is not None][-last:]
-    if len(timed) < max(last, 2) or any(_is_kept(candidate) for candidate, _ in timed):
+    timed = [(c, ratio) for c in tries if (ratio := log_ratio(c)) is not None][-window:]
+    if len(timed) < max(window, 2) or any(_is_kept(candidate) for candidate, _ in timed):
         return None
     spread = statistics.stdev(ratio for _, ratio in timed)
-    if spread > floor:
+    if spread > noise_log_ratio:
         return None
     told = (
-        f"the last {last} timed configurations spread by {spread:.2%}, below the noise floor of {floor:.2%}"
+        f"the last {count(window, 'timed configuration')} spread by {spread:.2%}, "
+        f"below the noise floor of {noise_log_ratio:.2%}"
     )
     return Signal("sweep_spread", told)
 
 
-def profile_unmoved(ledger: Ledger, turn: Turned, points: float) -> Signal | None:
+def profile_unmoved(ledger: Ledger, turn: TurnedEntry, points: float) -> Signal | None:
     """Since `turn` there were wins, and no top bucket's share moved by `points` (0.05 is five percentage points).
 
     From the last profile before them to the last one after. A profile of a single bucket cannot move and says nothing.
@@ -89,19 +91,21 @@ def profile_unmoved(ledger: Ledger, turn: Turned, points: float) -> Signal | Non
 
 def old_wins_unchecked(ledger: Ledger) -> Signal | None:
     """There are wins older than the last one that changed the source, and no re-ablation of them since."""
-    structural, wins = last_structural(ledger), unchecked_wins(ledger)
+    structural, wins = last_source_win(ledger), unchecked_wins(ledger)
     if structural is None or not wins:
         return None
     told = f"{len(wins)} wins are older than the changed source of #{structural.n} and were not checked since"
     return Signal("old_wins_unchecked", told if len(wins) > 1 else told.replace("wins are", "win is", 1))
 
 
-def failing(ledger: Ledger, turn: Turned, in_a_row: int) -> Signal | None:
+def failing(ledger: Ledger, turn: TurnedEntry, min_failures: int) -> Signal | None:
     """The last so many ideas since `turn` came to nothing before any clock ran, mending included."""
-    ends = _ends(ledger, turn)[-in_a_row:]
-    if len(ends) < in_a_row or not all(ends):
+    ends = _idea_failures(ledger, turn)[-min_failures:]
+    if len(ends) < min_failures or not all(ends):
         return None
-    told = f"the last {in_a_row} ideas did not apply, did not pass the gate, or had been tried ({ends[-1]})"
+    told = (
+        f"the last {min_failures} ideas did not apply, did not pass the gate, or had been tried ({ends[-1]})"
+    )
     return Signal("failing", told)
 
 
@@ -111,10 +115,10 @@ def exhausted(why: str) -> Signal:
 
 
 def log_ratio(candidate: Candidate) -> float | None:
-    """Log speedup over the incumbent it met, as well as that was measured; None where it was not timed."""
+    """Log speedup over the incumbent it met, by the last stage that timed it; None where none did."""
     judged = candidate.judged
-    seen = None if judged is None else judged.speedup.estimate if judged.speedup else judged.screened
-    return math.log(seen) if seen and seen > 0 else None
+    seen = judged.estimate if judged else None
+    return math.log(seen.speedup) if seen and seen.speedup > 0 else None
 
 
 def changes_source(candidate: Candidate) -> bool:
@@ -122,14 +126,14 @@ def changes_source(candidate: Candidate) -> bool:
     return is_edit(candidate) and any(is_judged(edit.path) for edit in candidate.proposal.edits)
 
 
-def last_structural(ledger: Ledger) -> Candidate | None:
+def last_source_win(ledger: Ledger) -> Candidate | None:
     """The last win that changed the source."""
     return next((win for win in reversed(ledger.wins) if changes_source(win)), None)
 
 
 def unchecked_wins(ledger: Ledger) -> list[Candidate]:
     """Wins older than the last structural one that nobody tried to do without since, nor took back, oldest first."""
-    structural = last_structural(ledger)
+    structural = last_source_win(ledger)
     if structural is None:
         return []
     tried = {candidate.proposal.undoes for candidate in ledger.candidates[structural.n :]}
@@ -142,11 +146,11 @@ def _is_kept(candidate: Candidate) -> bool:
     return candidate.judged is not None and candidate.judged.kept
 
 
-def _shares(profiled: Profiled) -> dict[str, float]:
+def _shares(profiled: ProfiledEntry) -> dict[str, float]:
     return {bucket.name: bucket.share for bucket in profiled.profile.buckets[:TOP_BUCKETS]}
 
 
-def _ends(ledger: Ledger, turn: Turned) -> list[str]:
+def _idea_failures(ledger: Ledger, turn: TurnedEntry) -> list[str]:
     """How each idea since `turn` failed before it was timed, in order; empty where it was timed.
 
     What was sent back and mended is not an end, and a change that came too late for its incumbent no failure.
@@ -166,5 +170,5 @@ def _ends(ledger: Ledger, turn: Turned) -> list[str]:
     return [end for _, end in sorted(found, key=lambda item: item[0])]
 
 
-def _failure(judged: Judged) -> str:
-    return "" if judged.kept or judged.reason in TIMED else str(judged.reason)
+def _failure(judged: JudgedEntry) -> str:
+    return "" if judged.kept or judged.reason in TIMED_REASONS else str(judged.reason)

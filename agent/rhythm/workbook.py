@@ -8,35 +8,39 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from agent.proposal import Edit
-from agent.rhythm.families import Family, families, is_edit
+from hillclimb.agent.proposal import Edit
+from hillclimb.agent.rhythm.families import Family, families, is_edit
+from hillclimb.harness.wording import count
 
 if TYPE_CHECKING:
-    from agent.entries import Judged
-    from agent.ledger import Candidate, Ledger
+    from hillclimb.agent.record.entries import JudgedEntry
+    from hillclimb.agent.record.ledger import Candidate, Ledger
 
-CANDIDATES, NOTES = "docs/candidates.md", "docs/notes.md"
-MARKER = (
+CANDIDATES_FILE, NOTES_FILE = "docs/candidates.md", "docs/notes.md"
+NOTES_MARKER = (
     "<!-- below this line the climb keeps its own notes; what stands above it is yours and is left alone -->"
 )
-LONGEST = 200
+MAX_TEXT_CHARS = 200
 """Characters of one idea, note or detail."""
-SECTION_BYTES = 9_000
+MAX_SECTION_BYTES = 9_000
 """Most of one section: six of them stay below 64 KiB. Older lines make room for newer ones, and a line says so."""
-FAMILIES, PER_FAMILY = 40, 8
+MAX_FAMILIES, MAX_IDEAS_PER_FAMILY = 40, 8
 """Most families that are listed one by one, and most ideas of one of them."""
 
 
 def refresh(files: Mapping[str, str], ledger: Ledger) -> tuple[Edit, ...]:
     """Both files as they should be; `files` are the workspace's."""
-    notes = write_notes(ledger, files.get(NOTES, ""))
-    return (Edit(path=CANDIDATES, content=write_candidates(ledger)), Edit(path=NOTES, content=notes))
+    notes = write_notes(ledger, files.get(NOTES_FILE, ""))
+    return (
+        Edit(path=CANDIDATES_FILE, content=write_candidates(ledger)),
+        Edit(path=NOTES_FILE, content=notes),
+    )
 
 
 def write_candidates(ledger: Ledger) -> str:
     """The written candidate set: families with their figures, ideas not tried yet, ideas that were dropped and why."""
     every = sorted(families(ledger).values(), key=lambda family: (-len(family.candidates), family.name))
-    listed = every[:FAMILIES]
+    listed = every[:MAX_FAMILIES]
     return _page(
         "Candidate set",
         "Kept by the climb after every win; edits to this file are overwritten.",
@@ -61,10 +65,10 @@ def write_notes(ledger: Ledger, existing: str) -> str:
             ("Older wins taken back", _newest(list(_ablations(ledger)))),
         ],
     )
-    return f"{_above(existing)}{MARKER}\n\n{kept}"
+    return f"{_above(existing)}{NOTES_MARKER}\n\n{kept}"
 
 
-def flatten(text: str, longest: int = LONGEST) -> str:
+def flatten(text: str, longest: int = MAX_TEXT_CHARS) -> str:
     """One line that can begin neither a section nor a list, whatever a model wrote."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     line = line.replace("<!--", "< !--").replace("`", "'")
@@ -94,7 +98,7 @@ def _newest(lines: list[str]) -> list[str]:
 
 def _fitting(lines: list[str]) -> int:
     sizes = accumulate(len(line.encode()) + 3 for line in lines)
-    return sum(1 for size in sizes if size <= SECTION_BYTES)
+    return sum(1 for size in sizes if size <= MAX_SECTION_BYTES)
 
 
 def _omitted(count: int, what: str) -> list[str]:
@@ -104,7 +108,7 @@ def _omitted(count: int, what: str) -> list[str]:
 def _above(existing: str) -> str:
     """What stands above the marker, with what it takes for the marker to begin a line."""
     lines = existing.splitlines(keepends=True)
-    mine = next((i for i, line in enumerate(lines) if line.strip() == MARKER), len(lines))
+    mine = next((i for i, line in enumerate(lines) if line.strip() == NOTES_MARKER), len(lines))
     above = "".join(lines[:mine])
     return above if not above or above.endswith("\n") else above + "\n"
 
@@ -117,16 +121,16 @@ def _figures(family: Family) -> str:
     tried, best = len(family.candidates), family.best
     found = f"{_name(family)}: {tried} tried, {len(family.kept)} kept"
     largest = f", best {_speedup(best)} (#{best.n})" if best else ""
-    return f"{found}{largest}, {len(family.ideas)} ideas open"
+    return f"{found}{largest}, {len(family.open_ideas)} ideas open"
 
 
 def _open(family: Family) -> Iterator[str]:
-    yield from (f"{_name(family)}: {flatten(idea)}" for idea in family.ideas[-PER_FAMILY:])
+    yield from (f"{_name(family)}: {flatten(idea)}" for idea in family.open_ideas[-MAX_IDEAS_PER_FAMILY:])
 
 
 def _dropped(family: Family) -> Iterator[str]:
     lost = [candidate for candidate in family.candidates if candidate.judged and not candidate.judged.kept]
-    for candidate in lost[-PER_FAMILY:]:
+    for candidate in lost[-MAX_IDEAS_PER_FAMILY:]:
         yield f"{_name(family)}: {_told(candidate)}"
 
 
@@ -134,12 +138,12 @@ def _told(candidate: Candidate) -> str:
     return f"#{candidate.n} {flatten(candidate.proposal.idea)}: {_verdict(candidate.judged)}"
 
 
-def _verdict(judged: Judged | None) -> str:
+def _verdict(judged: JudgedEntry | None) -> str:
     if judged is None:
         return "under way"
-    seen = judged.speedup.estimate if judged.speedup else judged.screened
-    figure = f" ({seen:.3f}x)" if seen is not None else ""
-    said = judged.detail.strip().splitlines()[-1:] if seen is None else []  # a traceback's last line says it
+    seen = judged.estimate
+    figure = f" ({seen})" if seen else ""
+    said = judged.detail.strip().splitlines()[-1:] if not seen else []  # a traceback's last line says it
     detail = "".join(f", {flatten(line)}" for line in said)
     return "kept" + figure if judged.kept else f"{judged.reason}{figure}{detail}"
 
@@ -151,8 +155,8 @@ def _speedup(candidate: Candidate) -> str:
 
 def _standing(ledger: Ledger) -> str:
     return (
-        f"{ledger.judged} candidates judged, {len(ledger.wins)} kept; "
-        f"{ledger.cumulative:.3f}x over the baseline; {ledger.since_win} since the last win."
+        f"{count(ledger.judged, 'candidate')} judged, {len(ledger.wins)} kept; "
+        f"{ledger.cumulative:.3f}x over the baseline; {ledger.candidates_since_win} since the last win."
     )
 
 
@@ -182,7 +186,7 @@ def _failures(ledger: Ledger) -> Iterator[str]:
             about = flatten(candidate.proposal.family) or "(no family named)"
             groups.setdefault(about if is_edit(candidate) else "the sweep", []).append(candidate)
     ordered = sorted(groups.items(), key=lambda item: item[1][-1].n)
-    for about, lost in ordered[-FAMILIES:]:
+    for about, lost in ordered[-MAX_FAMILIES:]:
         yield f"{about}: {', '.join(_counts(lost))}; last {_told(lost[-1])}"
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+from collections.abc import Mapping, Sequence
 
 import torch
 
-from harness.case import contract
-from harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.neighbours import neighbours
 
 _TINIEST = torch.finfo(torch.float32).tiny
 
@@ -29,6 +31,8 @@ class Contract(contract.Contract):
     }
     # Several kinds of input, so that a shortcut which is right for one is caught by another.
     distributions = ("normal", "offset", "wide")
+    # The least and the greatest value of any element. Beside much larger ones, float32 loses all the others.
+    domains: Mapping[str, tuple[float, float]] = {"x": (-1e4, 1e4)}
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         """X, drawn from `generator` alone; in few passes where it is timed, since every call there has its own."""
@@ -43,6 +47,10 @@ class Contract(contract.Contract):
     def outputs(self, problem: Problem) -> dict[str, Spec]:
         """Shapes and dtypes; the kernel is called as run(x, s). On a GPU bfloat16 and float8 may be used, too."""
         return {"s": Spec((problem["rows"],), torch.float32)}
+
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        """Sizes that are not listed and must be right as well; sizes in one pair of brackets may also be swapped."""
+        return neighbours(problem, secret, self.problems, ("rows", "columns"))
 
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
         """The mathematics in float64; never a copy of the kernel's own steps."""

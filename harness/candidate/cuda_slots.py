@@ -7,17 +7,17 @@ from typing import Literal
 
 import torch
 
-from harness.candidate import vmm
-from harness.candidate.layout import Array, Layout
-from harness.candidate.slots import Kernel
+from hillclimb.harness.candidate.slots import Kernel
+from hillclimb.harness.channel import vmm
+from hillclimb.harness.channel.layout import Array, SlotLayout
 
 
 class CudaSlots:
     """Slots in device memory that the judge allocated. Raises vmm.CudaError where they cannot be mapped."""
 
-    def __init__(self, descriptor: int, layout: Layout, launch: Literal["graph", "eager"]) -> None:
+    def __init__(self, descriptor: int, layout: SlotLayout, launch: Literal["graph", "eager"]) -> None:
         """Map `descriptor`, and close it."""
-        take_up_device()
+        create_context()
         self._mapping = vmm.adopt(descriptor, layout.nbytes)
         self.arguments = [
             tuple(self._tensor(array, slot * layout.stride) for array in (*layout.inputs, *layout.outputs))
@@ -30,8 +30,13 @@ class CudaSlots:
 
     def _tensor(self, array: Array, start: int) -> torch.Tensor:
         """An array of the slot that starts there. No view of another tensor: torch.compile takes few of such."""
-        flat = vmm.as_bytes(self._mapping, array.nbytes, start + array.offset)
-        return flat.view(getattr(torch, array.dtype)).view(array.shape)
+        dtype: torch.dtype = getattr(torch, array.dtype)
+        if not array.nbytes:
+            return torch.empty(array.shape, dtype=dtype, device=f"cuda:{vmm.DEVICE}")
+        flat = vmm.as_bytes(self._mapping, array.nbytes, start + array.offset).view(dtype)
+        return (
+            flat.view(array.shape) if array.strides is None else flat.as_strided(array.shape, array.strides)
+        )
 
     def call(self, kernel: Kernel, first: int, count: int) -> int:
         return self._time(lambda: self._launch_each(kernel, first, count))
@@ -78,8 +83,8 @@ class CudaSlots:
 
 
 @cache
-def take_up_device() -> None:
+def create_context() -> None:
     """Make the context, once, late: a process that was forked must not have one yet."""
-    vmm.spin_while_waiting()
+    vmm.use_spin_scheduling()
     torch.cuda.init()  # type: ignore[no-untyped-call]
     torch.zeros(1, device=f"cuda:{vmm.DEVICE}")

@@ -4,7 +4,7 @@ Through torch's profiler, and through Triton's (Proton) where that one sees noth
 Tracing activities takes no right to the hardware counters, no socket and no process.
 
 Covered: kernels, copies and fills, launched one by one or by a graph, on every stream. Not covered: what happens inside
-one kernel (harness.judge.counters), host time, and under Proton copies and fills. Tracing lengthens launches, so gaps
+one kernel (harness.profile.counters), host time, and under Proton copies and fills. Tracing lengthens launches, so gaps
 between short kernels read too long.
 """
 
@@ -17,7 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from harness.candidate.profiler import LONGEST_NAME, UNNAMEABLE, Row, largest
+from hillclimb.harness.candidate.profiler import ProfileRow, largest
+from hillclimb.harness.channel.profile_limits import LONGEST_NAME, UNNAMEABLE
 
 GAPS = "gaps (nothing runs on the device)"
 NAMELESS = "a kernel without a name"
@@ -39,7 +40,7 @@ class Activity:
 
 
 @dataclass(frozen=True)
-class Usage:
+class KernelTime:
     """All activities of one name."""
 
     name: str
@@ -51,7 +52,7 @@ class NothingTraced(RuntimeError):
     """No profiler here saw the device do anything."""
 
 
-def measure(work: Callable[[], int], calls: int) -> list[Row]:
+def measure(work: Callable[[], int], calls: int) -> list[ProfileRow]:
     """Rows of `work`, which calls the kernel `calls` times, waits for the device and returns its nanoseconds.
 
     Raises NothingTraced where no profiler saw a kernel, and whatever `work` raises. Where torch's profiler sees
@@ -62,10 +63,10 @@ def measure(work: Callable[[], int], calls: int) -> list[Row]:
     usages, nanoseconds = trace_with_proton(work)
     if not usages:
         raise NothingTraced("neither torch's profiler nor Proton saw a kernel on the device")
-    return rows_of_usages(usages, nanoseconds, calls)
+    return rows_of_kernel_times(usages, nanoseconds, calls)
 
 
-def rows_of_activities(activities: Iterable[Activity], calls: int) -> list[Row]:
+def rows_of_activities(activities: Iterable[Activity], calls: int) -> list[ProfileRow]:
     """Rows by kernel name, and the gaps; shares are of the time from the first start to the last end.
 
     Kernels that overlap each count in full, so shares may add up to more than 1.
@@ -75,11 +76,11 @@ def rows_of_activities(activities: Iterable[Activity], calls: int) -> list[Row]:
     by_name: dict[str, list[int]] = {}
     for activity in known:
         by_name.setdefault(activity.name, []).append(max(0, activity.end - activity.start))
-    usages = [Usage(name, sum(times), len(times)) for name, times in by_name.items()]
+    usages = [KernelTime(name, sum(times), len(times)) for name, times in by_name.items()]
     return _rows(usages, max(span, 1), span - _busy(known), calls)
 
 
-def rows_of_usages(usages: Iterable[Usage], nanoseconds: int, calls: int) -> list[Row]:
+def rows_of_kernel_times(usages: Iterable[KernelTime], nanoseconds: int, calls: int) -> list[ProfileRow]:
     """Rows by kernel name, and what of `nanoseconds` no kernel filled."""
     known = list(usages)
     busy = sum(usage.nanoseconds for usage in known)
@@ -106,7 +107,7 @@ def activities_of(events: Iterable[Any]) -> Iterator[Activity]:
             yield Activity(event.name(), event.start_ns(), event.end_ns())
 
 
-def trace_with_proton(work: Callable[[], int]) -> tuple[list[Usage], int]:
+def trace_with_proton(work: Callable[[], int]) -> tuple[list[KernelTime], int]:
     """What Triton's profiler sees of `work`, and the nanoseconds `work` told.
 
     Raises NothingTraced where Proton is not there or cannot have CUPTI.
@@ -128,17 +129,17 @@ def trace_with_proton(work: Callable[[], int]) -> tuple[list[Usage], int]:
         finally:
             proton.finalize(session, "hatchet")
         tree = json.loads(name.with_suffix(".hatchet").read_text())
-    return list(usages_of(tree[0])), nanoseconds
+    return list(kernel_times(tree[0])), nanoseconds
 
 
-def usages_of(node: Mapping[str, Any]) -> Iterator[Usage]:
+def kernel_times(node: Mapping[str, Any]) -> Iterator[KernelTime]:
     """Kernels in a tree of Hatchet's form, as Proton writes it."""
     metrics = node.get("metrics", {})
     nanoseconds, launches = metrics.get("time (ns)", 0), metrics.get("count", 0)
     if nanoseconds > 0 and launches > 0:
-        yield Usage(str(node.get("frame", {}).get("name", "")), round(nanoseconds), round(launches))
+        yield KernelTime(str(node.get("frame", {}).get("name", "")), round(nanoseconds), round(launches))
     for child in node.get("children", ()):
-        yield from usages_of(child)
+        yield from kernel_times(child)
 
 
 def _is_work(event: Any) -> bool:
@@ -156,7 +157,7 @@ def _busy(activities: Iterable[Activity]) -> int:
     return busy
 
 
-def _rows(usages: Iterable[Usage], whole: int, idle: int, calls: int) -> list[Row]:
+def _rows(usages: Iterable[KernelTime], whole: int, idle: int, calls: int) -> list[ProfileRow]:
     by_name: dict[str, tuple[int, int]] = {}
     for usage in usages:
         name = _shown(usage.name)

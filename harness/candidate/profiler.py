@@ -10,7 +10,6 @@ itself (prange, OpenMP), and ufuncs and operators of NumPy, whose time is that o
 
 from __future__ import annotations
 
-import re
 import sys
 import threading
 import time
@@ -20,16 +19,13 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-Row = tuple[str, float, float, float]
-"""Name, share, seconds per call, entries per call: as in harness.records.Bucket."""
+from hillclimb.harness.channel.profile_limits import LONGEST_NAME, MOST_ROWS, UNNAMEABLE
+
+ProfileRow = tuple[str, float, float, float]
+"""Name, share, seconds per call, entries per call: as in hillclimb.harness.records.Bucket."""
 
 Key = int | tuple[str | None, str]
 """A code object's id, or module and name of a function in C. Hashing the objects themselves is slow."""
-
-MOST_ROWS = 40
-LONGEST_NAME = 160
-UNNAMEABLE = re.compile(r"[^\w.,:;<>/'{}\[\]() *+=?-]", re.ASCII)
-"""What a name holds a `?` for: it goes to prompts, pages and terminals."""
 
 SMALLEST_SHARE = 0.005
 """Rows below it are added up."""
@@ -57,7 +53,7 @@ class Recorder:
         self._last = time.perf_counter_ns()
         self.recording = True
 
-    def note(self, frame: FrameType, event: str, argument: Any) -> None:
+    def record(self, frame: FrameType, event: str, argument: Any) -> None:
         """One event, as sys.setprofile tells it: what ran since the last one gets the time in between."""
         if not self.recording:
             return
@@ -99,13 +95,13 @@ class Profiler:
         """See the threads that begin from here on. They cost an idle function call an event until `measure`."""
         threading.setprofile(self._adopt)
 
-    def measure(self, work: Callable[[], int], calls: int) -> list[Row]:
+    def measure(self, work: Callable[[], int], calls: int) -> list[ProfileRow]:
         """Rows of `work`, which calls the kernel `calls` times and returns its nanoseconds; largest share first."""
         self._alive = max(1, threading.active_count() - 1)
         for recorder in (self._main, *self._others):
             recorder.begin()
         self._recording = True
-        sys.setprofile(self._main.note)
+        sys.setprofile(self._main.record)
         try:
             wall = work()
         finally:
@@ -122,9 +118,9 @@ class Profiler:
             recorder.begin()
         self._others.append(recorder)
         self._alive = max(self._alive, threading.active_count() - 1)
-        sys.setprofile(recorder.note)
+        sys.setprofile(recorder.record)
 
-    def _rows(self, wall: int, calls: int) -> list[Row]:
+    def _rows(self, wall: int, calls: int) -> list[ProfileRow]:
         workers = [recorder for recorder in self._others if recorder.own]
         rows = [
             (name, min(1.0, own / wall), own / calls / 1e9, entries / calls)
@@ -163,7 +159,7 @@ class Profiler:
 
 def _of_workers(
     totals: Iterable[tuple[str, int, int]], available: int, seconds_per_call: float, calls: int
-) -> Iterator[Row]:
+) -> Iterator[ProfileRow]:
     """Rows by the mean over as many threads as lived at a time, of the `available` nanoseconds of all.
 
     They wait when they do nothing else: a wait that began before the recording would be told too long.
@@ -177,7 +173,7 @@ def _of_workers(
     yield WAITING + WORKERS, idle, idle * seconds_per_call, 0.0
 
 
-def largest(rows: list[Row]) -> list[Row]:
+def largest(rows: list[ProfileRow]) -> list[ProfileRow]:
     """The largest shares, the rest of each kind of thread as one row at the end."""
     rows = sorted(rows, key=lambda row: -row[1])
     shown = [row for row in rows if row[1] >= SMALLEST_SHARE][: MOST_ROWS - 2]
@@ -188,6 +184,6 @@ def largest(rows: list[Row]) -> list[Row]:
     return [*shown, *(row for row in rest if row[1] >= SMALLEST_SHARE)]
 
 
-def _sum(name: str, rows: Iterable[Row]) -> Row:
+def _sum(name: str, rows: Iterable[ProfileRow]) -> ProfileRow:
     shares, seconds, entries = zip((0.0, 0.0, 0.0), *(row[1:] for row in rows), strict=True)
     return name, min(1.0, sum(shares)), sum(seconds), sum(entries)

@@ -1,9 +1,11 @@
-"""Runs inside the sandbox: the only code that imports a workspace. `python -m harness.candidate.runner SOCKET LOG`.
+"""Runs inside the sandbox: the only code that imports a workspace.
+
+`python -m hillclimb.harness.candidate.runner SOCKET LOG`.
 
 Nothing said from here decides anything: the judge reads the clock, holds the reference and looks at the
 buffers itself. Whatever the workspace breaks in this process, it breaks only for itself.
 
-    judge says   load     workspace, entry, how to dress it (process.Dress)      {"ok": true} or a fault
+    judge says   load     workspace, entry, LaunchSpec, process filter           {"ok": true} or a fault
                  compile  problems: name -> arrays and attributes                {"ok": true, "kernels": [...], ...}
                  map      arena, layout + descriptor                             {"ok": true}
                  call     arena, first, count                                    {"ok": true, "ns": own clock}
@@ -12,7 +14,7 @@ buffers itself. Whatever the workspace breaks in this process, it breaks only fo
                  go       first, count, fed, on the arena of the lead-in         {"ok": true, "ns": device's clock}
                  profile  arena, first, count                                    {"ok": true, "rows": profiler's}
                  lanes    arena, first, count                                    {"ok": true, "lanes": lanes.Tally's}
-                 seal                                                            {"ok": true}
+                 seal     process filter                                         {"ok": true}
                  unmap    arena                                                  {"ok": true}
     a fault is   {"fault": a key of process.FAULTS, "text": traceback's end}
 """
@@ -30,11 +32,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness.candidate import wire
-from harness.candidate.layout import Layout, Signature
-from harness.candidate.profiler import Profiler, Row
-from harness.candidate.slots import Kernel, Slots, numpy_slots, torch_slots
-from harness.sandbox.seccomp import forbid_processes
+from hillclimb.harness.candidate import native_kernel
+from hillclimb.harness.candidate.profiler import Profiler, ProfileRow
+from hillclimb.harness.candidate.slots import Kernel, Slots, numpy_slots, torch_slots
+from hillclimb.harness.channel import wire
+from hillclimb.harness.channel.layout import CallSignature, SlotLayout, read_attributes
+from hillclimb.harness.channel.process_filter import load_filter
 
 Message = dict[str, Any]
 
@@ -47,7 +50,7 @@ class Runner:
         self._kernel: Kernel | None = None
         self._profiler: Profiler | None = None
         self._tensors, self._launch = "numpy", "eager"
-        self._led, self._architecture = 0, 0
+        self._lead_in_arena, self._architecture = 0, 0
         self._workspace = ""
 
     def load(
@@ -60,41 +63,61 @@ class Runner:
         architecture: int,
         kernels: str,
         watched: bool,
+        walled: bool,
+        flags: list[str],
+        process_filter: str,
     ) -> Message:
         self._tensors, self._launch, self._architecture = tensors, launch, architecture
         self._workspace = workspace
-        take_kernels(kernels)
+        copy_kernel_cache(kernels)
         if watched and tensors != "cuda":
             self._profiler = Profiler(workspace)
             self._profiler.adopt_threads()
         for name in preload:
             importlib.import_module(name)
+        if "numba" in sys.modules:
+            from hillclimb.harness.candidate.wall.numba_signatures import hold_signatures
+
+            hold_signatures()
+        if walled:
+            from hillclimb.harness.candidate.wall.library_wall import take_libraries_away
+
+            take_libraries_away(workspace)
         if tensors == "torch" and "triton" in preload:
-            from harness.candidate import interpreting
+            from hillclimb.harness.candidate import interpreter_fixes
 
-            interpreting.mend()
+            interpreter_fixes.apply_fixes()
         if tensors == "meta":
-            from harness.candidate import compiling
+            from hillclimb.harness.candidate import offline_compiler
 
-            compiling.aim(architecture)
+            offline_compiler.use_compile_only_driver(architecture)
+        elif native_kernel.is_native(entry):
+            self._tensors = "native"
+            library = native_kernel.build_library(Path(workspace), entry, flags)
+            load_filter(bytes.fromhex(process_filter))
+            self._kernel = native_kernel.open_kernel(library, entry)
+            return {}
         elif tensors != "cuda":  # a compiler for a GPU is a process, so its kernels are sealed later
-            forbid_processes()
+            load_filter(bytes.fromhex(process_filter))
         self._kernel = import_kernel(workspace, entry)
         if tensors == "cuda":
-            from harness.candidate.cuda_slots import take_up_device
+            from hillclimb.harness.candidate.cuda_slots import create_context
 
-            take_up_device()
+            create_context()
         return {}
 
     def compile(self, problems: dict[str, Message]) -> Message:
-        from harness.candidate import compiling
+        from hillclimb.harness.candidate import offline_compiler
 
         assert self._kernel is not None
-        signatures = {name: Signature(**told) for name, told in problems.items()}
-        return compiling.compile_only(self._kernel, signatures, self._architecture)
+        signatures = {
+            name: CallSignature(told["arrays"], read_attributes(told["attributes"]))
+            for name, told in problems.items()
+        }
+        return offline_compiler.compile_only(self._kernel, signatures, self._architecture)
 
     def map(self, arena: int, layout: Message, descriptor: int) -> Message:
-        self._arenas[arena] = self._slots(descriptor, Layout.from_json(layout))
+        self._arenas[arena] = self._slots(descriptor, SlotLayout.from_json(layout))
         return {}
 
     def unmap(self, arena: int) -> Message:
@@ -113,43 +136,45 @@ class Runner:
 
     def lead(self, arena: int, first: int, count: int) -> Message:
         assert self._kernel is not None
-        self._led = arena
+        self._lead_in_arena = arena
         return {"ns": self._arenas[arena].launch(self._kernel, first, count)}
 
     def go(self, first: int, count: int, fed: int) -> Message:
         assert self._kernel is not None
-        return {"ns": self._arenas[self._led].launch(self._kernel, first, count, fed)}
+        return {"ns": self._arenas[self._lead_in_arena].launch(self._kernel, first, count, fed)}
 
     def profile(self, arena: int, first: int, count: int) -> Message:
         return {"rows": self._profile(self._arenas[arena], first, count)}
 
     def lanes(self, arena: int, first: int, count: int) -> Message:
-        from harness.candidate.lanes import counting
+        from hillclimb.harness.candidate.lane_counter import counting_lanes
 
         assert self._kernel is not None
-        with counting(self._workspace) as tally:
+        with counting_lanes(self._workspace) as tally:
             self._arenas[arena].call(self._kernel, first, count)
-        return {"lanes": tally.told()}
+        return {"lanes": tally.to_json()}
 
-    def seal(self) -> Message:
-        forbid_processes()
+    def seal(self, process_filter: str) -> Message:
+        load_filter(bytes.fromhex(process_filter))
         return {}
 
-    def _slots(self, descriptor: int, layout: Layout) -> Slots:
+    def _slots(self, descriptor: int, layout: SlotLayout) -> Slots:
         if self._tensors == "numpy":
             return numpy_slots(descriptor, layout)
+        if self._tensors == "native":
+            return native_kernel.native_slots(descriptor, layout)
         if self._tensors == "torch":
             return torch_slots(descriptor, layout)
-        from harness.candidate.cuda_slots import CudaSlots  # needs the driver's bindings
+        from hillclimb.harness.candidate.cuda_slots import CudaSlots  # needs the driver's bindings
 
         return CudaSlots(descriptor, layout, "graph" if self._launch == "graph" else "eager")
 
-    def _profile(self, slots: Slots, first: int, count: int) -> list[Row]:
+    def _profile(self, slots: Slots, first: int, count: int) -> list[ProfileRow]:
         assert self._kernel is not None
         work = partial(slots.call, self._kernel, first, count)
         if self._profiler is not None:
             return self._profiler.measure(work, count)
-        from harness.candidate import gpu_profiler
+        from hillclimb.harness.candidate import gpu_profiler
 
         return gpu_profiler.measure(work, count)
 
@@ -181,12 +206,18 @@ def _fault(op: str, error: Exception) -> str:
     said = "".join(traceback.format_exception_only(error))
     if type(error).__name__ == "OutOfMemoryError" or ("CUDA" in said and "out of memory" in said):
         return "out_of_memory"
+    if isinstance(error, native_kernel.CompilationError):
+        return "does_not_compile"
+    if isinstance(error, native_kernel.ForeignSymbolError):
+        return "policy"
     return "does_not_load" if op == "load" else "raised"
 
 
 def import_kernel(workspace: str, entry: str) -> Kernel:
     """The function named by `entry`, out of a workspace imported for the first time."""
     file, function = entry.split(":")
+    # what lies compiled anywhere was not read: nothing can lie below a file
+    sys.pycache_prefix, sys.dont_write_bytecode = "/dev/null", True
     sys.path.insert(0, workspace)
     spec = importlib.util.spec_from_file_location(Path(file).stem, Path(workspace) / file)
     assert spec is not None
@@ -198,7 +229,7 @@ def import_kernel(workspace: str, entry: str) -> Kernel:
     return kernel
 
 
-def take_kernels(folder: str) -> None:
+def copy_kernel_cache(folder: str) -> None:
     """Point Triton's cache at the scratch folder, with a copy of what was compiled before, if anything was."""
     cache = Path(os.environ["TMPDIR"], "triton")
     os.environ["TRITON_CACHE_DIR"] = str(cache)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from harness.candidate.layout import Array, Layout
+from hillclimb.harness.channel.layout import Array, SlotLayout
 
 Kernel = Callable[..., object]
 
@@ -38,21 +38,23 @@ class Slots(Protocol):
 class HostSlots:
     """Slots in a memfd."""
 
-    def __init__(self, descriptor: int, layout: Layout, view: Callable[[mmap.mmap, Array, int], Any]) -> None:
+    def __init__(
+        self, descriptor: int, layout: SlotLayout, view: Callable[[mmap.mmap, Array, int], Any]
+    ) -> None:
         """Map `descriptor`, and close it; `view` makes one array at an offset in bytes."""
-        memory = mmap.mmap(descriptor, layout.nbytes)
+        memory = self._memory = mmap.mmap(descriptor, layout.nbytes)
         os.close(descriptor)
         self.arguments: Sequence[tuple[Any, ...]] = [
             tuple(view(memory, a, slot * layout.stride + a.offset) for a in (*layout.inputs, *layout.outputs))
             for slot in range(layout.slots)
         ]
-        self._attributes = layout.attributes
+        self.attributes = layout.attributes
 
     def call(self, kernel: Kernel, first: int, count: int) -> int:
         slots = self.arguments[first : first + count]
         start = time.perf_counter_ns()
         for arguments in slots:
-            kernel(*arguments, **self._attributes)
+            kernel(*arguments, **self.attributes)
         return time.perf_counter_ns() - start
 
     def capture(self, kernel: Kernel, first: int, count: int) -> None:
@@ -64,18 +66,27 @@ class HostSlots:
 
     def close(self) -> None:
         self.arguments = ()
+        del self._memory
 
 
-def numpy_slots(descriptor: int, layout: Layout) -> HostSlots:
-    return HostSlots(descriptor, layout, lambda memory, a, at: np.ndarray(a.shape, a.dtype, memory, at))
+def numpy_slots(descriptor: int, layout: SlotLayout) -> HostSlots:
+    def view(memory: mmap.mmap, array: Array, offset: int) -> np.ndarray[Any, Any]:
+        return np.ndarray(array.shape, array.dtype, memory, offset, array.byte_strides)
+
+    return HostSlots(descriptor, layout, view)
 
 
-def torch_slots(descriptor: int, layout: Layout) -> HostSlots:
+def torch_slots(descriptor: int, layout: SlotLayout) -> HostSlots:
     """Tensors on the host, for Triton's interpreter."""
     import torch
 
     def view(memory: mmap.mmap, array: Array, offset: int) -> torch.Tensor:
-        flat = torch.frombuffer(memory, dtype=torch.uint8, count=array.nbytes, offset=offset)
-        return flat.view(getattr(torch, array.dtype)).view(array.shape)
+        dtype: torch.dtype = getattr(torch, array.dtype)
+        if not array.nbytes:  # torch makes no empty tensor of a buffer
+            return torch.empty(array.shape, dtype=dtype)
+        flat = torch.frombuffer(memory, dtype=torch.uint8, count=array.nbytes, offset=offset).view(dtype)
+        return (
+            flat.view(array.shape) if array.strides is None else flat.as_strided(array.shape, array.strides)
+        )
 
     return HostSlots(descriptor, layout, view)

@@ -2,50 +2,32 @@
 
 from __future__ import annotations
 
+import importlib.util
 import keyword
-import math
-import traceback
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+import random
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
-from harness.case.contract import Attributes, Contract, Problem, Spec, Tensors, Work
-from harness.errors import CaseError
+from hillclimb.harness.case.contract import Contract, Problem, Spec, Tensors, Work, select
+from hillclimb.harness.case.contract_call import ContractCall, expect_mapping
+from hillclimb.harness.case.contract_limits import CALL_SECONDS, deadline, limit_calls, require_known_hooks
+from hillclimb.harness.case.declarations import (
+    declared_distributions,
+    declared_domains,
+    declared_excuses,
+    declared_problems,
+    declared_reason,
+)
+from hillclimb.harness.case.operands import are_equal, expect_apart, expect_dense, expect_strides, specs_of
+from hillclimb.harness.channel.dtypes import NUMPY_DTYPES
+from hillclimb.harness.channel.layout import Attributes
+from hillclimb.harness.errors import CaseError
 
 Answer = TypeVar("Answer")
-Shapes = dict[str, Spec]
-
-_ENDLESS = (math.inf, -math.inf)
-
-MEND = "mend that method; docs/case-format.md says what it gives"
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of one method, for the message where it goes wrong."""
-
-    file: Path
-    key: str
-
-    def refuse(self, problem: str, remedy: str = MEND) -> NoReturn:
-        raise CaseError(self.file, self.key, problem, remedy)
-
-    @contextmanager
-    def told(self) -> Iterator[None]:
-        """Whatever the user's code raises becomes a CaseError with its line."""
-        try:
-            yield
-        except (Exception, SystemExit) as error:
-            lines = [
-                f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(self.file)
-            ]
-            where = f" in line {lines[-1]}" if lines else ""
-            problem = f"raised {type(error).__name__}{where}: {str(error).strip() or 'no message'}"
-            raise CaseError(self.file, self.key, problem, MEND) from error
+TensorSpecs = dict[str, Spec]
 
 
 class CheckedContract(Contract):
@@ -55,19 +37,26 @@ class CheckedContract(Contract):
         """Tensors must be on torch's device `place`, and of `dtypes`."""
         self._inner, self._file = inner, file
         self._place, self._dtypes = torch.device(place).type, dtypes
-        self._seen: dict[str, Shapes] = {}
-        self.problems = _problems(inner, Call(file, "Contract.problems"))
-        self.distributions = _distributions(inner, Call(file, "Contract.distributions"))
+        self._seen: dict[str, TensorSpecs] = {}
+        self._partial: dict[str, frozenset[str]] = {}
+        self.problems = declared_problems(inner, file)
+        self.distributions = declared_distributions(inner, file)
+        self.domains = declared_domains(inner, file)
+        self.unmixed = declared_reason(inner, file)
+        self.excused = declared_excuses(inner, file)
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         name = self._name(problem)
-        call = Call(self._file, f"Contract.inputs({name}, {distribution})")
+        call = ContractCall(self._file, f"Contract.inputs({name}, {distribution})")
         given = _ask(call, lambda: self._inner.inputs(problem, distribution, generator))
-        tensors = _expect_mapping(call, given, torch.Tensor)
+        tensors = expect_mapping(call, given, torch.Tensor)
         for key, tensor in tensors.items():
             self._expect_usable(call, key, tensor)
-        shapes = {key: Spec(tuple(t.shape), t.dtype) for key, t in tensors.items()}
+        is_first = name not in self._seen
+        shapes = specs_of(tensors)
         _expect_shapes(call, shapes, self._seen.setdefault(name, shapes), "an earlier call for this problem")
+        if is_first:  # an output may be one of them
+            self.outputs(problem)
         return tensors
 
     def more_inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
@@ -76,8 +65,8 @@ class CheckedContract(Contract):
             return self._inner.inputs(problem, distribution, generator)
 
     def outputs(self, problem: Problem) -> dict[str, Spec]:
-        call = Call(self._file, f"Contract.outputs({self._name(problem)})")
-        specs = _expect_mapping(call, _ask(call, lambda: self._inner.outputs(problem)), Spec)
+        call = ContractCall(self._file, f"Contract.outputs({self._name(problem)})")
+        specs = expect_mapping(call, _ask(call, lambda: self._inner.outputs(problem)), Spec)
         for key, spec in specs.items():
             if not isinstance(spec.dtype, torch.dtype):
                 call.refuse(f"gives {key!r} the dtype {spec.dtype!r}", "give a torch dtype, as torch.float32")
@@ -87,10 +76,51 @@ class CheckedContract(Contract):
                     f"gives {key!r} the dtype {spec.dtype}", "give real and imaginary parts as two outputs"
                 )
             _expect_sizes(call, key, spec.shape)
+            expect_strides(call, key, spec)
+        inputs = self._seen.get(self._name(problem))
+        if inputs is not None:
+            expect_dense(call, specs, inputs)
         return specs
 
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        call = ContractCall(self._file, f"Contract.vary({self._name(problem)})")
+        given: Any = _ask(call, lambda: self._inner.vary(problem, secret))
+        if not isinstance(given, Sequence) or not all(isinstance(found, Mapping) for found in given):
+            call.refuse(f"gives {given!r}", "give a list of problems, as [{'n': 257}]")
+        return tuple(given)
+
+    def counted(self, problem: Problem, inputs: Tensors, reference: Tensors) -> Tensors | None:
+        call = ContractCall(self._file, f"Contract.counted({self._name(problem)})")
+        given = _ask(call, lambda: self._inner.counted(problem, inputs, reference))
+        masks = {} if given is None else expect_mapping(call, given, torch.Tensor)
+        for key, mask in masks.items():
+            if key not in reference or mask.dtype != torch.bool or mask.shape != reference[key].shape:
+                call.refuse(
+                    f"gives {key!r} a mask {mask.dtype} {list(mask.shape)}",
+                    "give booleans of an output's shape",
+                )
+        names = frozenset(masks)
+        if names != (known := self._partial.setdefault(self._name(problem), names)):
+            call.refuse(
+                f"gives masks of {_list(names)}, where an earlier call for this problem gave those of {_list(known)}",
+                "give masks of the same outputs in every call, all True where everything counts",
+            )
+        if self.has_masks:
+            _expect_numbers(call, {key: select(value, masks.get(key)) for key, value in reference.items()})
+        return masks or None
+
+    @property
+    def has_masks(self) -> bool:
+        return self._inner.has_masks
+
+    def partial(self, problem: Problem, generator: torch.Generator) -> frozenset[str]:
+        name = self._name(problem)
+        if name not in self._partial:
+            self._partial[name] = super().partial(problem, generator)
+        return self._partial[name]
+
     def attributes(self, problem: Problem) -> Attributes:
-        call = Call(self._file, f"Contract.attributes({self._name(problem)})")
+        call = ContractCall(self._file, f"Contract.attributes({self._name(problem)})")
         given: Any = _ask(call, lambda: self._inner.attributes(problem))
         if not isinstance(given, Mapping):
             call.refuse(
@@ -101,30 +131,34 @@ class CheckedContract(Contract):
                 call.refuse(
                     f"names {key!r}, which no function can have as a parameter", "choose another name"
                 )
-            if not isinstance(value, bool | int | float | str) or value != value or value in _ENDLESS:
-                call.refuse(f"gives {key!r} the value {value!r}", "give a finite number, a boolean or a word")
+            if not _is_attribute(value):
+                call.refuse(
+                    f"gives {key!r} the value {value!r}",
+                    "give a number that is not NaN, a boolean, a word, None, or a tuple of these",
+                )
         return dict(given)
 
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
-        call = Call(self._file, f"Contract.reference({self._name(problem)})")
+        call = ContractCall(self._file, f"Contract.reference({self._name(problem)})")
         tensors = self._like_outputs(
             call, problem, lambda: self._inner.reference(problem, inputs), torch.float64
         )
-        for key, tensor in tensors.items():
-            if not is_finite(tensor):
-                call.refuse(f"{key!r} is not finite", "choose distributions whose exact result is finite")
+        if not self.has_masks:  # else what does not count may be NaN
+            _expect_numbers(call, tensors)
         return tensors
 
     def attainable(self, problem: Problem, inputs: Tensors) -> Tensors:
-        call = Call(self._file, f"Contract.attainable({self._name(problem)})")
+        call = ContractCall(self._file, f"Contract.attainable({self._name(problem)})")
         tensors = self._like_outputs(call, problem, lambda: self._inner.attainable(problem, inputs), None)
         for key, tensor in tensors.items():
-            if not is_finite(tensor):
-                call.refuse(f"{key!r} is not finite", "choose distributions whose result the dtype holds")
+            if self.has_masks:  # as above
+                break
+            if tensor.is_floating_point() and bool(torch.isnan(tensor.double()).any()):
+                call.refuse(f"{key!r} holds NaN", "choose distributions whose result the dtype holds")
         return tensors
 
     def scale(self, problem: Problem, inputs: Tensors, reference: Tensors) -> Tensors:
-        call = Call(self._file, f"Contract.scale({self._name(problem)})")
+        call = ContractCall(self._file, f"Contract.scale({self._name(problem)})")
         scales = self._like_outputs(
             call, problem, lambda: self._inner.scale(problem, inputs, reference), torch.float64
         )
@@ -133,31 +167,42 @@ class CheckedContract(Contract):
                 call.refuse(f"{key!r} has elements that are negative, infinite or NaN", "give magnitudes")
         return scales
 
+    def errors(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> Tensors | None:
+        call = ContractCall(self._file, f"Contract.errors({self._name(problem)})")
+        given = _ask(call, lambda: self._inner.errors(problem, inputs, outputs))
+        if given is None:
+            return None
+        errors = expect_mapping(call, given, torch.Tensor)
+        if list(errors) != list(outputs):
+            call.refuse(f"gives errors of {', '.join(errors)}", f"give those of {', '.join(outputs)}")
+        try:
+            return {key: error.expand(outputs[key].shape) for key, error in errors.items()}
+        except RuntimeError:
+            call.refuse("gives errors that do not have the outputs' shapes", "give one for every element")
+
     def work(self, problem: Problem) -> Work:
-        call = Call(self._file, f"Contract.work({self._name(problem)})")
+        call = ContractCall(self._file, f"Contract.work({self._name(problem)})")
         work = _ask(call, lambda: self._inner.work(problem))
         if not isinstance(work, Work):
-            call.refuse(f"gives {type(work).__name__}", "give a harness.case.contract.Work")
-        if not _counts(work.flops) or not _counts(work.bytes) or not work.bytes:
+            call.refuse(f"gives {type(work).__name__}", "give a hillclimb.harness.case.contract.Work")
+        if not _counts(work.flops) or not _counts(work.bytes) or not (work.bytes or self.is_empty(problem)):
             call.refuse(
                 f"gives {work}", "count whole numbers of operations and bytes; a call moves some bytes"
             )
         return work
 
-    def _expect_usable(self, call: Call, key: str, tensor: torch.Tensor) -> None:
+    def _expect_usable(self, call: ContractCall, key: str, tensor: torch.Tensor) -> None:
         """What can be copied into shared memory and be handed to a kernel."""
         self._expect_dtype(call, key, tensor.dtype)
         if tensor.device.type != self._place or tensor.layout != torch.strided or tensor.requires_grad:
             where = "CPU" if self._place == "cpu" else "generator's device"
             call.refuse(
                 f"gives {key!r} as something else than a plain tensor on the {where}",
-                "give a dense one there",
+                "give a strided one there",
             )
-        if not tensor.is_contiguous():
-            call.refuse(f"gives {key!r} with strides {tensor.stride()}", "call .contiguous() on it")
-        _expect_sizes(call, key, tuple(tensor.shape))
+        expect_apart(call, key, tensor)
 
-    def _expect_dtype(self, call: Call, key: str, dtype: torch.dtype) -> None:
+    def _expect_dtype(self, call: ContractCall, key: str, dtype: torch.dtype) -> None:
         if str(dtype).removeprefix("torch.") not in self._dtypes:
             remedy = "use another, as torch.float32 or torch.float16"
             call.refuse(f"gives {key!r} the dtype {dtype}, which a kernel cannot be handed here", remedy)
@@ -166,13 +211,21 @@ class CheckedContract(Contract):
         return next((n for n, p in self.problems.items() if p == problem), str(dict(problem)))
 
     def _like_outputs(
-        self, call: Call, problem: Problem, action: Callable[[], Tensors], dtype: torch.dtype | None
+        self, call: ContractCall, problem: Problem, action: Callable[[], Tensors], dtype: torch.dtype | None
     ) -> Tensors:
         """Tensors of the outputs' names and shapes; of their dtypes too, or all of `dtype`."""
-        tensors = _expect_mapping(call, _ask(call, action), torch.Tensor)
-        found = {key: Spec(tuple(t.shape), t.dtype) for key, t in tensors.items()}
+        tensors = expect_mapping(call, _ask(call, action), torch.Tensor)
         specs = self.outputs(problem)
         wanted = {key: Spec(spec.shape, dtype or spec.dtype) for key, spec in specs.items()}
+        for key, spec in specs.items():
+            if (
+                dtype
+                and key in tensors
+                and tensors[key].dtype == torch.int64
+                and not spec.dtype.is_floating_point
+            ):
+                wanted[key] = Spec(spec.shape, torch.int64)
+        found = {key: Spec(tuple(t.shape), t.dtype) for key, t in tensors.items()}
         _expect_shapes(call, found, wanted, "Contract.outputs" + (f", as {dtype}," if dtype else ""))
         return tensors
 
@@ -187,6 +240,7 @@ def check_contract(
     for problem in contract.problems.values():
         contract.work(problem)
         contract.attributes(problem)
+    counts: dict[str, bool] = {}
     for name in contract.problems if names is None else names:
         problem = contract.problems[name]
         for distribution in contract.distributions:
@@ -194,82 +248,131 @@ def check_contract(
                 contract.inputs(problem, distribution, torch.Generator(place).manual_seed(1))
                 for _ in range(2)
             )
-            if any(not torch.equal(_bits(inputs[key]), _bits(again[key])) for key in inputs):
-                call = Call(file, f"Contract.inputs({name}, {distribution})")
+            if any(not are_equal(inputs[key], again[key]) for key in inputs):
+                call = ContractCall(file, f"Contract.inputs({name}, {distribution})")
                 call.refuse("gives other inputs for the same seed", "draw from `generator` alone")
             reference = contract.reference(problem, inputs)
-            contract.attainable(problem, inputs)
+            attainable = contract.attainable(problem, inputs)
+            masks = contract.counted(problem, inputs, reference) or {}
+            for key, value in reference.items():
+                given, exact = select(attainable[key], masks.get(key)), select(value, masks.get(key))
+                if value.is_floating_point() and not have_same_infinities(given, exact):
+                    ContractCall(file, f"Contract.attainable({name})").refuse(*infinite_elsewhere(key))
+            for key, mask in masks.items():
+                counts[key] = counts.get(key, False) or not mask.numel() or bool(mask.any())
             contract.scale(problem, inputs, reference)
-            if any(not torch.equal(_bits(inputs[key]), _bits(again[key])) for key in inputs):
-                call = Call(file, f"Contract.reference, attainable or scale({name})")
+            contract.errors(problem, inputs, attainable)
+            if any(not are_equal(inputs[key], again[key]) for key in inputs):
+                call = ContractCall(file, f"Contract.reference, attainable or scale({name})")
                 call.refuse("writes to the inputs it is handed", "work on copies")
+    if idle := [key for key, does_count in counts.items() if not does_count]:
+        call = ContractCall(file, "Contract.counted")
+        call.refuse(f"counts no element of {_list(idle)} in any problem", "say which elements are compared")
 
 
-def is_finite(tensor: torch.Tensor) -> bool:
-    """Whether all elements are. Of float8 torch cannot tell that itself; whole numbers are not looked at."""
-    wide = tensor.double() if tensor.itemsize == 1 else tensor
-    return not tensor.is_floating_point() or bool(torch.isfinite(wide).all())
+def _is_attribute(value: object) -> bool:
+    if isinstance(value, tuple):
+        return all(_is_attribute(part) for part in value)
+    return value is None or (isinstance(value, bool | int | float | str) and value == value)
 
 
-def _ask(call: Call, action: Callable[[], Answer]) -> Answer:
-    with call.told(), torch.no_grad():
+def have_same_infinities(tensor: torch.Tensor, reference: torch.Tensor) -> bool:
+    """Whether both hold the same infinities at the same places, and neither NaN."""
+    return (_is_finite(tensor) and _is_finite(reference)) or torch.equal(
+        infinities(tensor), infinities(reference)
+    )
+
+
+def _is_finite(tensor: torch.Tensor) -> bool:
+    """Of float8 torch cannot tell that itself."""
+    return bool(torch.isfinite(tensor.double() if tensor.itemsize == 1 else tensor).all())
+
+
+def infinities(tensor: torch.Tensor) -> torch.Tensor:
+    """What is infinite or NaN as it is, 0 for all others; float64."""
+    wide = tensor.double()
+    return torch.where(torch.isfinite(wide), 0.0, wide)
+
+
+def infinite_elsewhere(name: str) -> tuple[str, str]:
+    """What is wrong with such an output, and what to do."""
+    return (
+        f"gives {name!r} infinite elsewhere than the reference",
+        "choose distributions whose result the dtype holds",
+    )
+
+
+def _ask(call: ContractCall, action: Callable[[], Answer]) -> Answer:
+    with call.errors_reported(), torch.no_grad():
         return action()
 
 
-def _problems(inner: Contract, call: Call) -> dict[str, Problem]:
-    """A plain dict of them."""
-    with call.told():
-        given: Any = getattr(inner, "problems", None)
-    if not isinstance(given, Mapping) or not given:
-        call.refuse(
-            "is missing, empty or no mapping", "name the problems as a class attribute: name -> sizes"
-        )
-    for name, problem in given.items():
-        if not isinstance(name, str) or not isinstance(problem, Mapping):
-            call.refuse(f"has {name!r}: {problem!r}", "give each name a mapping of sizes, as {'n': 256}")
-    return dict(given)
-
-
-def _distributions(inner: Contract, call: Call) -> tuple[str, ...]:
-    with call.told():
-        given: Any = getattr(inner, "distributions", None)
-    if not isinstance(given, tuple | list) or not given or not all(isinstance(name, str) for name in given):
-        call.refuse(f"is {given!r}", 'name the distributions as a class attribute: ("normal", "offset")')
-    return tuple(given)
-
-
-def _expect_mapping(call: Call, given: Any, kind: type[Answer]) -> dict[str, Answer]:
-    if not isinstance(given, Mapping) or not given:
-        call.refuse(
-            f"gives {type(given).__name__}{'' if given else ', empty'}", f"give a dict of {kind.__name__}s"
-        )
-    for key, value in given.items():
-        if not isinstance(key, str) or not isinstance(value, kind):
-            call.refuse(
-                f"gives {key!r} a {type(value).__name__}", f"give a dict of names to {kind.__name__}s"
-            )
-    return dict(given)
-
-
-def _expect_shapes(call: Call, found: Shapes, wanted: Shapes, source: str) -> None:
+def _expect_shapes(call: ContractCall, found: TensorSpecs, wanted: TensorSpecs, source: str) -> None:
     if found != wanted or list(found) != list(wanted):
         call.refuse(f"gives {_spell(found)}, where {source} says {_spell(wanted)}")
 
 
-def _spell(shapes: Shapes) -> str:
+def _spell(shapes: TensorSpecs) -> str:
     return ", ".join(
-        f"{key}: {str(spec.dtype).removeprefix('torch.')}{list(spec.shape)}" for key, spec in shapes.items()
+        f"{key}: {str(spec.dtype).removeprefix('torch.')}{list(spec.shape)}"
+        + ("" if spec.strides is None else f" of strides {list(spec.strides)}")
+        for key, spec in shapes.items()
     )
 
 
-def _expect_sizes(call: Call, key: str, shape: Any) -> None:
-    if not isinstance(shape, tuple) or not shape or not all(_counts(size) and size for size in shape):
-        call.refuse(f"gives {key!r} the shape {shape!r}", "give a tuple of sizes, one at least, each above 0")
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+def _expect_numbers(call: ContractCall, references: Tensors) -> None:
+    for key, values in references.items():
+        if bool(torch.isnan(values).any()):
+            call.refuse(f"{key!r} holds NaN", "choose distributions whose exact result is a number")
+
+
+def _expect_sizes(call: ContractCall, key: str, shape: Any) -> None:
+    if not isinstance(shape, tuple) or not all(_counts(size) for size in shape):
+        call.refuse(f"gives {key!r} the shape {shape!r}", "give a tuple of sizes; of one number, ()")
 
 
 def _counts(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.view(torch.uint8)
+def load_contract(
+    path: Path,
+    place: str = "cpu",
+    dtypes: Container[str] = NUMPY_DTYPES,
+    call_seconds: float = CALL_SECONDS,
+) -> Contract:
+    """The case's contract, held to its promises (hillclimb.harness.case.checked), tensors on torch's device `place`.
+
+    Raises CaseError where contract.py does not define a complete one.
+    """
+    return CheckedContract(_load(path, call_seconds), path, place, dtypes)
+
+
+def _load(path: Path, call_seconds: float) -> Contract:
+    spec = importlib.util.spec_from_file_location("hillclimb_contract", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise CaseError(path, "", "does not exist", "write it; cases/_template/contract.py shows how")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        with deadline(path, "Contract", call_seconds):
+            spec.loader.exec_module(module)
+            require_known_hooks(getattr(module, "Contract", None), path)
+            contract = module.Contract()
+    except CaseError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise CaseError(
+            path,
+            "Contract",
+            f"cannot be loaded ({type(error).__name__}: {error})",
+            "define a class Contract(hillclimb.harness.case.contract.Contract) with every method",
+        ) from error
+    if not isinstance(contract, Contract):
+        raise CaseError(
+            path, "Contract", "is not a hillclimb.harness.case.contract.Contract", "make it a subclass"
+        )
+    return limit_calls(contract, path, call_seconds)

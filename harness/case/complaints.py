@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import reprlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,13 +11,14 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from harness.errors import CaseError
+from hillclimb.harness.errors import CaseError
+from hillclimb.harness.wording import did_you_mean, nearest
 
-LARGEST = 1 << 20
+MAX_FILE_BYTES = 1 << 20
 """Bytes of the largest YAML file that is read; a person writes a few thousand."""
 
 
-MOST_BRACKETS = 1000
+MAX_BRACKETS = 1000
 """PyYAML takes time with the square of the depth: 8000 brackets, 5 s."""
 
 
@@ -45,8 +45,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 def parse_yaml(text: str, path: Path) -> dict[str, Any]:
     """The mapping in `text`, which stands (or would stand) at `path`. Raises CaseError."""
-    if text.count("[") + text.count("{") > MOST_BRACKETS:
-        problem = f"has more than {MOST_BRACKETS} opening brackets"
+    if len(text) > MAX_FILE_BYTES:
+        raise CaseError(
+            path, "", f"has {len(text)} characters", f"a case's file has at most {MAX_FILE_BYTES}"
+        )
+    if text.count("[") + text.count("{") > MAX_BRACKETS:
+        problem = f"has more than {MAX_BRACKETS} opening brackets"
         raise CaseError(path, "", problem, "write lists and mappings as indented lines")
     try:
         document = yaml.load(text, _NoDuplicates)
@@ -74,8 +78,8 @@ def _read_text(path: Path) -> str:
             raise CaseError(path, "", "does not exist", remedy)
         if not path.is_file():
             raise CaseError(path, "", "is not a regular file", "put a text file there")
-        if (size := path.stat().st_size) > LARGEST:
-            raise CaseError(path, "", f"has {size} bytes", f"a case's file has at most {LARGEST}")
+        if (size := path.stat().st_size) > MAX_FILE_BYTES:
+            raise CaseError(path, "", f"has {size} bytes", f"a case's file has at most {MAX_FILE_BYTES}")
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         problem = f"cannot be read ({error})"
@@ -102,7 +106,7 @@ EXPECTED = {
 """What pydantic's types of error ask for, in words that a writer of YAML knows."""
 
 
-def complain(
+def case_error(
     path: Path,
     error: ValidationError,
     *,
@@ -112,21 +116,29 @@ def complain(
 ) -> CaseError:
     """The first thing wrong, as a CaseError; `known` are the keys to suggest for an unknown one."""
     all_errors = error.errors(include_url=False)
-    first = all_errors[0]
+    known = list(known)
+    first = _most_telling(all_errors, known)
     parts = _keys(first, set(drop))
     key = ".".join([prefix, *parts] if prefix else parts)
     value = _short(first.get("ctx", {}).get("tag", first.get("input")))
     if first["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(parts[-1], list(known), n=1)
-        remedy = f"did you mean {near[0]!r}?" if near else "remove it (docs/case-format.md lists every key)"
+        remedy = did_you_mean(parts[-1], known) or "remove it (see docs/reference/case-format.md)"
         return CaseError(path, key, f"unknown key (value {value})", remedy)
     if first["type"] in ("missing", "union_tag_not_found"):
-        return CaseError(path, key, "is missing", "add it (docs/case-format.md shows it)")
+        return CaseError(path, key, "is missing", "add it (docs/reference/case-format.md shows it)")
     if first["type"] == "value_error":
         return CaseError(path, key, f"value {value} is wrong", first["msg"].removeprefix("Value error, "))
     same = [other for other in all_errors if _keys(other, set(drop)) == parts]
     wanted = _expected(first) if len(same) == 1 else "true, false, a number or text"
     return CaseError(path, key, f"value {value} is wrong", f"it must be {wanted}")
+
+
+def _most_telling(errors: list[ErrorDetails], known: list[str]) -> ErrorDetails:
+    """The first, but for a key that is missing because it is misspelt: then the misspelt one."""
+    unknown = [error for error in errors if error["type"] == "extra_forbidden"]
+    missing = {str(error["loc"][-1]) for error in errors if error["type"] == "missing" and error["loc"]}
+    slips = [error for error in unknown if set(nearest(str(error["loc"][-1]), known)) & missing]
+    return slips[0] if slips else errors[0]
 
 
 def _keys(error: ErrorDetails, drop: set[str]) -> list[str]:

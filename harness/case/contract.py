@@ -5,33 +5,38 @@ The contract runs in the judge, never in the candidate's process, and is not vis
 
 from __future__ import annotations
 
-import importlib.util
+import copy
+import math
+import random
 from abc import ABC, abstractmethod
-from collections.abc import Container, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
 
-from harness.dtypes import NUMPY_DTYPES
-from harness.errors import CaseError
+from hillclimb.harness.channel.layout import Attributes
 
 Problem = Mapping[str, Any]
 """The named sizes of one problem, e.g. {"m": 256, "n": 256, "k": 256}."""
 
 Tensors = dict[str, torch.Tensor]
 
-Attributes = Mapping[str, bool | int | float | str]
-"""What of an operator is no tensor: {"stride": 2, "causal": True, "reduction": "mean"}."""
-
 
 @dataclass(frozen=True)
 class Spec:
-    """Shape and dtype of one output."""
+    """Shape and dtype of one output, and of whole numbers how many may differ from the reference."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
+    may_differ: float | None = None
+    """Of whole numbers, the largest share of elements that may differ. None: of int8 and uint8 one in a thousand may,
+    by 1, as a value between two is rounded to either; of all others none may."""
+    by: int = 1
+    """And by how much."""
+    strides: tuple[int, ...] | None = None
+    """Elements from one index to the next in each dimension, dense in some order; None: C-contiguous."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +56,19 @@ class Contract(ABC):
     distributions: tuple[str, ...]
     """Names of the input distributions; every problem is checked under every one."""
 
+    domains: Mapping[str, tuple[float, float]] = MappingProxyType({})
+    """Of inputs, the smallest and the largest value that an element may have, whatever the others are. Rare values of
+    all of it are then tried among those that `inputs` draws."""
+
+    unmixed: str = ""
+    """Why elements of several distributions may not stand in one input; empty: they may, and do."""
+
+    excused: Mapping[str, str] = MappingProxyType({})
+    """Wrong results, named as `hillclimb check` names them, that the contract is right to accept, and why."""
+
     @abstractmethod
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
-        """Input tensors, in call order, drawn from `generator` alone. Contiguous, on the generator's device."""
+        """Input tensors, in call order, drawn from `generator` alone, on the generator's device."""
 
     def more_inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         """What `inputs` gives next; not to be overridden."""
@@ -61,7 +76,47 @@ class Contract(ABC):
 
     @abstractmethod
     def outputs(self, problem: Problem) -> dict[str, Spec]:
-        """Shapes and dtypes of the outputs, in call order after the inputs."""
+        """Shapes and dtypes of the outputs, in call order after the inputs.
+
+        An output that has the name of an input is that input, changed in place: it is handed over once, as the input.
+        """
+
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        """Problems like this one that no list shows: one more, one less, a prime, two sizes swapped.
+
+        The gate draws some of them afresh for every candidate. Default: none.
+        """
+        return ()
+
+    def counted(self, problem: Problem, inputs: Tensors, reference: Tensors) -> Tensors | None:
+        """Of outputs that need not be written whole, which elements count: booleans of the output's shape.
+
+        Default: none, all of them count. An output that is not named counts whole. Every call of a problem names the
+        same outputs.
+        """
+        return None
+
+    @property
+    def has_masks(self) -> bool:
+        """Whether `counted` may say that something does not count; not to be overridden."""
+        return type(self).counted is not Contract.counted
+
+    def partial(self, problem: Problem, generator: torch.Generator) -> frozenset[str]:
+        """Names of the outputs that `counted` gives masks of, for inputs from the generator; not to be overridden."""
+        if not self.has_masks:
+            return frozenset()
+        inputs = self.inputs(problem, self.distributions[0], generator)
+        return frozenset(self.counted(problem, inputs, self.reference(problem, inputs)) or ())
+
+    def is_empty(self, problem: Problem) -> bool:
+        """Whether its outputs have no elements at all; not to be overridden."""
+        return not any(math.prod(spec.shape) for spec in self.outputs(problem).values())
+
+    def extended(self, more: Mapping[str, Problem]) -> Contract:
+        """The same contract with more problems; not to be overridden."""
+        other = copy.copy(self)
+        other.problems = {**self.problems, **more}
+        return other
 
     def attributes(self, problem: Problem) -> Attributes:
         """Keyword arguments of every call of this problem: run(*inputs, *outputs, **attributes). Default: none."""
@@ -69,7 +124,8 @@ class Contract(ABC):
 
     @abstractmethod
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
-        """The outputs in float64, from the mathematics."""
+        """The outputs in float64, or in int64 those of whole numbers, from the mathematics. No NaN; an infinity is
+        right where the output has the same."""
 
     @abstractmethod
     def attainable(self, problem: Problem, inputs: Tensors) -> Tensors:
@@ -81,41 +137,33 @@ class Contract(ABC):
     def scale(self, problem: Problem, inputs: Tensors, reference: Tensors) -> Tensors:
         """Positive float64 magnitude per output element that errors are counted against.
 
-        Default: the root mean square of each output. Override where elements differ in conditioning
+        Default: the root mean square of what counts of each output. Override where elements differ in conditioning
         (a matrix product: |A| @ |B|), so that small elements are held to their own rounding error.
         """
-        return {name: value.square().mean().sqrt().expand_as(value) for name, value in reference.items()}
+        masks = self.counted(problem, inputs, reference) or {}
+        return {name: _root_mean_square(value, masks.get(name)) for name, value in reference.items()}
+
+    def errors(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> Tensors | None:
+        """The contract's own rule, where the reference is one of many right answers: ties, sets, random choices.
+
+        Of each output, how wrong every element is as a share of what is allowed: up to 1 is right. It has the output's
+        shape; one number broadcast over all says that of the whole. Default: none, the reference decides.
+        """
+        return None
 
     @abstractmethod
     def work(self, problem: Problem) -> Work:
         """Compulsory work of one call."""
 
 
-def load_contract(path: Path, place: str = "cpu", dtypes: Container[str] = NUMPY_DTYPES) -> Contract:
-    """The case's contract, held to its promises (harness.case.checked), tensors on torch's device `place`.
-
-    Raises CaseError where contract.py does not define a complete one.
-    """
-    from harness.case.checked import CheckedContract  # which is built on this module
-
-    return CheckedContract(_load(path), path, place, dtypes)
+def select(values: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    """The elements that count: all without a mask, as they are, else those of the mask in a row."""
+    return values if mask is None else values[mask]
 
 
-def _load(path: Path) -> Contract:
-    spec = importlib.util.spec_from_file_location("hillclimb_contract", path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise CaseError(path, "", "does not exist", "write it; cases/_template/contract.py shows how")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-        contract = module.Contract()
-    except (Exception, SystemExit) as error:
-        raise CaseError(
-            path,
-            "Contract",
-            f"cannot be loaded ({type(error).__name__}: {error})",
-            "define a class Contract(harness.case.contract.Contract) with every method",
-        ) from error
-    if not isinstance(contract, Contract):
-        raise CaseError(path, "Contract", "is not a harness.case.contract.Contract", "make it a subclass")
-    return contract
+def _root_mean_square(value: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    """Over the finite elements that count, for every element."""
+    finite = select(value, mask).double()
+    finite = finite[torch.isfinite(finite)]
+    root = finite.square().mean().sqrt() if finite.numel() else torch.ones((), dtype=torch.float64)
+    return root.to(value.device).expand(value.shape)

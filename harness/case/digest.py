@@ -1,4 +1,7 @@
-"""Digests of the fixed side: contract, benchmarks and harness, put into every record."""
+"""Digests of the fixed side: contract, benchmarks and harness, put into every record.
+
+The harness's digest covers what judges and nothing else: a report, a plot or a study may change while a run is open.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,30 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
-import harness
-from harness.case.case import Case
-from harness.errors import CaseError
+import hillclimb
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.errors import CaseError
+
+JUDGING_ROOMS = (
+    "__init__.py",
+    "harness/__init__.py",
+    "harness/candidate",
+    "harness/case",
+    "harness/channel",
+    "harness/device",
+    "harness/duel",
+    "harness/errors.py",
+    "harness/judge",
+    "harness/os_errors.py",
+    "harness/policy",
+    "harness/profile",
+    "harness/records",
+    "harness/sandbox",
+    "harness/sources",
+    "harness/statistics",
+    "harness/wording.py",
+)
+"""Everything that the judge's process and the candidate's import, by path below the package `hillclimb`."""
 
 
 def digest_files(root: Path, files: Iterable[Path]) -> str:
@@ -38,11 +62,16 @@ def _is_benchmark(case: Case, path: Path) -> bool:
     return path.relative_to(case.folder).parts[0] == "benchmarks"
 
 
-def harness_digest() -> str:
-    """Over the harness's own source as it is on the disk; read again where a file's time, size or inode says so."""
-    root = Path(harness.__file__).parent
-    files = sorted(root.rglob("*.py"))
-    return _digest_as_of(root, tuple((path, *_state(path)) for path in files))
+def judging_files(package: Path) -> list[Path]:
+    """The Python files below a copy of `hillclimb` that decide what a win is, sorted."""
+    rooms = (package / room for room in JUDGING_ROOMS)
+    return sorted(file for room in rooms for file in (room.rglob("*.py") if room.is_dir() else [room]))
+
+
+def harness_digest(package: Path = Path(hillclimb.__path__[0])) -> str:
+    """Over the judging rooms as they are on the disk; read again where a file's time, size or inode says so."""
+    files = judging_files(package)
+    return _digest_as_of(package, tuple((path, *_state(path)) for path in files))
 
 
 @lru_cache(maxsize=4)

@@ -13,23 +13,35 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from harness.case import constraints as constraint
-from harness.case.complaints import complain, parse_yaml, read_yaml
-from harness.errors import CaseError
+from hillclimb.harness.case import constraints as constraint
+from hillclimb.harness.case.complaints import case_error, parse_yaml, read_yaml
+from hillclimb.harness.errors import CaseError
+from hillclimb.harness.wording import choices
 
 KNOBS_FILE = "knobs.yaml"
 """Below workspace/."""
 
-Value = bool | int | float | str
+KnobValue = bool | int | float | str
+
+KNOWN_STEERING = "NUMBA_(OPT|LOOP_VECTORIZE|SLP_VECTORIZE|ENABLE_AVX|THREADING_LAYER)"
+"""Variables of a compiler that only say how well it optimises, and may be knobs."""
 
 RESERVED = re.compile(
-    r"LD_|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|OMP_TOOL|PYTHON"
-    r"|(HOME|LANG|PATH|TMPDIR|USER|NUMBA_CACHE_DIR|NUMBA_NUM_THREADS|OMP_NUM_THREADS)$"
-    r"|(CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|TRITON_HOME|TRITON_CACHE_DIR|TRITON_INTERPRET)$"
+    rf"(?!{KNOWN_STEERING}$)("
+    r"LD_|GLIBC_|GCONV_|LOCPATH|PYTHON|MALLOC_|MIMALLOC_|JEMALLOC_|TCMALLOC_"
+    r"|([ABLMTU]|UB)SAN_|COMPUTE_SANITIZER|SANITIZER_|LLVM_|GCC_|CLANG_|NVCC_|NVRTC_|PTXAS_"
+    r"|CUDA_|CUBLAS|CUDNN|CUFFT|CUPTI|CUTE_|CUTLASS_|NCCL_|NVIDIA_|NV_|NVSHMEM_|PROTON_"
+    r"|TRITON_|TORCH|PYTORCH_|ATEN_|NUMBA_|OPENBLAS|GOTO_|BLIS_|MKL_|DNNL_|ONEDNN_|OMP_|KMP_|GOMP_|TBB_"
+    r"|GIT_|SSL_|XDG_|HILLCLIMB_"
+    r"|(HOME|LANG|LC_ALL|PATH|SHELL|TMPDIR|TEMP|TMP|USER|CC|CXX|CFLAGS|CXXFLAGS|CPPFLAGS|LDFLAGS)$)"
 )
-"""Variables that the lab itself sets for a candidate, or that steer loader and interpreter; no knob may be one."""
+"""Variables that the lab itself sets for a candidate, or that steer loaders, interpreters, drivers, compilers,
+sanitizers and libraries; no knob may be one."""
 
-MOST_VALUES = 1000
+MAX_KNOBS, MAX_CONSTRAINTS = 100, 1000
+"""Knobs of a file, and constraints on all of them."""
+
+MAX_VALUES = 1000
 """Values of the largest finite domain; a longer one is a float knob, or wants a larger step."""
 
 
@@ -40,7 +52,7 @@ class _Knob(BaseModel):
     """What turning it does; shown to whoever proposes values."""
     requires: list[str] = Field(default_factory=list)
     """Constraints: expressions over this and other knobs that hold of every configuration worth running, see
-    harness.case.constraints. They stand with one of the knobs they are about, and go when it goes."""
+    hillclimb.harness.case.constraints. They stand with one of the knobs they are about, and go when it goes."""
 
 
 class IntKnob(_Knob):
@@ -58,7 +70,7 @@ class IntKnob(_Knob):
         _refuse_large((self.high - self.low) // self.step + 1)
         return self
 
-    def values(self) -> list[Value]:
+    def values(self) -> list[KnobValue]:
         return list(range(self.low, self.high + 1, self.step))
 
 
@@ -77,8 +89,8 @@ class LogIntKnob(_Knob):
         _refuse_large(self.high.bit_length())
         return self
 
-    def values(self) -> list[Value]:
-        found: list[Value] = []
+    def values(self) -> list[KnobValue]:
+        found: list[KnobValue] = []
         value = self.low
         while value <= self.high:
             found.append(value)
@@ -110,8 +122,8 @@ class ChoiceKnob(_Knob):
     """One of a list."""
 
     type: Literal["choice"]
-    choices: list[Value] = Field(min_length=1)
-    default: Value
+    choices: list[KnobValue] = Field(min_length=1)
+    default: KnobValue
 
     @model_validator(mode="after")
     def _domain_is_sane(self) -> ChoiceKnob:
@@ -123,7 +135,7 @@ class ChoiceKnob(_Knob):
             raise ValueError("a choice must be printable on one line")
         return self
 
-    def values(self) -> list[Value]:
+    def values(self) -> list[KnobValue]:
         return list(self.choices)
 
 
@@ -133,7 +145,7 @@ class BoolKnob(_Knob):
     type: Literal["bool"]
     default: bool
 
-    def values(self) -> list[Value]:
+    def values(self) -> list[KnobValue]:
         return [False, True]
 
 
@@ -147,7 +159,15 @@ TAGS = ("int", "log-int", "float", "choice", "bool", "str")
 """Words that pydantic puts among the keys for the type it tried."""
 
 
-def contains(knob: Knob, value: Value) -> bool:
+KEYS = tuple(
+    dict.fromkeys(
+        key for kind in (IntKnob, LogIntKnob, FloatKnob, ChoiceKnob, BoolKnob) for key in kind.model_fields
+    )
+)
+"""All that the body of any knob may have."""
+
+
+def contains(knob: Knob, value: KnobValue) -> bool:
     """Whether `value` lies in the knob's domain, its type included (True is not 1)."""
     if not isinstance(knob, FloatKnob):
         return any(type(v) is type(value) and v == value for v in knob.values())
@@ -156,7 +176,7 @@ def contains(knob: Knob, value: Value) -> bool:
     return math.isfinite(value) and knob.low <= value <= knob.high
 
 
-def draw(knob: Knob, rng: random.Random) -> Value:
+def draw_value(knob: Knob, rng: random.Random) -> KnobValue:
     """A value out of the domain, evenly (on the log scale where the knob is on one)."""
     if not isinstance(knob, FloatKnob):
         return rng.choice(knob.values())
@@ -171,8 +191,8 @@ def _refuse_empty(low: float, high: float) -> None:
 
 
 def _refuse_large(count: int) -> None:
-    if count > MOST_VALUES:
-        raise ValueError(f"a domain has at most {MOST_VALUES} values, this one has about {count}")
+    if count > MAX_VALUES:
+        raise ValueError(f"a domain has at most {MAX_VALUES} values, this one has about {count}")
 
 
 def load_knobs(path: Path) -> Knobs:
@@ -193,21 +213,21 @@ def parse_declarations(text: str, path: Path) -> Knobs:
     return _validate_each(parse_yaml(text, path), path)
 
 
-def broken(knobs: Knobs, values: Mapping[str, Value]) -> str | None:
+def broken_constraint(knobs: Knobs, values: Mapping[str, KnobValue]) -> str | None:
     """The first constraint that a configuration does not satisfy, in words; None where it satisfies all.
 
     `values` go before the defaults, and lie in their domains.
     """
     configuration = {**defaults(knobs), **values}
-    for expression in constraints(knobs):
-        if not constraint.holds(expression, configuration):
-            about = {name: configuration[name] for name in knobs if name in constraint.names(expression)}
+    for expression in all_constraints(knobs):
+        if not constraint.is_satisfied(expression, configuration):
+            about = {name: configuration[name] for name in knobs if name in constraint.knob_names(expression)}
             set_to = ", ".join(f"{name}={text}" for name, text in to_environment(about).items())
             return f"it breaks the constraint {expression} ({set_to})"
     return None
 
 
-def constraints(knobs: Knobs) -> tuple[str, ...]:
+def all_constraints(knobs: Knobs) -> tuple[str, ...]:
     """All constraints of a configuration."""
     return tuple(expression for knob in knobs.values() for expression in knob.requires)
 
@@ -218,36 +238,45 @@ def _validate(document: dict[str, Any], path: Path) -> Knobs:
     for name, knob in knobs.items():
         for expression in knob.requires:
             _check_constraint(f"{name}.requires", expression, domains, path)
-    if trouble := broken(knobs, {}):
+    if trouble := broken_constraint(knobs, {}):
         remedy = "choose defaults that satisfy every constraint, or mend the constraint"
         raise CaseError(path, "default", f"of the knobs is impossible: {trouble}", remedy)
     return knobs
 
 
 def _check_constraint(
-    key: str, expression: str, domains: Mapping[str, list[Value] | None], path: Path
+    key: str, expression: str, domains: Mapping[str, list[KnobValue] | None], path: Path
 ) -> None:
     try:
-        constraint.check(expression, domains)
-    except constraint.NoConstraint as error:
+        constraint.check_constraint(expression, domains)
+    except constraint.InvalidConstraint as error:
         problem, _, remedy = str(error).rpartition("; ")
         raise CaseError(path, key, f"{expression!r} is no constraint: {problem}", remedy) from None
 
 
 def _validate_each(document: dict[str, Any], path: Path) -> Knobs:
-    return {name: _validate_one(name, body, path) for name, body in document.items()}
+    if len(document) > MAX_KNOBS:
+        raise CaseError(
+            path, "", f"declares {len(document)} knobs", f"keep those that matter, at most {MAX_KNOBS}"
+        )
+    knobs = {name: _validate_one(name, body, path) for name, body in document.items()}
+    if (count := len(all_constraints(knobs))) > MAX_CONSTRAINTS:
+        raise CaseError(path, "requires", f"has {count} constraints", f"keep at most {MAX_CONSTRAINTS}")
+    return knobs
 
 
 def _validate_one(name: str, body: Any, path: Path) -> Knob:
     if not (name.isascii() and name.isidentifier() and name.isupper()):
         raise CaseError(path, name, "is not an environment variable name", "use A-Z, 0-9 and _")
     if RESERVED.match(name):
-        problem = "is a variable that the lab sets itself, or that steers loader and interpreter"
+        problem = (
+            "is a variable that the lab sets itself, or that steers a loader, driver, compiler or library"
+        )
         raise CaseError(path, name, problem, f"rename the knob, as MY_{name}")
     try:
         knob = _adapter.validate_python(body)
     except ValidationError as error:
-        raise complain(path, error, prefix=name, drop=TAGS) from None
+        raise case_error(path, error, prefix=name, drop=TAGS, known=KEYS) from None
     if not contains(knob, knob.default):
         problem = f"value {knob.default!r} is outside the knob's domain"
         raise CaseError(path, f"{name}.default", problem, f"choose {_spell(knob)}")
@@ -261,7 +290,7 @@ def _spell(knob: Knob) -> str:
     return "one of " + ", ".join(map(str, values[:20])) + (", ..." if len(values) > 20 else "")
 
 
-def with_defaults(text: str, values: Mapping[str, Value]) -> str:
+def replace_defaults(text: str, values: Mapping[str, KnobValue]) -> str:
     """The text of a knobs.yaml with the named defaults replaced and everything else, comments too, as it was.
 
     Raises KeyError for a name that is not there.
@@ -288,32 +317,32 @@ def _default_spans(text: str) -> Mapping[str, tuple[int, int]]:
     }
 
 
-def defaults(knobs: Knobs) -> dict[str, Value]:
+def defaults(knobs: Knobs) -> dict[str, KnobValue]:
     return {name: knob.default for name, knob in knobs.items()}
 
 
-def environment_text(value: Value) -> str:
+def environment_text(value: KnobValue) -> str:
     """One value as an environment variable holds it: booleans as 1 and 0, the rest as written."""
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-def to_environment(values: Mapping[str, Value]) -> dict[str, str]:
+def to_environment(values: Mapping[str, KnobValue]) -> dict[str, str]:
     """Environment variables for knob values."""
     return {name: environment_text(value) for name, value in values.items()}
 
 
-def parse(knobs: Knobs, name: str, text: str) -> Value:
+def parse_value(knobs: Knobs, name: str, text: str) -> KnobValue:
     """One knob's value from the text a person typed. Raises CaseError where it is not in the domain."""
     if name not in knobs:
-        raise CaseError(KNOBS_FILE, name, "is not a knob", f"choose one of {', '.join(knobs) or 'none'}")
+        raise CaseError(KNOBS_FILE, name, "is not a knob", f"choose one of {choices(name, knobs)}")
     knob = knobs[name]
     if isinstance(knob, FloatKnob):
         return _parse_float(knob, name, text)
     for value in knob.values():
         if text == environment_text(value) or text.casefold() == str(value).casefold():
             return value
-    domain = ", ".join(environment_text(value) for value in knob.values())
-    raise CaseError(KNOBS_FILE, name, f"has no value {text!r}", f"choose one of {domain}")
+    domain = [environment_text(value) for value in knob.values()]
+    raise CaseError(KNOBS_FILE, name, f"has no value {text!r}", f"choose one of {choices(text, domain)}")
 
 
 def _parse_float(knob: FloatKnob, name: str, text: str) -> float:

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
-from harness.device.host import Counters
-from harness.device.seats import Core
-from harness.records import Ceilings, Environment
-
-if TYPE_CHECKING:
-    from harness.device.nvml import Sample
+from hillclimb.harness.device.affinity import Core
+from hillclimb.harness.device.host import CpuCounters
+from hillclimb.harness.records import Ceilings, Environment
 
 
-class Work(Protocol):
+class RequiredWork(Protocol):
     """What one call must do at the least."""
 
     @property
@@ -30,11 +27,11 @@ class Work(Protocol):
 
 
 @dataclass(frozen=True)
-class Reading:
+class DeviceState:
     """The state of host and GPU when a block began."""
 
-    host: Counters
-    gpu: Sample | None = None
+    host: CpuCounters
+    gpu: GpuSample | None = None
 
 
 class Device(Protocol):
@@ -56,11 +53,11 @@ class Device(Protocol):
         """Torch's names of the dtypes that kernels can be handed."""
 
     @property
-    def most_bytes(self) -> float:
+    def max_problem_bytes(self) -> float:
         """Problems that move more are not run here; infinite but where kernels are interpreted."""
 
     @property
-    def leniency(self) -> float:
+    def call_time_factor(self) -> float:
         """How many times the case's call_seconds a call may take here: 1 but where kernels are interpreted."""
 
     @property
@@ -84,11 +81,11 @@ class Device(Protocol):
     def cores(self) -> Sequence[Core]:
         """Of the host, those that duels on this device are seated on; none where the system is to choose."""
 
-    def start(self) -> Reading:
+    def read_state(self) -> DeviceState:
         """Taken when a block begins."""
 
-    def since(
-        self, reading: Reading, own_cpu_seconds: float, own_pids: Collection[int] | None = None
+    def environment_since(
+        self, reading: DeviceState, own_cpu_seconds: float, own_pids: Collection[int] | None = None
     ) -> Environment:
         """What else happened since; `own_cpu_seconds` is what judge and candidates used meanwhile themselves.
 
@@ -101,19 +98,21 @@ class Device(Protocol):
     def ceilings(self) -> Ceilings:
         """What the device was measured to do at its best; measured when first asked for."""
 
-    def floor_seconds(self, work: Work, calls: int = 1, cache: Literal["cold", "hot"] = "cold") -> float:
+    def floor_seconds(
+        self, work: RequiredWork, calls: int = 1, cache: Literal["cold", "hot"] = "cold"
+    ) -> float:
         """Seconds that no call of a segment of `calls` can be shorter than; 0 where none is known."""
 
     def free_bytes(self) -> int:
         """Memory that can still be allocated for tensors."""
 
-    def spare_bytes(self) -> int:
+    def available_bytes(self) -> int:
         """Of a GPU's memory, what candidates have left: what is free, and what the judge keeps; 0 elsewhere."""
 
     def synchronize(self) -> None:
         """Wait for all work of this process."""
 
-    def rest(self) -> None:
+    def reset_settings(self) -> None:
         """Take back what a candidate may have left set on the device."""
 
     def flush_cache(self) -> None:
@@ -125,15 +124,13 @@ class Device(Protocol):
     def close(self) -> None: ...
 
 
-def open_device(kind: Literal["cpu", "interpreter", "cuda"]) -> Device:
-    """The device of that kind, taken for this process alone where it is a GPU.
+@dataclass(frozen=True)
+class GpuSample:
+    """What a GPU's clocks did at one moment; None where the driver does not tell. NVML renews most of it 10 times a
+    second or so, so a block of a few milliseconds begins and ends with the same figures."""
 
-    Raises UsageError where there is no such device, MachineError where it is busy, locked or in quarantine.
-    """
-    if kind == "cuda":
-        from harness.device.gpu import Cuda
-
-        return Cuda()
-    from harness.device.cpu import Cpu, Interpreter
-
-    return Cpu() if kind == "cpu" else Interpreter()
+    sm_mhz: int | None
+    memory_mhz: int | None
+    celsius: int | None
+    watts: int | None
+    throttle: tuple[str, ...] | None

@@ -23,7 +23,7 @@ PACKAGES = ("torch", "triton", "numpy", "numba")
 
 
 @dataclass(frozen=True)
-class Counters:
+class CpuCounters:
     """Of /proc/stat: CPU seconds since boot, all CPUs together, and the clock they were read at."""
 
     busy: float
@@ -32,7 +32,7 @@ class Counters:
 
 
 @dataclass(frozen=True)
-class Load:
+class HostLoad:
     """What the CPUs did over some time, besides the duel."""
 
     steal: float
@@ -41,19 +41,19 @@ class Load:
     """CPUs' worth of work done by processes that are not part of the duel."""
 
 
-def read_counters() -> Counters:
+def read_counters() -> CpuCounters:
     fields = [int(f) / TICKS for f in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     user, nice, system, _idle, _wait, irq, softirq, steal = fields
-    return Counters(user + nice + system + irq + softirq, steal, time.perf_counter())
+    return CpuCounters(user + nice + system + irq + softirq, steal, time.perf_counter())
 
 
-def load_since(start: Counters, own_seconds: float) -> Load:
+def load_since(start: CpuCounters, own_seconds: float) -> HostLoad:
     """What happened since `start`, less the `own_seconds` of CPU time that duel and judge used themselves."""
     now = read_counters()
     elapsed = max(now.clock - start.clock, 1e-9)
     others = max(0.0, now.busy - start.busy - own_seconds) / elapsed
     steal = (now.steal - start.steal) / elapsed / (os.cpu_count() or 1)
-    return Load(steal=round(steal, 4), others=round(others, 3))
+    return HostLoad(steal=round(steal, 4), others=round(others, 3))
 
 
 def disturbances(steal: float, others: float, others_limit: float = OTHERS_LIMIT) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ def disturbances(steal: float, others: float, others_limit: float = OTHERS_LIMIT
     return tuple(name for name, is_seen in seen.items() if is_seen)
 
 
-def take_precedence() -> None:
+def raise_priority() -> None:
     """Run this process, and the candidates it starts, ahead of everything else on the machine, where allowed.
 
     It takes root or CAP_SYS_NICE. `scripts/experiments/cpu_noise.py` measures what it brings.

@@ -1,4 +1,6 @@
-"""The judge's process: `python -m harness.judge FD CASE_FOLDER [--trust-workspace]`, spoken to by harness.judge.pool.
+"""The judge's process:
+
+`python -m hillclimb.harness.judge FD CASE_FOLDER [--trust-workspace]`, spoken to by hillclimb.harness.judge.pool.
 
 Lines of JSON both ways. A request is {"op": method, "arguments": {...}}; the answer is any number of
 {"progress": {...}} and then one of {"answer": {...}} and {"error": {"kind": class name, "arguments": [...]}}.
@@ -17,25 +19,24 @@ from typing import Any
 
 import torch
 
-from harness.candidate import wire
-from harness.candidate.memory import CudaError
-from harness.candidate.process import thread_variables
-from harness.case.case import Case
-from harness.device.cpu import take_precedence
-from harness.device.device import open_device
-from harness.errors import CaseError, HillclimbError, MachineError, UnreapedError
-from harness.judge.judge import CaseJudge
-from harness.judge.protocol import Progress
-from harness.judge.refusal import refusals_told
-from harness.records import Record, Side
-from harness.sandbox.rungs import choose_rung, prefork
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.channel import wire
+from hillclimb.harness.channel.vmm import CudaError
+from hillclimb.harness.device.choose import open_device
+from hillclimb.harness.device.cpu.cpu import raise_priority
+from hillclimb.harness.duel.process.launch_spec import thread_variables
+from hillclimb.harness.errors import CaseError, HillclimbError, MachineError, UnreapedError
+from hillclimb.harness.judge.judge import CaseJudge
+from hillclimb.harness.os_errors import translated_os_errors
+from hillclimb.harness.records import Progress, Record, Side
+from hillclimb.harness.sandbox.rungs import choose_rung, prefork_rung
 
 PR_SET_PDEATHSIG = 1
 
 DRIVER = Path("/dev/nvidiactl")
 """Here where NVIDIA's driver is."""
 
-PRELOADED = ("numpy", "yaml", "harness.candidate.warm")
+PRELOADED = ("numpy", "yaml", "hillclimb.harness.candidate.preload")
 """What the process imports from which candidates for a GPU are forked."""
 
 
@@ -54,8 +55,8 @@ def serve(end: socket.socket, case_folder: Path, trust_workspace: bool) -> None:
         say("progress", progress.model_dump())
 
     try:
-        with refusals_told("the judge could not take up the case"):
-            judge = take_up(Case(case_folder), trust_workspace)
+        with translated_os_errors("the judge could not take up the case"):
+            judge = open_judge(Case(case_folder), trust_workspace)
     except HillclimbError as error:
         say("error", describe(error))
         return
@@ -89,7 +90,7 @@ def tidy_when_idle(end: socket.socket, judge: CaseJudge, watch: Any) -> Hillclim
     return None
 
 
-def take_up(case: Case, trust_workspace: bool) -> CaseJudge:
+def open_judge(case: Case, trust_workspace: bool) -> CaseJudge:
     """The judge of a case on the device it is for; where there is no GPU for it, one that compiles and interprets."""
     rung = choose_rung(trust_workspace=trust_workspace)
     if case.settings.device == "cpu":
@@ -97,12 +98,12 @@ def take_up(case: Case, trust_workspace: bool) -> CaseJudge:
     if not DRIVER.exists():
         return CaseJudge(case, rung, open_device("interpreter"))
     device = open_device("cuda")
-    return CaseJudge(case, prefork(rung, PRELOADED, thread_variables(), device.nodes()), device)
+    return CaseJudge(case, prefork_rung(rung, PRELOADED, thread_variables(), device.nodes()), device)
 
 
 def answer_one(judge: CaseJudge, op: str, arguments: dict[str, Any], watch: Any) -> Record:
     """The judge's answer. What the disk refuses is told as such, so that the climb can wait for it."""
-    with refusals_told(f"the judge could not {op}"):
+    with translated_os_errors(f"the judge could not {op}"):
         try:
             return dispatch(judge, op, arguments, watch)
         except UnreapedError as error:
@@ -139,7 +140,7 @@ def die_with_parent() -> None:
 def main() -> None:
     die_with_parent()
     sys.dont_write_bytecode = True  # the contract lies in the user's checkout, where nothing is written
-    take_precedence()
+    raise_priority()
     # torch's workers spin between operations: on shared CPUs the gate took 20 times as long with them
     torch.set_num_threads(1)
     serve(socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2]), "--trust-workspace" in sys.argv[3:])

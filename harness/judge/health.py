@@ -6,20 +6,20 @@ from pathlib import Path
 
 import torch
 
-from harness.candidate.arena import Arena
-from harness.candidate.layout import lay_out
-from harness.candidate.memory import CudaMemory
-from harness.candidate.process import CandidateProcess
-from harness.device.device import Device
-from harness.errors import CandidateFault, MachineError
-from harness.judge import canary
-from harness.judge.stable import Stable
-from harness.records import Reason
+from hillclimb.harness.channel.layout import lay_out
+from hillclimb.harness.channel.memory import CudaMemory
+from hillclimb.harness.device.device import Device
+from hillclimb.harness.duel.arena import Arena
+from hillclimb.harness.duel.process.candidate_process import CandidateProcess
+from hillclimb.harness.duel.process.launcher import CandidateLauncher
+from hillclimb.harness.errors import CandidateFault, MachineError
+from hillclimb.harness.judge import known_kernel
+from hillclimb.harness.records import Reason
 
-WORKSPACE = Path(canary.__path__[0])
+WORKSPACE = Path(known_kernel.__path__[0])
 SIZE = 1 << 20
 
-SHAKING = frozenset(
+SUSPECT_REASONS = frozenset(
     {
         Reason.RAISED,
         Reason.CRASHED,
@@ -36,36 +36,37 @@ SHAKING = frozenset(
 """What may have come from, or left behind, a GPU that does not do as it is told."""
 
 
-class Health:
+class GpuHealth:
     """Remembers whether the last candidate left a doubt, and settles it before the next one counts."""
 
-    def __init__(self, stable: Stable, device: Device) -> None:
-        self._stable, self._device, self._doubt = stable, device, ""
+    def __init__(self, launcher: CandidateLauncher, device: Device) -> None:
+        self._launcher, self._device, self._suspicion = launcher, device, ""
 
-    def doubt(self, reason: Reason | None, detail: str) -> None:
+    def suspect(self, reason: Reason | None, detail: str) -> None:
         """Take note of how a candidate's evaluation ended."""
-        if self._device.kind == "cuda" and reason in SHAKING:
-            self._doubt = f"{reason}: {detail}"
+        if self._device.kind == "cuda" and reason in SUSPECT_REASONS:
+            self._suspicion = f"{reason}: {detail}"
 
     @property
-    def is_in_doubt(self) -> bool:
-        return bool(self._doubt)
+    def is_suspect(self) -> bool:
+        return bool(self._suspicion)
 
-    def settle(self) -> None:
+    def verify(self) -> None:
         """Run the canary kernel. Raises MachineError where it does not do what it must."""
         layout = lay_out([("x", (SIZE,), "float32")], [("y", (SIZE,), "float32")], 1)
         arena = Arena(layout, CudaMemory)
         try:
-            with self._stable.canary(WORKSPACE) as process:
+            with self._launcher.launch_known_kernel(WORKSPACE) as process:
                 self._run(process, arena)
         except CandidateFault as fault:
             raise MachineError(
-                f"the GPU does not run a known kernel any more ({fault}), after a candidate failed ({self._doubt}); "
+                f"the GPU does not run a known kernel any more ({fault}), "
+                f"after a candidate failed ({self._suspicion}); "
                 "look at `dmesg` and `nvidia-smi`, and restart the machine if that stays"
             ) from fault
         finally:
             arena.close()
-        self._doubt = ""
+        self._suspicion = ""
 
     def _run(self, process: CandidateProcess, arena: Arena) -> None:
         process.await_loaded()

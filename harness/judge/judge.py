@@ -9,42 +9,46 @@ import time
 from collections.abc import Sequence
 from typing import Literal
 
-from harness.candidate.process import CandidateProcess
-from harness.case.case import Case
-from harness.case.contract import load_contract
-from harness.case.digest import benchmarks_digest, contract_digest, harness_digest
-from harness.device.device import Device
-from harness.errors import CandidateFault, MachineError, UnreapedError, UsageError
-from harness.judge import evidence, tools
-from harness.judge.bench import Bench, seconds_per_call, values_of
-from harness.judge.counters import Counted
-from harness.judge.fresh import signature_of_problem
-from harness.judge.gate import Gate
-from harness.judge.health import Health
-from harness.judge.lanes import count_lanes
-from harness.judge.oracle import Oracle, put_to_the_test
-from harness.judge.profile import Look
-from harness.judge.protocol import Nothing, Progress, Watch
-from harness.judge.secret import SecretRandom
-from harness.judge.stable import Stable
-from harness.judge.trial import ConfirmationTrial, ScreeningTrial
-from harness.records import (
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.case.checked import load_contract
+from hillclimb.harness.case.digest import benchmarks_digest, contract_digest, harness_digest
+from hillclimb.harness.device.device import Device
+from hillclimb.harness.duel.bench import DuelFactory
+from hillclimb.harness.duel.inputs import call_signature
+from hillclimb.harness.duel.pairs import log_ratios, seconds_per_call
+from hillclimb.harness.duel.process.candidate_process import CandidateProcess
+from hillclimb.harness.duel.process.launcher import CandidateLauncher
+from hillclimb.harness.duel.secret_random import SecretRandom
+from hillclimb.harness.errors import CandidateFault, MachineError, UnreapedError, UsageError
+from hillclimb.harness.judge.contract_mutants import ContractMutants, find_surviving_mutants
+from hillclimb.harness.judge.gate import ParityGate
+from hillclimb.harness.judge.health import GpuHealth
+from hillclimb.harness.judge.protocol import EmptyAnswer
+from hillclimb.harness.judge.trial import ConfirmationTrial, ScreeningTrial
+from hillclimb.harness.profile import vendor_tools
+from hillclimb.harness.profile.counters import ProblemCounters
+from hillclimb.harness.profile.lanes import count_lanes
+from hillclimb.harness.profile.profile import SideProfile
+from hillclimb.harness.records import (
     Comparison,
     Confirmation,
     GateReport,
     LaneReport,
     OracleReport,
     Profile,
+    Progress,
     Provenance,
     Reason,
     Screening,
     Side,
+    Watch,
 )
-from harness.sandbox.rungs import Rung
+from hillclimb.harness.sandbox.rungs import Rung
+from hillclimb.harness.statistics import evidence
 
 
 class CaseJudge:
-    """Implements harness.judge.protocol.Judge in this process.
+    """Implements hillclimb.harness.judge.protocol.Judge in this process.
 
     Of a method call nothing is left but candidates' processes on their way out, which the next one or `tidy` waits for.
     """
@@ -52,78 +56,87 @@ class CaseJudge:
     def __init__(self, case: Case, rung: Rung, device: Device) -> None:
         self._seed = secrets.token_bytes(32)
         secret = SecretRandom(self._seed)
-        contract = load_contract(case.contract_file, device.torch_device, device.dtypes)
+        contract = load_contract(
+            case.contract_file,
+            device.torch_device,
+            device.dtypes,
+            case.settings.gate.contract_seconds,
+        )
         signatures = {
-            name: signature_of_problem(
-                contract, name, device.torch_device, is_run=contract.work(problem).bytes <= device.most_bytes
+            name: call_signature(
+                contract,
+                name,
+                device.torch_device,
+                is_run=contract.work(problem).bytes <= device.max_problem_bytes,
             )
             for name, problem in contract.problems.items()
         }
-        stable = Stable(case, rung, device, signatures)
-        self._bench = Bench(case, contract, stable, device, secret)
-        self._bench.check_contract()
-        self._health = Health(stable, device)
+        stable = CandidateLauncher(case, rung, device, signatures)
+        self._duels = DuelFactory(case, contract, stable, device, secret)
+        self._duels.check_contract()
+        self._health = GpuHealth(stable, device)
         gate = case.settings.gate
-        self._gate = Gate(
-            contract,
-            self._bench.gated_problems(),
+        self._gate = ParityGate(
             gate.seeds,
             gate.error_budget,
             secret,
             device.torch_device,
-            device.spare_bytes,
+            device.available_bytes,
         )
 
     def describe(self) -> Provenance:
-        device = self._bench.device
+        device = self._duels.device
         return Provenance(
-            contract=contract_digest(self._bench.case),
-            benchmarks=benchmarks_digest(self._bench.case),
+            contract=contract_digest(self._duels.case),
+            benchmarks=benchmarks_digest(self._duels.case),
             harness=harness_digest(),
             device=device.name(),
             device_id=device.identity(),
-            sandbox=self._bench.stable.rung.name,
+            sandbox=self._duels.launcher.rung.name,
             software=device.software(),
             seed_commitment=hashlib.sha256(self._seed).hexdigest(),
         )
 
-    def prepare(self, side: Side, parent: Side) -> Nothing:
-        self._bench.stable.prepare(side, parent)
-        return Nothing()
+    def prepare(self, side: Side, parent: Side) -> EmptyAnswer:
+        self._duels.launcher.precompile(side, parent)
+        return EmptyAnswer()
 
     def gate(self, side: Side, watch: Watch) -> GateReport:
-        self._bench.reap()
-        self._settle()
+        self._duels.reap()
+        self._verify_device()
         report = self._report(side, watch)
-        self._health.doubt(report.reason, report.detail)
+        self._health.suspect(report.reason, report.detail)
         return report
 
     def try_oracle(self, watch: Watch) -> OracleReport:
-        bench, settings = self._bench, self._bench.case.settings
-        oracle = Oracle(bench.contract, settings.gate.error_budget, bench.device.torch_device)
+        bench, settings = self._duels, self._duels.case.settings
+        oracle = ContractMutants(
+            bench.contract, settings.gate.error_budget, bench.device.torch_device, bench.case.contract_file
+        )
         is_narrow_forbidden = not settings.policy.reduced_precision
-        return put_to_the_test(
+        return find_surviving_mutants(
             oracle, bench.gated_problems(), bench.timed_problems(), is_narrow_forbidden, watch
         )
 
     def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:
-        self._expect_clock()
-        self._settle()
+        self._require_timing_device()
+        self._verify_device()
         started = time.perf_counter()
-        screening, gate = ScreeningTrial(self._bench, watch), None
+        screening, gate = ScreeningTrial(self._duels, watch), None
         reason: Reason | None = None
         detail = ""
         try:
-            with self._bench.pair(candidate, incumbent) as sides:
+            gated = self._duels.draw_gated_problems()
+            with self._duels.spawn_pair(candidate, incumbent) as sides:
                 watch(Progress(stage="prepare"))
-                self._bench.make_ready([sides], watch, is_gated=True)
-                gate = self._gate.check(sides[0], watch)
+                self._duels.prepare_pairs([sides], watch, gated=gated)
+                gate = self._gate.check(sides[0], gated, watch)
                 _demand(gate)
                 screening.run(sides)
         except CandidateFault as fault:
             reason, detail = fault.reason, fault.detail
             gate = gate or _failed(fault)
-            self._health.doubt(reason, detail)
+            self._health.suspect(reason, detail)
         return Screening(
             gate=gate,
             reason=reason,
@@ -136,18 +149,19 @@ class CaseJudge:
     def confirm(
         self, candidate: Side, incumbent: Side, baseline: Side, alpha: float, watch: Watch
     ) -> Confirmation:
-        self._expect_clock()
+        self._require_timing_device()
         started = time.perf_counter()
-        if self._bench.device.kind == "cuda" and not self._bench.clocks.is_taught:
+        if self._duels.device.kind == "cuda" and not self._duels.clocks.is_calibrated:
             self.compare(incumbent, incumbent, "noise", watch)  # a judge that was started anew
-        self._settle()
-        found, gate = ConfirmationTrial(self._bench, alpha, watch), None
+        self._verify_device()
+        gated = self._duels.draw_gated_problems()
+        found, gate = ConfirmationTrial(self._duels, alpha, watch, gated), None
         reason: Reason | None = None
         detail = ""
 
         def check(process: CandidateProcess) -> None:
             nonlocal gate
-            gate = self._gate.check(process, watch)
+            gate = self._gate.check(process, gated, watch)
             _demand(gate)
 
         try:
@@ -156,7 +170,7 @@ class CaseJudge:
         except CandidateFault as fault:
             reason, detail = fault.reason, fault.detail
             gate = gate or _failed(fault)
-            self._health.doubt(reason, detail)
+            self._health.suspect(reason, detail)
         assert gate is not None
         return Confirmation(
             gate=gate,
@@ -164,6 +178,8 @@ class CaseJudge:
             detail=detail,
             alpha=alpha,
             e_value=found.e_value,
+            decided=found.decided,
+            refuted=found.refuted,
             speedup=found.speedup,
             cumulative=found.cumulative,
             seconds_per_call=found.seconds_per_call,
@@ -175,16 +191,16 @@ class CaseJudge:
     def compare(
         self, first: Side, last: Side, stage: Literal["noise", "cumulative"], watch: Watch, suite: str = ""
     ) -> Comparison:
-        self._expect_clock()
-        self._settle()
+        self._require_timing_device()
+        self._verify_device()
         started = time.perf_counter()
         try:
-            pairs = self._bench.fresh_pairs(last, first, stage, watch, suite)
+            pairs = self._duels.measure_fresh_pairs(last, first, stage, watch, suite)
         except CandidateFault as fault:
             raise MachineError(f"a kernel failed while it was compared: {fault}") from fault
         if stage == "noise":
-            self._bench.clocks.learn(pairs)
-        values = values_of(pairs)
+            self._duels.clocks.calibrate(pairs)
+        values = log_ratios(pairs)
         return Comparison(
             speedup=evidence.interval(values),
             seconds_per_call=(seconds_per_call(pairs, "B"), seconds_per_call(pairs, "A")),
@@ -194,69 +210,70 @@ class CaseJudge:
         )
 
     def profile(self, side: Side, watch: Watch, suite: str = "") -> Profile:
-        self._expect_clock()
-        self._bench.reap()
+        self._require_timing_device()
+        self._duels.reap()
         started = time.perf_counter()
-        look = Look(self._bench, watch)
-        look.take(side, suite)
-        counted = Counted("") if suite else tools.count(self._bench, side)
-        lanes = () if suite or not self._bench.case.has_lanes else self.lanes(side, watch).problems
+        look = SideProfile(self._duels, watch)
+        look.measure(side, suite)
+        counted = ProblemCounters("") if suite else vendor_tools.count_hardware(self._duels, side)
+        lanes = () if suite or not self._duels.case.can_count_lanes else self.lanes(side, watch).problems
         return Profile(
             problems=tuple(look.problems),
             buckets=look.buckets,
             counters=counted.kernels,
             lanes=lanes,
-            ceilings=self._bench.device.ceilings(),
-            detail="; ".join(filter(None, (look.detail, counted.trouble))),
+            ceilings=self._duels.device.ceilings(),
+            detail="; ".join(filter(None, (look.detail, counted.failure))),
             seconds=time.perf_counter() - started,
         )
 
     def lanes(self, side: Side, watch: Watch, problems: Sequence[str] = ()) -> LaneReport:
-        return count_lanes(self._bench, side, problems, watch)
+        return count_lanes(self._duels, side, problems, watch)
 
     def quarantine(self, error: UnreapedError) -> None:
         """A process that cannot be ended may hold the device: no judge uses it before a person has looked."""
-        self._bench.device.quarantine(str(error), error.pid)
+        self._duels.device.quarantine(str(error), error.pid)
 
-    def tidy(self) -> Nothing:
+    def tidy(self) -> EmptyAnswer:
         """Wait for processes that are no longer needed; while nothing is asked there is time for it."""
-        self._bench.reap()
-        return Nothing()
+        self._duels.reap()
+        return EmptyAnswer()
 
     def close(self) -> None:
         try:
-            self._bench.reap()
+            self._duels.reap()
         except UnreapedError as error:
             self.quarantine(error)
             raise
         finally:
-            self._bench.stable.close()
-            self._bench.device.close()
+            self._duels.launcher.close()
+            self._duels.device.close()
 
-    def _settle(self) -> None:
+    def _verify_device(self) -> None:
         """Where the last candidate left a doubt, settle it, once all of its processes are gone."""
-        if self._health.is_in_doubt:
-            self._bench.reap()
-            self._health.settle()
+        if self._health.is_suspect:
+            self._duels.reap()
+            self._health.verify()
 
     def _report(self, side: Side, watch: Watch) -> GateReport:
+        gated = self._duels.draw_gated_problems()
         try:
-            if self._bench.device.tensors == "torch":
-                self._bench.stable.compile(side)
-            with self._bench.stable.process(side) as candidate:
+            if self._duels.device.tensors == "torch":
+                self._duels.launcher.compile(side)
+            with self._duels.launcher.launch(side) as candidate:
                 watch(Progress(stage="prepare"))
                 candidate.await_loaded()
-                self._bench.compile([(0, candidate)], self._bench.gated_problems(), watch)
-                self._bench.seal([(0, candidate)])
-                return self._gate.check(candidate, watch)
+                self._duels.compile_gated(candidate, gated, watch)
+                self._duels.seal([(0, candidate)])
+                return self._gate.check(candidate, gated, watch)
         except CandidateFault as fault:
             return _failed(fault)
 
-    def _expect_clock(self) -> None:
+    def _require_timing_device(self) -> None:
         """Raises UsageError where kernels are interpreted: how long that takes says nothing of a GPU."""
-        if self._bench.device.tensors == "torch":
+        if self._duels.device.tensors == "torch":
             raise UsageError(
-                f"{self._bench.case.name} is for an NVIDIA GPU, and none is here: nothing can be timed; go where there "
+                f"{self._duels.case.name} is for an NVIDIA GPU, and none is here: nothing can be timed; go where there "
                 "is one, or use `hillclimb check`, which compiles for it and interprets the small problems"
             )
 

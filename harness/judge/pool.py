@@ -1,4 +1,4 @@
-"""Judges as the controller holds them: local processes behind the interface of harness.judge.protocol."""
+"""Judges as the controller holds them: local processes behind the interface of hillclimb.harness.judge.protocol."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from harness import errors
-from harness.errors import CaseError, HillclimbError, JudgeError, UnreapedError
-from harness.judge.protocol import Nothing, Progress, Watch
-from harness.judge.refusal import refusals_told
-from harness.records import (
+from hillclimb.harness import errors
+from hillclimb.harness.errors import CaseError, HillclimbError, JudgeError, UnreapedError
+from hillclimb.harness.judge.protocol import EmptyAnswer
+from hillclimb.harness.os_errors import translated_os_errors
+from hillclimb.harness.records import (
     Comparison,
     Confirmation,
     GateReport,
     LaneReport,
     OracleReport,
     Profile,
+    Progress,
     Provenance,
     Record,
     Screening,
     Side,
+    Watch,
 )
 
 CLOSE_SECONDS = 15
@@ -40,7 +42,7 @@ SILENCE_SECONDS = 3600.0
 """Without a word from a judge, progress included, it hangs: no step of its takes so long, and the first call on each
 problem is one."""
 
-Answer = TypeVar("Answer", bound=Record)
+AnswerRecord = TypeVar("AnswerRecord", bound=Record)
 
 
 class LocalJudge:
@@ -53,7 +55,7 @@ class LocalJudge:
     def __init__(self, case_folder: Path, log_file: Path, *, trust_workspace: bool = False) -> None:
         self._log_file = log_file
         options = ["--trust-workspace"] if trust_workspace else []
-        with refusals_told("the judge could not be started"), contextlib.ExitStack() as on_failure:
+        with translated_os_errors("the judge could not be started"), contextlib.ExitStack() as on_failure:
             self._end, theirs = socket.socketpair()
             on_failure.callback(self._end.close)
             with theirs:
@@ -61,17 +63,16 @@ class LocalJudge:
             on_failure.pop_all()
         self._end.settimeout(SILENCE_SECONDS)
         self._lines = self._end.makefile("rb")
-        try:
+        with contextlib.ExitStack() as unless_ready:
+            unless_ready.callback(self.close)
             self._await_answer(_ignore)
-        except BaseException:
-            self.close()
-            raise
+            unless_ready.pop_all()
 
     def describe(self) -> Provenance:
         return self._ask(Provenance, "describe", _ignore)
 
-    def prepare(self, side: Side, parent: Side) -> Nothing:
-        return self._ask(Nothing, "prepare", _ignore, side=side, parent=parent)
+    def prepare(self, side: Side, parent: Side) -> EmptyAnswer:
+        return self._ask(EmptyAnswer, "prepare", _ignore, side=side, parent=parent)
 
     def gate(self, side: Side, watch: Watch) -> GateReport:
         return self._ask(GateReport, "gate", watch, side=side)
@@ -118,8 +119,8 @@ class LocalJudge:
                 raise UnreapedError(f"the judge hangs in the kernel as process {self._process.pid}") from None
 
     def _ask(
-        self, kind: type[Answer], op: str, watch: Watch, **arguments: Side | float | str | list[str]
-    ) -> Answer:
+        self, kind: type[AnswerRecord], op: str, watch: Watch, **arguments: Side | float | str | list[str]
+    ) -> AnswerRecord:
         body = {name: a.model_dump() if isinstance(a, Record) else a for name, a in arguments.items()}
         try:
             self._end.sendall(json.dumps({"op": op, "arguments": body}).encode() + b"\n")
@@ -163,7 +164,7 @@ def _start(arguments: list[str], theirs: socket.socket, log_file: Path) -> subpr
     """The judge's process; -P, so that no file in the folder a user calls from is taken for a module."""
     with log_file.open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "harness.judge", *arguments],
+            [sys.executable, "-P", "-m", "hillclimb.harness.judge", *arguments],
             pass_fds=(theirs.fileno(),),
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -1,15 +1,15 @@
 """The judge as the controller sees it: eight questions and a hint, answered with records.
 
-The same interface is served by a local process (`harness.judge.pool.LocalJudge`) and, in tests, by a
+The same interface is served by a local process (`hillclimb.harness.judge.pool.LocalJudge`) and, in tests, by a
 simulated landscape. Everything that crosses is a Record; progress arrives through a callback.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
-from harness.records import (
+from hillclimb.harness.records import (
     Comparison,
     Confirmation,
     GateReport,
@@ -20,26 +20,12 @@ from harness.records import (
     Record,
     Screening,
     Side,
+    Watch,
 )
 
 
-class Progress(Record):
-    """Where a judgement stands; for eyes only, never recorded."""
-
-    stage: str
-    """prepare, gate, oracle, noise, profile, lanes, screen, decide, sanitize, report, cumulative, guardrail;
-    yardstick in a study."""
-    done: int = 0
-    of: int = 0
-    speedup: float | None = None
-    """The running estimate, where there is one."""
-
-
-class Nothing(Record):
+class EmptyAnswer(Record):
     """The answer where there is nothing to say."""
-
-
-Watch = Callable[[Progress], None]
 
 
 class Judge(Protocol):
@@ -48,7 +34,7 @@ class Judge(Protocol):
     def describe(self) -> Provenance:
         """What judges here: digests, device, sandbox rung, versions."""
 
-    def prepare(self, side: Side, parent: Side) -> Nothing:
+    def prepare(self, side: Side, parent: Side) -> EmptyAnswer:
         """A hint that `side`, made out of `parent`, will be asked about soon: begin what needs no measuring device."""
 
     def gate(self, side: Side, watch: Watch) -> GateReport:

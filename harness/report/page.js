@@ -3,12 +3,14 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const words = data.words, reasons = new Map(Object.entries(data.reasons));
   const N = 0, AUTHOR = 1, FAMILY = 2, PHASE = 3, VERDICT = 4, IDEA = 5, DETAIL = 6, BASE = 7, BASE_LOW = 8,
-    BASE_HIGH = 9, STEP = 10, STEP_LOW = 11, STEP_HIGH = 12, SECONDS = 13, KNOBS = 14;
+    BASE_HIGH = 9, STEP = 10, STEP_LOW = 11, STEP_HIGH = 12, SECONDS = 13, KNOBS = 14, STAGE = 15;
   const rows = data.rows;
   const byNumber = new Map(rows.map((row) => [row[N], row]));
   const placesOf = (packs) => new Map(packs.flatMap((group, at) => group.map((n) => [n, at])));
   const factsAt = placesOf(data.facts), diffsAt = placesOf(data.diffs), undiffed = new Set(data.undiffed);
   const PAGE = matchMedia("(max-width: 46rem)").matches ? 20 : 50, LOG_FROM = 6, FLOOR = 0.3;
+  const SEEN = { screen: "screened", decide: "decided", report: "measured" };
+  const STAGES = { screen: "screened: one pair of processes, a lead", decide: "decided: fresh pairs of processes", report: "measured: report pairs, after the decision" };
   const NAMES = { kept: "kept", slow: "ran right, not faster", stopped: "stopped", pending: "pending" };
 
   // ---- small things
@@ -33,6 +35,7 @@
   }
   const verdictOf = (row) => words[row[VERDICT]];
   const groupOf = (verdict) => verdict === "kept" || verdict === "pending" ? verdict : (reasons.get(verdict) || ["stopped"])[0];
+  const stageOf = (row) => STAGES[words[row[STAGE]]] || "";
   const spaced = (word) => word.replaceAll("_", " ");
 
   const decimalsOf = (value) => value < 2 ? 3 : value < 10 ? 2 : value < 100 ? 1 : 0;
@@ -48,6 +51,7 @@
     return seconds >= 90 ? `${(seconds / 60).toFixed(1)} min` : `${Number((seconds * factor).toPrecision(3))} ${unit}`;
   }
   const count = (value) => value === null || value === undefined ? "–" : value.toLocaleString("en-US");
+  const counted = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
   const money = (value) => value === null || value === undefined ? "unknown" : value >= 0.1 || value === 0 ? `$${value.toFixed(2)}` : `$${value.toFixed(4)}`;
   const short = (value) => value === null || value === undefined ? "–" : value >= 1e5 ? value.toExponential(1).replace("e+", "e") : String(Number(value.toPrecision(3)));
   function chip(verdict) {
@@ -150,7 +154,7 @@
         (!author || words[row[AUTHOR]] === author) && (!family || words[row[FAMILY]] === family) &&
         (!phase || words[row[PHASE]] === phase) && parts.every((part) => hay[at].includes(part));
       chosen = rows.filter(fits).sort(orders[field("order").value]);
-      $("found").textContent = isFiltered ? `${count(chosen.length)} of ${count(rows.length)} candidates` : `${count(rows.length)} candidates`;
+      $("found").textContent = isFiltered ? `${count(chosen.length)} of ${counted(rows.length, "candidate")}` : counted(rows.length, "candidate");
       show(chosen);
       paint();
     }
@@ -162,9 +166,8 @@
   }
   function candidateLine(row) {
     const kept = verdictOf(row) === "kept", family = words[row[FAMILY]];
-    const step = row[STEP] === null ? "" : row[STEP_LOW] === null
-      ? make("span", { class: "lead", title: "one screening pair: a lead, not a claim" }, times(row[STEP]))
-      : make("span", {}, times(row[STEP]), " ", make("small", {}, between(row[STEP_LOW], row[STEP_HIGH])));
+    const step = row[STEP] === null ? "" : make("span", { class: kept ? "" : "lead", title: stageOf(row) }, times(row[STEP]), " ",
+      make("small", {}, row[STEP_LOW] === null ? SEEN[words[row[STAGE]]] : between(row[STEP_LOW], row[STEP_HIGH])));
     return make("tr", { onclick: (event) => { if (!event.target.closest("a")) open(row[N]); } },
       make("td", { class: "n" }, make("a", { href: `#n${row[N]}` }, `#${row[N]}`)),
       make("td", {}, chip(verdictOf(row))),
@@ -186,7 +189,7 @@
     function choose() {
       const parts = form.elements.text.value.toLowerCase().split(/\s+/).filter(Boolean), outcome = form.elements.outcome.value;
       const found = calls.filter((call, at) => (!outcome || came(call) === outcome) && parts.every((part) => hays[at].includes(part)));
-      $("calls-found").textContent = `${count(found.length)} of ${count(calls.length)} calls`;
+      $("calls-found").textContent = `${count(found.length)} of ${counted(calls.length, "call")}`;
       show(found.reverse());
     }
     form.addEventListener("input", choose);
@@ -297,7 +300,9 @@
     paintPhases(svg, s);
     paintBest(svg, s);
     const thick = rows.length < 400 ? 6 : rows.length < 3000 ? 4 : 2.6, dim = isFiltered ? " dim" : "";
-    svg.append(draw("path", { class: "dots" + dim, d: dots(timed, s), "stroke-width": thick }));
+    const isLead = (row) => words[row[STAGE]] === "screen";
+    svg.append(draw("path", { class: "dots" + dim, d: dots(timed.filter(isLead), s), "stroke-width": thick }));
+    svg.append(draw("path", { class: "dots decided" + dim, d: dots(timed.filter((row) => !isLead(row)), s), "stroke-width": thick }));
     svg.append(draw("path", { class: "refused" + dim, d: strokes(refused, s) }));
     if (isFiltered) {
       svg.append(draw("path", { class: "hits", d: dots(chosen.filter((row) => row[BASE] !== null), s), "stroke-width": thick + 1.5 }));
@@ -375,6 +380,7 @@
     circle.setAttribute("cy", y);
     tip.replaceChildren(make("div", {}, make("b", {}, `#${row[N]} `), chip(verdictOf(row))),
       make("div", {}, row[BASE] === null ? "never timed" : `${times(row[BASE])} over the baseline ${between(row[BASE_LOW], row[BASE_HIGH])}`),
+      make("small", {}, verdictOf(row) === "kept" ? "" : stageOf(row)),
       make("small", {}, make("bdi", {}, (row[IDEA] || row[KNOBS]).slice(0, 120))));
     const left = Math.max(0, Math.min(s.width - tip.offsetWidth, x - tip.offsetWidth / 2));
     tip.style.left = `${left}px`;
@@ -445,9 +451,10 @@
     if (why) parts.push(make("p", { class: "about" }, why));
     if (facts.detail || row[DETAIL]) parts.push(make("div", { class: "detail" }, make("bdi", {}, facts.detail || row[DETAIL])));
     const tiles = [];
-    if (row[STEP_LOW] !== null) tiles.push(tile("over the incumbent", times(row[STEP]), between(row[STEP_LOW], row[STEP_HIGH])));
+    if (words[row[STAGE]] === "report") tiles.push(tile("over the incumbent", times(row[STEP]), between(row[STEP_LOW], row[STEP_HIGH])));
     if (verdict === "kept") tiles.push(tile("over the baseline", times(row[BASE]), between(row[BASE_LOW], row[BASE_HIGH])));
-    if (facts.screened !== undefined) tiles.push(tile("screened", times(facts.screened), "one pair, a lead"));
+    if (facts.decided) tiles.push(tile("decided", times(facts.decided[0]), facts.decided[1] === null ? "one fresh pair" : between(facts.decided[1], facts.decided[2])));
+    if (facts.screened !== undefined) tiles.push(tile("screened", times(facts.screened), words[row[STAGE]] === "screen" ? "one pair, a lead" : "one pair, measured afresh since"));
     if (facts.spc !== undefined) tiles.push(tile("per call", brief(facts.spc)));
     if (facts.e !== undefined) tiles.push(tile("e-value", short(facts.e), facts.alpha ? `needed ${short(1 / facts.alpha)}` : ""));
     if (row[SECONDS]) tiles.push(tile("judged in", brief(row[SECONDS])));
@@ -472,7 +479,7 @@
   }
   function gate(facts) {
     const { passed, runs, worst, at, detail } = facts.gate;
-    const list = make("dl", { class: "facts" }, fact("gate", passed ? "passed" : "failed", `, ${count(runs)} calls compared with the reference`));
+    const list = make("dl", { class: "facts" }, fact("gate", passed ? "passed" : "failed", `, ${counted(runs, "call")} compared with the reference`));
     if (worst) list.append(fact("largest error", `${short(worst)} of the budget`, at ? make("bdi", {}, ` at ${at}`) : ""));
     if (detail && detail !== facts.detail) list.append(fact("detail", make("bdi", {}, detail)));
     for (const [suite, ok, estimate, low, high, most] of facts.rails || [])

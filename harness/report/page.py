@@ -10,22 +10,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.case.case import Settings
-from harness.report import page_text
-from harness.report.page_costs import add_up, list_phases
-from harness.report.page_knobs import KnobFacts, describe_knobs, observe_source, observe_steps
-from harness.report.page_ledger import Chronicle, many, section, text
-from harness.report.page_packs import Diff, embed, pack_diffs, pack_facts
-from harness.report.page_profile import describe_profiles
-from harness.report.page_rows import Words, list_calls, list_candidates, tell_facts
+from hillclimb.harness.case.settings import Settings
+from hillclimb.harness.report import page_text
+from hillclimb.harness.report.page_costs import add_up_costs, list_phases
+from hillclimb.harness.report.page_knobs import KnobFacts, describe_knobs, tried_on_source, tried_steps
+from hillclimb.harness.report.page_ledger import RunHistory, as_list, as_object, safe_text
+from hillclimb.harness.report.page_packs import Diff, embed, pack_diffs, pack_facts
+from hillclimb.harness.report.page_profile import describe_profiles
+from hillclimb.harness.report.page_rows import StringTable, call_rows, candidate_facts, candidate_rows
+from hillclimb.harness.wording import count
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 PAGE = "report.html"
-TOLD = 20
+MAX_WINS_SHOWN = 20
 """Wins in the table that needs no script, and phases before a fold; all wins are in the list."""
-ENOUGH = 12
+MIN_CONFIGURATIONS = 12
 """Configurations seen on the present source from which they alone are shown."""
 
 _PARTS = Path(__file__).parent
@@ -33,12 +34,12 @@ _FILTERS = ("speedup", "interval", "seconds", "duration", "count", "share", "mon
 
 
 @dataclass(frozen=True)
-class Sources:
+class PageSources:
     """What a page is made from besides the ledger itself."""
 
     folder: Path
     """The run's: raw samples are read from it."""
-    chronicle: Chronicle
+    chronicle: RunHistory
     diffs: Mapping[int, Diff] = field(default_factory=dict)
     settings: Settings | None = None
     """case.yaml as the run began; None where it cannot be read any more."""
@@ -47,7 +48,7 @@ class Sources:
     """Of the knobs in the last win that edited files, or at the start."""
 
 
-def render(sources: Sources) -> bytes:
+def render(sources: PageSources) -> bytes:
     """The whole page."""
     script = _read("page.js")
     data, packs = _data(sources)
@@ -88,21 +89,22 @@ def environment(folder: Path) -> Environment:
     )
     for name in _FILTERS:
         environment.filters[name] = getattr(page_text, f"say_{name}")
-    environment.filters["clean"] = text
+    environment.filters["clean"] = safe_text
+    environment.filters["counted"] = count
     return environment
 
 
-def _data(sources: Sources) -> tuple[dict[str, Any], dict[str, str]]:
+def _data(sources: PageSources) -> tuple[dict[str, Any], dict[str, str]]:
     """What the page's script reads: the lists at once, the packs when a candidate is opened."""
-    chronicle, words = sources.chronicle, Words()
-    rows, calls = list_candidates(chronicle, words), list_calls(chronicle, words)
-    facts = pack_facts({seen.n: tell_facts(seen, sources.folder) for seen in chronicle.candidates})
+    chronicle, words = sources.chronicle, StringTable()
+    rows, calls = candidate_rows(chronicle, words), call_rows(chronicle, words)
+    facts = pack_facts({seen.n: candidate_facts(seen, sources.folder) for seen in chronicle.candidates})
     diffs = pack_diffs(sources.diffs)
     data = {
         "rows": rows,
         "calls": calls,
-        "words": words.all,
-        "reasons": page_text.REASONS,
+        "words": words.strings,
+        "reasons": page_text.REASON_TEXTS,
         "phases": [[row.first, row.phase, row.family] for row in list_phases(chronicle)],
         "facts": facts.places,
         "diffs": diffs.places,
@@ -111,66 +113,76 @@ def _data(sources: Sources) -> tuple[dict[str, Any], dict[str, str]]:
     return data, {**facts.elements, **diffs.elements}
 
 
-def _summary(sources: Sources) -> dict[str, Any]:
+def _summary(sources: PageSources) -> dict[str, Any]:
     """What the page says without a script."""
     chronicle = sources.chronicle
-    wins, provenance = chronicle.wins, section(chronicle.opened.get("provenance"))
+    wins, provenance = chronicle.wins, as_object(chronicle.opened.get("provenance"))
     return {
         "chronicle": chronicle,
         "opened": chronicle.opened,
         "provenance": provenance,
         "software": {
-            text(name, 80): version for name, version in section(provenance.get("software")).items()
+            safe_text(name, 80): version for name, version in as_object(provenance.get("software")).items()
         },
-        "per_call": many(chronicle.remeasured.get("seconds_per_call")),
+        "per_call": as_list(chronicle.remeasured.get("seconds_per_call")),
         "headline": _headline(chronicle),
+        "when_kept": _when_kept(chronicle),
         "state": _state(chronicle),
-        "wins": wins[-TOLD:],
-        "told": TOLD,
+        "wins": wins[-MAX_WINS_SHOWN:],
+        "told": MAX_WINS_SHOWN,
         "win_count": len(wins),
         "verdicts": Counter(seen.verdict for seen in chronicle.candidates).most_common(),
-        "groups": Counter(page_text.group_of(seen.verdict) for seen in chronicle.candidates),
+        "groups": Counter(page_text.verdict_group(seen.verdict) for seen in chronicle.candidates),
         "phases": list_phases(chronicle),
-        "costs": add_up(chronicle),
+        "costs": add_up_costs(chronicle),
         **_knobs(sources),
         "profile": describe_profiles(chronicle.profiles),
         "settings": sources.settings,
+        "budgets": chronicle.budgets or (sources.settings.budgets if sources.settings else None),
         "notes": _notes(chronicle),
     }
 
 
-def _knobs(sources: Sources) -> dict[str, Any]:
+def _knobs(sources: PageSources) -> dict[str, Any]:
     """What was seen on the present source; while that is little, what was seen all along, step by step."""
     candidates = sources.chronicle.candidates
-    present = observe_source(candidates, sources.defaults)
-    is_settled = len(present) >= ENOUGH
-    seen = present if is_settled else observe_steps(candidates)
+    present = tried_on_source(candidates, sources.defaults)
+    is_settled = len(present) >= MIN_CONFIGURATIONS
+    seen = present if is_settled else tried_steps(candidates)
     panels = describe_knobs(sources.knobs, seen, sources.chronicle.importances)
     return {"knobs": panels, "is_settled": is_settled}
 
 
-def _headline(chronicle: Chronicle) -> tuple[dict[str, Any], str]:
+def _headline(chronicle: RunHistory) -> tuple[dict[str, Any], str]:
     """The speedup to name first, and what it is: first against last measured again, while that is of the last win."""
-    wins, again = chronicle.wins, chronicle.remeasured
-    if again and wins and again.get("commit") == wins[-1].judged.get("commit"):
-        return section(again.get("speedup")), "first commit against last, measured again at the end"
+    wins = chronicle.wins
+    if chronicle.is_remeasured:
+        again = as_object(chronicle.remeasured.get("speedup"))
+        return again, "first commit against last, measured again at the end"
     if wins:
-        return section(
+        return as_object(
             wins[-1].judged.get("cumulative")
         ), "over the baseline, as measured when the last win was kept"
     return {"estimate": 1.0}, "no win so far"
 
 
-def _state(chronicle: Chronicle) -> tuple[str, str]:
+def _when_kept(chronicle: RunHistory) -> float | None:
+    """Where the curve ends, where the headline is a later measurement of the same."""
+    return chronicle.wins[-1].over_baseline if chronicle.is_remeasured else None
+
+
+def _state(chronicle: RunHistory) -> tuple[str, str]:
     """(finished, interrupted or unfinished; in words)."""
     finished = chronicle.finished
     if not chronicle.opened and not chronicle.candidates:
         return "unfinished", "the run has not begun"
     if not finished:
         return "unfinished", "no end is written: it is climbing still, or was stopped from outside"
-    return "interrupted" if finished.get("interrupted") else "finished", text(finished.get("reason"), 400)
+    return "interrupted" if finished.get("interrupted") else "finished", safe_text(
+        finished.get("reason"), 400
+    )
 
 
-def _notes(chronicle: Chronicle) -> list[str]:
-    lines = f"{chronicle.damaged} line{'s' if chronicle.damaged > 1 else ''}"
-    return [f"{lines} of the ledger could not be read and stand aside"] if chronicle.damaged else []
+def _notes(chronicle: RunHistory) -> list[str]:
+    lines = f"{count(chronicle.unreadable_lines, 'line')}"
+    return [f"{lines} of the ledger could not be read and stand aside"] if chronicle.unreadable_lines else []

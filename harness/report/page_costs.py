@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from harness.report.page_ledger import Chronicle, Line, Seen, many, number, section, text
-from harness.report.page_text import group_of
+from hillclimb.harness.report.page_ledger import (
+    CandidateHistory,
+    LedgerObject,
+    RunHistory,
+    as_list,
+    as_object,
+    finite_number,
+    safe_text,
+)
+from hillclimb.harness.report.page_text import verdict_group
 
 
 @dataclass(frozen=True)
@@ -27,7 +35,7 @@ class PhaseRow:
 
 
 @dataclass
-class Tally:
+class CallTotals:
     """Calls of one kind together."""
 
     name: str
@@ -45,15 +53,15 @@ class Tally:
     def tokens(self) -> int:
         return self.prompt + self.completion
 
-    def add(self, call: Line) -> None:
+    def add(self, call: LedgerObject) -> None:
         """One more call."""
-        usage, cost = section(call.get("usage")), number(call.get("cost"))
+        usage, cost = as_object(call.get("usage")), finite_number(call.get("cost"))
         self.calls += 1
         for name in ("prompt", "cached", "completion", "reasoning"):
-            setattr(self, name, getattr(self, name) + int(number(usage.get(name)) or 0))
+            setattr(self, name, getattr(self, name) + int(finite_number(usage.get(name)) or 0))
         self.cost += cost or 0.0
         self.unpriced += cost is None
-        self.seconds += number(call.get("seconds")) or 0.0
+        self.seconds += finite_number(call.get("seconds")) or 0.0
 
     @property
     def paid(self) -> float | None:
@@ -65,9 +73,9 @@ class Tally:
 class Costs:
     """Where time and money went."""
 
-    total: Tally = field(default_factory=lambda: Tally("all"))
-    models: dict[str, Tally] = field(default_factory=dict)
-    outcomes: dict[str, Tally] = field(default_factory=dict)
+    total: CallTotals = field(default_factory=lambda: CallTotals("all"))
+    models: dict[str, CallTotals] = field(default_factory=dict)
+    outcomes: dict[str, CallTotals] = field(default_factory=dict)
     faults: Counter[str] = field(default_factory=Counter)
     judge: dict[str, float] = field(default_factory=dict)
     """Seconds of the judge by group of verdict: kept, slow, stopped."""
@@ -77,24 +85,24 @@ class Costs:
         return sum(self.judge.values())
 
 
-def list_phases(chronicle: Chronicle) -> list[PhaseRow]:
+def list_phases(chronicle: RunHistory) -> list[PhaseRow]:
     """The phases in order, each with what it led to."""
-    turns = sorted(chronicle.turns, key=lambda turn: number(turn.get("n")) or 0.0)
+    turns = sorted(chronicle.turns, key=lambda turn: finite_number(turn.get("n")) or 0.0)
     last = chronicle.candidates[-1].n if chronicle.candidates else 0
-    starts = [int(number(turn.get("n")) or 0) for turn in turns]
+    starts = [int(finite_number(turn.get("n")) or 0) for turn in turns]
     ends = [start - 1 for start in starts[1:]] + [last]
     wins = chronicle.wins
     return [_phase(wins, *each) for each in zip(turns, starts, ends, strict=False)]
 
 
-def _phase(all_wins: list[Seen], turn: Line, first: int, last: int) -> PhaseRow:
+def _phase(all_wins: list[CandidateHistory], turn: LedgerObject, first: int, last: int) -> PhaseRow:
     wins = [seen for seen in all_wins if seen.n <= last]
     return PhaseRow(
-        text(turn.get("phase"), 40),
-        text(turn.get("family"), 80),
-        text(turn.get("reason"), 600),
-        tuple(text(name, 80) for name in many(turn.get("signals"))),
-        number(turn.get("time")),
+        safe_text(turn.get("phase"), 40),
+        safe_text(turn.get("family"), 80),
+        safe_text(turn.get("reason"), 600),
+        tuple(safe_text(name, 80) for name in as_list(turn.get("signals"))),
+        finite_number(turn.get("time")),
         first,
         last,
         sum(seen.n >= first for seen in wins),
@@ -102,21 +110,23 @@ def _phase(all_wins: list[Seen], turn: Line, first: int, last: int) -> PhaseRow:
     )
 
 
-def add_up(chronicle: Chronicle) -> Costs:
+def add_up_costs(chronicle: RunHistory) -> Costs:
     """One pass over calls and candidates."""
     costs = Costs()
     for call in chronicle.calls:
-        model, outcome = text(call.get("model"), 80) or "unnamed", text(call.get("outcome"), 40)
+        model, outcome = safe_text(call.get("model"), 80) or "unnamed", safe_text(call.get("outcome"), 40)
         tallies = (
-            costs.models.setdefault(model, Tally(model)),
-            costs.outcomes.setdefault(outcome, Tally(outcome)),
+            costs.models.setdefault(model, CallTotals(model)),
+            costs.outcomes.setdefault(outcome, CallTotals(outcome)),
         )
         for tally in (costs.total, *tallies):
             tally.add(call)
         if call.get("fault"):
-            costs.faults[text(call.get("fault"), 80)] += 1
+            costs.faults[safe_text(call.get("fault"), 80)] += 1
     for seen in chronicle.candidates:
         if seen.judged:
-            group = group_of(seen.verdict)
-            costs.judge[group] = costs.judge.get(group, 0.0) + (number(seen.judged.get("seconds")) or 0.0)
+            group = verdict_group(seen.verdict)
+            costs.judge[group] = costs.judge.get(group, 0.0) + (
+                finite_number(seen.judged.get("seconds")) or 0.0
+            )
     return costs

@@ -7,14 +7,15 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from harness.report.page_ledger import Seen, many, section, text
+from hillclimb.harness.report.page_ledger import CandidateHistory, as_list, as_object, safe_text
+from hillclimb.harness.wording import count
 
-MOST_VALUES = 14
+MAX_ROWS_PER_KNOB = 14
 """Rows of one knob; a domain with more values is shown in ranges, or by its most tried ones."""
 
 
 @dataclass(frozen=True)
-class Observation:
+class TriedConfiguration:
     """One configuration tried on the current source."""
 
     n: int
@@ -35,6 +36,8 @@ class KnobFacts:
     now: str
     """In the best tree; empty where that does not have it."""
     doc: str = ""
+    is_unread: bool = False
+    """Whether the source of the best tree never reads it, as far as that can be told."""
 
 
 @dataclass(frozen=True)
@@ -69,42 +72,49 @@ class KnobPanel:
     """The ends of the scale of its bars."""
 
 
-def observe_source(candidates: Iterable[Seen], defaults: Mapping[str, str]) -> tuple[Observation, ...]:
+def tried_on_source(
+    candidates: Iterable[CandidateHistory], defaults: Mapping[str, str]
+) -> tuple[TriedConfiguration, ...]:
     """Configurations tried since the last win that edited files, over the baseline; `defaults` are that win's."""
-    running, found = dict(defaults), list[Observation]()
+    running, found = dict(defaults), list[TriedConfiguration]()
     for seen in candidates:
         if not seen.judged:
             continue
         tried = running | _knobs_of(seen)
-        if many(seen.proposal.get("edits")):
+        if as_list(seen.proposal.get("edits")):
             if seen.kept:
-                running, found = dict(defaults), [Observation(seen.n, dict(defaults), seen.over_baseline)]
+                running, found = (
+                    dict(defaults),
+                    [TriedConfiguration(seen.n, dict(defaults), seen.over_baseline)],
+                )
             continue
-        found.append(Observation(seen.n, tried, seen.over_baseline))
+        found.append(TriedConfiguration(seen.n, tried, seen.over_baseline))
         running = tried if seen.kept else running
     return tuple(found)
 
 
-def observe_steps(candidates: Iterable[Seen]) -> tuple[Observation, ...]:
+def tried_steps(candidates: Iterable[CandidateHistory]) -> tuple[TriedConfiguration, ...]:
     """The knobs that each proposal set, and its speedup over the incumbent that it met."""
     return tuple(
-        Observation(seen.n, knobs, seen.step)
+        TriedConfiguration(seen.n, knobs, seen.step.speedup)
         for seen in candidates
         if seen.judged and (knobs := _knobs_of(seen))
     )
 
 
-def _knobs_of(seen: Seen) -> dict[str, str]:
-    return {text(name, 80): _spell(value) for name, value in section(seen.proposal.get("knobs")).items()}
+def _knobs_of(seen: CandidateHistory) -> dict[str, str]:
+    return {
+        safe_text(name, 80): _spell(value) for name, value in as_object(seen.proposal.get("knobs")).items()
+    }
 
 
 def _spell(value: object) -> str:
     """As the environment holds it."""
-    return str(int(value)) if isinstance(value, bool) else text(value, 200)
+    return str(int(value)) if isinstance(value, bool) else safe_text(value, 200)
 
 
 def describe_knobs(
-    knobs: Iterable[KnobFacts], observations: Iterable[Observation], importances: Mapping[str, float]
+    knobs: Iterable[KnobFacts], observations: Iterable[TriedConfiguration], importances: Mapping[str, float]
 ) -> list[KnobPanel]:
     """A panel a knob, the most important first."""
     seen = list(observations)
@@ -118,9 +128,9 @@ def describe_knobs(
 
 
 def _panel(
-    facts: KnobFacts, share: float | None, seen: list[Observation], scale: tuple[float, float] | None
+    facts: KnobFacts, share: float | None, seen: list[TriedConfiguration], scale: tuple[float, float] | None
 ) -> KnobPanel:
-    groups: dict[str, list[Observation]] = {}
+    groups: dict[str, list[TriedConfiguration]] = {}
     for each in seen:
         if facts.name in each.configuration:
             groups.setdefault(each.configuration[facts.name], []).append(each)
@@ -128,20 +138,20 @@ def _panel(
     return KnobPanel(facts, share, rows, *(scale or (None, None)))
 
 
-def _few(groups: dict[str, list[Observation]]) -> list[tuple[str, list[Observation]]]:
+def _few(groups: dict[str, list[TriedConfiguration]]) -> list[tuple[str, list[TriedConfiguration]]]:
     """At most MOST_VALUES groups in the order of their values: ranges of numbers, or the most tried of names."""
     figures = {label: _figure(label) for label in groups}
     if all(figure is not None for figure in figures.values()):
         ordered = sorted(groups, key=lambda label: figures[label] or 0.0)
-        if len(ordered) <= MOST_VALUES:
+        if len(ordered) <= MAX_ROWS_PER_KNOB:
             return [(label, groups[label]) for label in ordered]
-        step = math.ceil(len(ordered) / MOST_VALUES)
+        step = math.ceil(len(ordered) / MAX_ROWS_PER_KNOB)
         parts = [ordered[at : at + step] for at in range(0, len(ordered), step)]
         return [(_span(part), [each for label in part for each in groups[label]]) for part in parts]
     often = sorted(groups, key=lambda label: -len(groups[label]))
-    rest = [each for label in often[MOST_VALUES:] for each in groups[label]]
-    shown = [(label, groups[label]) for label in sorted(often[:MOST_VALUES])]
-    return [*shown, (f"{len(often) - MOST_VALUES} others", rest)] if rest else shown
+    rest = [each for label in often[MAX_ROWS_PER_KNOB:] for each in groups[label]]
+    shown = [(label, groups[label]) for label in sorted(often[:MAX_ROWS_PER_KNOB])]
+    return [*shown, (count(len(often) - MAX_ROWS_PER_KNOB, "other"), rest)] if rest else shown
 
 
 def _span(part: list[str]) -> str:
@@ -156,7 +166,7 @@ def _figure(label: str) -> float | None:
 
 
 def _row(
-    label: str, group: list[Observation], facts: KnobFacts, scale: tuple[float, float] | None
+    label: str, group: list[TriedConfiguration], facts: KnobFacts, scale: tuple[float, float] | None
 ) -> ValueRow:
     ran = [each.speedup for each in group if each.speedup is not None and each.speedup > 0]
     holds = {each.configuration[facts.name] for each in group}

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 FACTS_A_PACK = 100
-DIFFS_BYTES = 96 << 10
+DIFF_PACK_BYTES = 96 << 10
 """Of text in one pack of diffs: what the browser inflates to show one of them."""
-MOST_DIFFS = 7 << 20
+MAX_DIFFS_BYTES = 7 << 20
 """Bytes of all packed diffs in the page."""
 
 _ESCAPES = str.maketrans(
@@ -28,7 +28,7 @@ class Diff:
     """A unified diff; empty where there is none."""
     note: str = ""
     """What a reader must know: cut, gone, not a diff but the proposed files."""
-    keep: bool = False
+    is_win: bool = False
     """A win's: it goes into the page before all others."""
 
 
@@ -54,9 +54,9 @@ def pack_facts(facts: Mapping[int, Any]) -> Packs:
     return Packs(elements, places)
 
 
-def pack_diffs(diffs: Mapping[int, Diff], most: int = MOST_DIFFS) -> Packs:
+def pack_diffs(diffs: Mapping[int, Diff], most: int = MAX_DIFFS_BYTES) -> Packs:
     """Diffs of wins first, then the newest, until `most` bytes are used; what does not fit is left out."""
-    order = sorted(diffs, key=lambda n: (not diffs[n].keep, -n))
+    order = sorted(diffs, key=lambda n: (not diffs[n].is_win, -n))
     elements: dict[str, str] = {}
     places: list[list[int]] = []
     used = 0
@@ -75,7 +75,7 @@ def _groups(order: Iterable[int], diffs: Mapping[int, Diff]) -> Iterator[list[in
     for n in order:
         group.append(n)
         size += len(diffs[n].text)
-        if size >= DIFFS_BYTES:
+        if size >= DIFF_PACK_BYTES:
             yield group
             group, size = [], 0
     if group:

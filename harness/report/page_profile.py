@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.report.page_ledger import Line, many, number, section, text
+from hillclimb.harness.report.page_ledger import LedgerObject, as_list, as_object, finite_number, safe_text
 
-MOST_BUCKETS = 12
+MAX_BUCKETS = 12
 
 
 @dataclass(frozen=True)
@@ -44,23 +44,23 @@ class BucketRow:
 class ProfilePanel:
     """Both looks side by side."""
 
-    first: Line
-    last: Line
+    first: LedgerObject
+    last: LedgerObject
     problems: tuple[ProblemRow, ...]
     buckets: tuple[BucketRow, ...]
-    ceilings: Line
+    ceilings: LedgerObject
     is_pair: bool
     """The last look is another one than the first."""
     detail: str
 
 
-def describe_profiles(profiles: list[Line]) -> ProfilePanel | None:
+def describe_profiles(profiles: list[LedgerObject]) -> ProfilePanel | None:
     """The first against the last; None where nobody looked."""
     if not profiles:
         return None
     first, last = profiles[0], profiles[-1]
-    before, after = section(first.get("profile")), section(last.get("profile"))
-    ceilings = section(after.get("ceilings"))
+    before, after = as_object(first.get("profile")), as_object(last.get("profile"))
+    ceilings = as_object(after.get("ceilings"))
     earlier = _by_name(before, "problems", "problem")
     problems = tuple(
         _problem(name, earlier.get(name, {}), problem, ceilings)
@@ -73,45 +73,47 @@ def describe_profiles(profiles: list[Line]) -> ProfilePanel | None:
         _buckets(before, after),
         ceilings,
         is_pair=len(profiles) > 1,
-        detail=text(after.get("detail")),
+        detail=safe_text(after.get("detail")),
     )
 
 
-def _by_name(profile: Line, part: str, key: str) -> dict[str, Line]:
-    return {text(entry.get(key), 200): entry for entry in map(section, many(profile.get(part)))}
+def _by_name(profile: LedgerObject, part: str, key: str) -> dict[str, LedgerObject]:
+    return {safe_text(entry.get(key), 200): entry for entry in map(as_object, as_list(profile.get(part)))}
 
 
-def _problem(name: str, before: Line, after: Line, ceilings: Line) -> ProblemRow:
-    seconds = number(after.get("seconds_per_call"))
-    flops, moved = number(after.get("flops")), number(after.get("bytes"))
+def _problem(name: str, before: LedgerObject, after: LedgerObject, ceilings: LedgerObject) -> ProblemRow:
+    seconds = finite_number(after.get("seconds_per_call"))
+    flops, moved = finite_number(after.get("flops")), finite_number(after.get("bytes"))
     floor, limit = _floor(flops, moved, ceilings)
     return ProblemRow(
         name,
-        number(before.get("seconds_per_call")),
+        finite_number(before.get("seconds_per_call")),
         seconds,
         flops / seconds if flops and seconds else None,
         moved / seconds if moved and seconds else None,
         seconds / floor if seconds and floor else None,
-        (number(before.get("seconds_per_call")) or 0) / floor if before and floor else None,
+        (finite_number(before.get("seconds_per_call")) or 0) / floor if before and floor else None,
         limit,
     )
 
 
-def _floor(flops: float | None, moved: float | None, ceilings: Line) -> tuple[float | None, str]:
+def _floor(flops: float | None, moved: float | None, ceilings: LedgerObject) -> tuple[float | None, str]:
     """The least time that the ceilings allow for the work, and which of them says so."""
     times = []
     for work, name, limit in ((flops, "flops", "arithmetic"), (moved, "bytes", "memory")):
-        ceiling = number(ceilings.get(name))
+        ceiling = finite_number(ceilings.get(name))
         if work and ceiling:
             times.append((work / ceiling, limit))
     return max(times, default=(None, ""), key=lambda pair: pair[0] or 0.0)
 
 
-def _buckets(before: Line, after: Line) -> tuple[BucketRow, ...]:
+def _buckets(before: LedgerObject, after: LedgerObject) -> tuple[BucketRow, ...]:
     """The largest of either look, those of the last one first."""
     old, new = (_by_name(profile, "buckets", "name") for profile in (before, after))
-    names = list(dict.fromkeys([*list(new)[:MOST_BUCKETS], *list(old)[: MOST_BUCKETS // 2]]))
+    names = list(dict.fromkeys([*list(new)[:MAX_BUCKETS], *list(old)[: MAX_BUCKETS // 2]]))
     return tuple(
-        BucketRow(name, number(old.get(name, {}).get("share")), number(new.get(name, {}).get("share")))
+        BucketRow(
+            name, finite_number(old.get(name, {}).get("share")), finite_number(new.get(name, {}).get("share"))
+        )
         for name in names
     )

@@ -5,15 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from harness.records import Reason
-from harness.report.page_ledger import number
+from hillclimb.harness.records import Reason
+from hillclimb.harness.report.page_ledger import finite_number
 
-NOTHING = "–"
+NO_VALUE = "–"
 
 STOPPED = "stopped"
 SLOW = "slow"
 
-REASONS: dict[str, tuple[str, str]] = {
+REASON_TEXTS: dict[str, tuple[str, str]] = {
     Reason.OUTSIDE_WORKSPACE: (STOPPED, "It touches something outside the mutable files; nothing was run."),
     Reason.DOES_NOT_APPLY: (STOPPED, "It changes nothing, removes what is not there, or was judged already."),
     Reason.BAD_KNOBS: (STOPPED, "A knob or value does not exist, or knobs.yaml cannot be read."),
@@ -68,23 +68,25 @@ _TIMES = ((1.0, "s", 1.0), (1e-3, "ms", 1e3), (1e-6, "µs", 1e6), (0.0, "ns", 1e
 _RATES = ((1e12, "T", 1e-12), (1e9, "G", 1e-9), (1e6, "M", 1e-6), (0.0, "", 1.0))
 
 
-def group_of(verdict: str) -> str:
+def verdict_group(verdict: str) -> str:
     """kept, slow (ran right, not proven faster), stopped (did not get that far) or pending."""
-    return verdict if verdict in ("kept", "pending") else REASONS.get(verdict, (STOPPED, ""))[0]
+    return verdict if verdict in ("kept", "pending") else REASON_TEXTS.get(verdict, (STOPPED, ""))[0]
 
 
 def say_speedup(value: object) -> str:
     """Like `3.42×`; three digits are what a duel resolves, four near 1."""
-    speedup = number(value)
+    speedup = finite_number(value)
     if speedup is None:
-        return NOTHING
+        return NO_VALUE
     return f"{speedup:,.{_decimals(speedup)}f}×"
 
 
 def say_interval(interval: Any) -> str:
     """Like `[3.31, 3.54]`."""
     low, high = (
-        (number(interval.get(end)) for end in ("low", "high")) if isinstance(interval, dict) else (None, None)
+        (finite_number(interval.get(end)) for end in ("low", "high"))
+        if isinstance(interval, dict)
+        else (None, None)
     )
     if low is None or high is None:
         return ""
@@ -98,9 +100,9 @@ def _decimals(speedup: float) -> int:
 
 def say_seconds(value: object) -> str:
     """A short time, like `1.23 ms`."""
-    seconds = number(value)
+    seconds = finite_number(value)
     if seconds is None:
-        return NOTHING
+        return NO_VALUE
     unit, factor = next((unit, factor) for least, unit, factor in _TIMES if abs(seconds) >= least)
     return (
         f"{seconds * factor:.3g} {unit}"
@@ -111,9 +113,9 @@ def say_seconds(value: object) -> str:
 
 def say_duration(value: object) -> str:
     """A long time, like `2 h 13 min`."""
-    seconds = number(value)
+    seconds = finite_number(value)
     if seconds is None:
-        return NOTHING
+        return NO_VALUE
     if seconds < 90:
         return f"{seconds:.3g} s"
     minutes = round(seconds / 60)
@@ -121,21 +123,21 @@ def say_duration(value: object) -> str:
 
 
 def say_count(value: object) -> str:
-    count = number(value)
-    return NOTHING if count is None else f"{count:,.0f}"
+    count = finite_number(value)
+    return NO_VALUE if count is None else f"{count:,.0f}"
 
 
 def say_share(value: object) -> str:
     """Like `12 %`."""
-    share = number(value)
+    share = finite_number(value)
     if share is None:
-        return NOTHING
+        return NO_VALUE
     return f"{100 * share:.2g} %" if abs(share) < 0.1 else f"{100 * share:.0f} %"
 
 
 def say_money(value: object) -> str:
     """US dollars; `unknown` where no prices were known."""
-    dollars = number(value)
+    dollars = finite_number(value)
     if dollars is None:
         return "unknown"
     return f"${dollars:,.2f}" if dollars >= 0.1 or dollars == 0 else f"${dollars:.4f}"
@@ -143,17 +145,17 @@ def say_money(value: object) -> str:
 
 def say_rate(value: object, unit: str) -> str:
     """Like `31.2 GFLOP/s`."""
-    rate = number(value)
+    rate = finite_number(value)
     if rate is None:
-        return NOTHING
+        return NO_VALUE
     prefix, factor = next((prefix, factor) for least, prefix, factor in _RATES if rate >= least)
     return f"{rate * factor:.3g} {prefix}{unit}"
 
 
 def say_when(value: object) -> str:
     """UTC to the minute."""
-    time = number(value)
+    time = finite_number(value)
     try:
-        return NOTHING if time is None else f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M} UTC"
+        return NO_VALUE if time is None else f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M} UTC"
     except (OverflowError, ValueError, OSError):
-        return NOTHING
+        return NO_VALUE

@@ -1,4 +1,4 @@
-"""Draws progress.png from a run's ledger: `python -m harness.report.plots RUN_FOLDER`."""
+"""Draws progress.png from a run's ledger: `python -m hillclimb.harness.report.plots RUN_FOLDER`."""
 
 from __future__ import annotations
 
@@ -9,25 +9,30 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib
 
-from harness.errors import HillclimbError
-from harness.report.story import Story, Win, read_story
+from hillclimb.harness.errors import HillclimbError
+from hillclimb.harness.report.progress_data import PlottedWin, ProgressData, read_progress
+from hillclimb.harness.wording import count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
+    from matplotlib.text import Text
 
 PICTURE = "progress.png"
 
 INK, MUTED, FAINT, GRID = "#1f2933", "#66727f", "#a9b4c0", "#e6eaee"
 CLIMB, BAND, REFUSED = "#0b7a5c", "#bfe5d8", "#c8553d"
 
-LOG_FROM = 6.0
+MIN_LOG_RATIO = 6.0
 """Largest over smallest speedup shown from which the axis is logarithmic."""
-MOST_LABELS = 14
-IDEA_WIDTH = 31
-FLOOR = 0.3
+RIGHT = 0.985
+"""Where text ends, as a share of the width."""
+MAX_NAMED_WINS = 14
+MAX_TEXT_CHARS = 200
+MIN_SHOWN_SPEEDUP = 0.3
 """Dots slower than this, over the baseline, are drawn at the bottom edge: failures deserve no room."""
-APART = 0.05
+MIN_LABEL_DISTANCE = 0.05
 """Share of the width that two named points keep between them."""
 
 STYLE: dict[Any, Any] = {
@@ -47,9 +52,9 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def draw(folder: Path) -> Path:
+def draw_progress(folder: Path) -> Path:
     """Draw the run in `folder`; the picture appears whole or not at all. Raises UsageError without a ledger."""
-    story = read_story(folder)
+    story = read_progress(folder)
     return save(folder / PICTURE, lambda: paint(story), dpi=150)
 
 
@@ -68,34 +73,47 @@ def save(target: Path, paint: Callable[[], Figure], dpi: int) -> Path:
     return fresh.replace(target)
 
 
-def paint(story: Story) -> Figure:
+def paint(story: ProgressData) -> Figure:
     """The picture: the climb on the left, the list of wins on the right."""
     from matplotlib import pyplot
 
     figure, (climb, listing) = pyplot.subplots(
         1, 2, figsize=(11.5, 5.4), width_ratios=(2.6, 1), gridspec_kw={"wspace": 0.03}
     )
-    figure.subplots_adjust(left=0.065, right=0.985, top=0.845, bottom=0.105)
+    figure.subplots_adjust(left=0.065, right=RIGHT, top=0.845, bottom=0.105)
     _scale(climb, story)
     _paint_candidates(climb, story)
     _paint_climb(climb, story)
     _paint_list(listing, story)
-    _write_title(figure, story)
-    _write_legend(figure, climb)
+    titles = _write_title(figure, story)
+    legend = _write_legend(figure, climb)
+    for text in [*listing.texts, *titles[1:]]:
+        _fit(figure, text, RIGHT * figure.bbox.width)
+    _fit(figure, titles[0], legend.get_window_extent().x0 - 10)
     return figure
 
 
-def _scale(axes: Axes, story: Story) -> None:
+def _fit(figure: Figure, text: Text, right: float) -> None:
+    """Cut a text, with an ellipsis, where it would pass `right`, in pixels."""
+    whole = text.get_text()
+    for length in range(len(whole) - 1, 0, -1):
+        if text.get_window_extent().x1 <= right:
+            return
+        text.set_text(f"{whole[:length].rstrip()}…")
+
+
+def _scale(axes: Axes, story: ProgressData) -> None:
     """Limits that show every win and every candidate worth seeing."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    highest = max([1.0, *(win.high for win in story.wins), *(value for _, value in story.screened)])
-    slowest = min([1.0, *(win.low for win in story.wins), *(value for _, value in story.screened)])
-    lowest = max(slowest, FLOOR)
+    rejected = [value for _, value in (*story.screened, *story.decided)]
+    highest = max([1.0, *(win.high for win in story.wins), *rejected])
+    slowest = min([1.0, *(win.low for win in story.wins), *rejected])
+    lowest = max(slowest, MIN_SHOWN_SPEEDUP)
     end = max(story.judged, 4)
     axes.set_xlim(-0.02 * end, 1.03 * end)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    if highest / lowest >= LOG_FROM:
+    if highest / lowest >= MIN_LOG_RATIO:
         _scale_logarithmically(axes, lowest, highest)
     else:
         room = max(highest - lowest, 0.1)
@@ -115,18 +133,19 @@ def _scale_logarithmically(axes: Axes, lowest: float, highest: float) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _paint_candidates(axes: Axes, story: Story) -> None:
-    """Screenings as faint dots (small fry of a verdict), and a tick at the bottom for what the gate stopped."""
+def _paint_candidates(axes: Axes, story: ProgressData) -> None:
+    """Rejections as dots, darker where fresh pairs timed them, and a tick at the bottom for what the gate stopped."""
     bottom = axes.get_ylim()[0]
     size = 16 if story.judged < 300 else 7
-    if story.screened:
-        numbers, values = zip(*story.screened, strict=True)
-        shown = [max(value, bottom) for value in values]
-        axes.scatter(numbers, shown, s=size, color=FAINT, alpha=0.7, linewidths=0, label="screened", zorder=2)
-    if story.refused:
+    for dots, color, label in ((story.screened, FAINT, "screened"), (story.decided, MUTED, "decided")):
+        if dots:
+            numbers, values = zip(*dots, strict=True)
+            shown = [max(value, bottom) for value in values]
+            axes.scatter(numbers, shown, s=size, color=color, alpha=0.7, linewidths=0, label=label, zorder=2)
+    if story.untimed:
         axes.plot(
-            story.refused,
-            [0.012] * len(story.refused),
+            story.untimed,
+            [0.012] * len(story.untimed),
             "|",
             color=REFUSED,
             markersize=8,
@@ -137,9 +156,9 @@ def _paint_candidates(axes: Axes, story: Story) -> None:
         )
 
 
-def _paint_climb(axes: Axes, story: Story) -> None:
+def _paint_climb(axes: Axes, story: ProgressData) -> None:
     """Best so far with its interval, and a point for every win."""
-    start = Win(0, "baseline", 1.0, 1.0, 1.0)
+    start = PlottedWin(0, "baseline", 1.0, 1.0, 1.0)
     steps = [start, *story.wins]
     numbers = [*(win.n for win in steps), max(story.judged, steps[-1].n + 1)]
     axes.axhline(1.0, color=FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
@@ -150,11 +169,11 @@ def _paint_climb(axes: Axes, story: Story) -> None:
         _paint_wins(axes, story.wins)
 
 
-def _bounds(win: Win) -> tuple[float, float, float]:
+def _bounds(win: PlottedWin) -> tuple[float, float, float]:
     return win.low, win.high, win.estimate
 
 
-def _paint_wins(axes: Axes, wins: tuple[Win, ...]) -> None:
+def _paint_wins(axes: Axes, wins: tuple[PlottedWin, ...]) -> None:
     estimates = [win.estimate for win in wins]
     errors = [[win.estimate - win.low for win in wins], [win.high - win.estimate for win in wins]]
     axes.errorbar(
@@ -172,7 +191,7 @@ def _paint_wins(axes: Axes, wins: tuple[Win, ...]) -> None:
         zorder=5,
     )
     left, right = axes.get_xlim()
-    for win in _spread(wins, APART * (right - left)):
+    for win in _spread(wins, MIN_LABEL_DISTANCE * (right - left)):
         axes.annotate(
             f"#{win.n}",
             (win.n, win.estimate),
@@ -185,28 +204,28 @@ def _paint_wins(axes: Axes, wins: tuple[Win, ...]) -> None:
         )
 
 
-def _spread(wins: tuple[Win, ...], distance: float) -> list[Win]:
+def _spread(wins: tuple[PlottedWin, ...], distance: float) -> list[PlottedWin]:
     """The greatest gains whose names do not run into each other."""
-    chosen: list[Win] = []
+    chosen: list[PlottedWin] = []
     for win in _by_gain(wins):
         if all(abs(win.n - other.n) >= distance for other in chosen):
             chosen.append(win)
     return chosen
 
 
-def _told(wins: tuple[Win, ...]) -> list[Win]:
+def _told(wins: tuple[PlottedWin, ...]) -> list[PlottedWin]:
     """The wins that gained most, as many as there is room to name, in order."""
-    return sorted(_by_gain(wins)[:MOST_LABELS], key=lambda win: win.n)
+    return sorted(_by_gain(wins)[:MAX_NAMED_WINS], key=lambda win: win.n)
 
 
-def _by_gain(wins: tuple[Win, ...]) -> list[Win]:
+def _by_gain(wins: tuple[PlottedWin, ...]) -> list[PlottedWin]:
     """Largest step over the win before it first."""
     before = [1.0, *(win.estimate for win in wins)][:-1]
     gains = {win.n: win.estimate / last for win, last in zip(wins, before, strict=True)}
     return sorted(wins, key=lambda win: -gains[win.n])
 
 
-def _paint_list(axes: Axes, story: Story) -> None:
+def _paint_list(axes: Axes, story: ProgressData) -> None:
     """The wins by name, newest on top, like the curve beside it."""
     axes.axis("off")
     told = _told(story.wins)
@@ -234,21 +253,24 @@ def _times(speedup: float) -> str:
 
 def _shorten(idea: str) -> str:
     line = "".join(c if c.isprintable() else " " for c in idea).strip()
-    return line if len(line) <= IDEA_WIDTH else line[: IDEA_WIDTH - 1] + "…"
+    return line[:MAX_TEXT_CHARS]
 
 
-def _write_title(figure: Figure, story: Story) -> None:
-    figure.text(0.065, 0.945, f"{_times(story.best)}  {story.case}", fontsize=16, weight="bold", va="center")
-    figure.text(0.065, 0.893, _subtitle(story), fontsize=9.5, color=MUTED, va="center")
+def _write_title(figure: Figure, story: ProgressData) -> list[Text]:
+    title = _shorten(f"{_times(story.best)}  {story.case}")
+    return [
+        figure.text(0.065, 0.945, title, fontsize=16, weight="bold", va="center"),
+        figure.text(0.065, 0.893, _shorten(_subtitle(story)), fontsize=9.5, color=MUTED, va="center"),
+    ]
 
 
-def _write_legend(figure: Figure, axes: Axes) -> None:
+def _write_legend(figure: Figure, axes: Axes) -> Legend:
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(
+    return figure.legend(
         handles,
         labels,
         loc="center right",
-        bbox_to_anchor=(0.985, 0.945),
+        bbox_to_anchor=(RIGHT, 0.945),
         ncols=len(labels),
         frameon=False,
         fontsize=9,
@@ -258,11 +280,16 @@ def _write_legend(figure: Figure, axes: Axes) -> None:
     )
 
 
-def _subtitle(story: Story) -> str:
-    facts = [f"run {story.tag}", f"{story.judged} candidates", f"{len(story.wins)} wins"]
+def _subtitle(story: ProgressData) -> str:
+    facts = [f"run {story.tag}", count(story.judged, "candidate"), count(len(story.wins), "win")]
     if story.remeasured:
         estimate, low, high = story.remeasured
-        facts.append(f"first against last, measured again: {estimate:.3f}× [{low:.3f}, {high:.3f}]")
+        curve = (
+            f"; the curve ends at {story.wins[-1].estimate:.3f}×, as measured when that win was kept"
+            if story.wins
+            else ""
+        )
+        facts.append(f"measured again at the end: {estimate:.3f}× [{low:.3f}, {high:.3f}]{curve}")
     elif story.wins:
         last = story.wins[-1]
         facts.append(f"over the baseline {last.estimate:.3f}× [{last.low:.3f}, {last.high:.3f}]")
@@ -274,10 +301,10 @@ def _subtitle(story: Story) -> str:
 def main() -> int:
     """Draw; 0 when the picture is there, 2 with one line on stderr where it cannot be."""
     if len(sys.argv) != 2:
-        print("usage: python -m harness.report.plots RUN_FOLDER", file=sys.stderr)
+        print("usage: python -m hillclimb.harness.report.plots RUN_FOLDER", file=sys.stderr)
         return 2
     try:
-        print(draw(Path(sys.argv[1])))
+        print(draw_progress(Path(sys.argv[1])))
     except (HillclimbError, OSError) as error:
         print(error, file=sys.stderr)
         return 2

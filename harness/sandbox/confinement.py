@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.errors import UsageError
-from harness.sandbox import interpreter
-from harness.sandbox.seccomp import Kind
+from hillclimb.harness.errors import UsageError
+from hillclimb.harness.sandbox import interpreter
+from hillclimb.harness.sandbox.kernel.seccomp import SandboxKind
 
-OPEN_FILES = 512
-THREADS = 1024
+MAX_OPEN_FILES = 512
+MAX_THREADS = 1024
 """Threads and processes. Counted for the candidate alone in a user namespace or as a user of its own."""
 
 LIMIT_WALLS = {"memory limit": resource.RLIMIT_DATA, "file limit": resource.RLIMIT_FSIZE}
@@ -50,7 +50,7 @@ class Confinement:
     """For trusted code under the vendor's tools only, whose two halves talk over sockets; never for a candidate."""
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> SandboxKind:
         """Which border its system calls meet."""
         return "tools" if self.tools else "gpu" if self.devices else "cpu"
 
@@ -81,17 +81,17 @@ def _is_character_device(path: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Layout:
+class SandboxLayout:
     """Where things are, as seen inside."""
 
     workspace: str
     scratch: str
-    lab: str
+    python_path: str
     """Folder that holds the `harness` package and nothing else."""
 
 
 @dataclass(frozen=True)
-class Promise:
+class RungGuarantees:
     """What a rung says of itself, beyond what every rung must hold."""
 
     namespaces: tuple[str, ...]
@@ -104,16 +104,16 @@ class Promise:
     """Names in their environment when the confinement adds none."""
 
 
-def variables(layout: Layout) -> dict[str, str]:
+def base_variables(layout: SandboxLayout) -> dict[str, str]:
     """The rung's own part of the candidate's environment; nothing else is set but what its confinement adds."""
     return {
-        **interpreter.loading(),
+        **interpreter.loader_variables(),
         "HOME": layout.scratch,
         "LANG": "C.UTF-8",
         "NUMBA_CACHE_DIR": f"{layout.scratch}/numba",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONNOUSERSITE": "1",
-        "PYTHONPATH": layout.lab,
+        "PYTHONPATH": layout.python_path,
         "PYTHONSAFEPATH": "1",
         "TMPDIR": layout.scratch,
         "TRITON_HOME": layout.scratch,
@@ -121,7 +121,7 @@ def variables(layout: Layout) -> dict[str, str]:
     }
 
 
-def limits(confinement: Confinement) -> dict[int, int]:
+def resource_limits(confinement: Confinement) -> dict[int, int]:
     """Resource limits by RLIMIT number, soft and hard alike, none above the judge's own.
 
     No RLIMIT_AS: numba and CUDA reserve far more address space than they use.
@@ -130,9 +130,9 @@ def limits(confinement: Confinement) -> dict[int, int]:
         resource.RLIMIT_DATA: confinement.memory_bytes,
         resource.RLIMIT_FSIZE: confinement.scratch_bytes,
         resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_NOFILE: max(OPEN_FILES, *(fd + 64 for fd in confinement.descriptors), 0),
+        resource.RLIMIT_NOFILE: max(MAX_OPEN_FILES, *(fd + 64 for fd in confinement.descriptors), 0),
         resource.RLIMIT_MEMLOCK: 0,
-        resource.RLIMIT_NPROC: THREADS,
+        resource.RLIMIT_NPROC: MAX_THREADS,
     }
     ours = {number: resource.getrlimit(number)[1] for number in wanted}
     return {

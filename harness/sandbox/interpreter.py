@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import harness
+import hillclimb
+import hillclimb.harness
 
 SYSTEM = (
     "/usr/bin /usr/lib /usr/lib32 /usr/lib64 /usr/libx32 /usr/sbin /usr/local/lib /usr/local/lib64 "
@@ -31,12 +32,24 @@ PARTS = ("bin", "include", "lib", "lib32", "lib64", "pyvenv.cfg")
 
 
 @cache
-def package() -> Path:
-    """The `harness` package's folder on the host."""
-    return Path(harness.__path__[0]).resolve()
+def harness_folder() -> Path:
+    """The folder of `hillclimb.harness` on the host."""
+    return Path(hillclimb.harness.__path__[0]).resolve()
 
 
-def paths() -> tuple[Path, ...]:
+@cache
+def package_init_file() -> Path:
+    """The `__init__.py` of `hillclimb` on the host: all of it that candidates see beside `package()`."""
+    return Path(hillclimb.__path__[0], "__init__.py").resolve()
+
+
+@cache
+def search_folder() -> Path:
+    """The folder on the host from which `hillclimb` is imported."""
+    return Path(hillclimb.__path__[0]).parent
+
+
+def readable_paths() -> tuple[Path, ...]:
     """Existing paths to grant for reading, as named (symlinks unresolved), outermost first, none nested."""
     return _outermost((sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix), sys.executable)
 
@@ -52,12 +65,12 @@ def _outermost(prefixes: tuple[str, ...], executable: str) -> tuple[Path, ...]:
     return tuple(kept)
 
 
-def loading() -> dict[str, str]:
+def loader_variables() -> dict[str, str]:
     """The variables by which programs, and libraries like the driver's, are found inside."""
     programs = [f"{TOOLKITS}/cuda/bin", "/usr/bin", "/bin"]
     found = {"PATH": ":".join(folder for folder in programs if _is_folder(folder))}
     searched = os.environ.get("LD_LIBRARY_PATH", "").split(":")
-    libraries = [folder for folder in searched if _is_granted(folder, paths())]
+    libraries = [folder for folder in searched if _is_granted(folder, readable_paths())]
     return {**found, "LD_LIBRARY_PATH": ":".join(libraries)} if libraries else found
 
 
@@ -82,10 +95,10 @@ def _candidates(prefixes: tuple[str, ...], executable: str) -> Iterator[Path]:
         yield from (Path(prefix, part) for part in PARTS)
     for kind in ("stdlib", "platstdlib", "purelib", "platlib", "include", "platinclude"):
         yield Path(sysconfig.get_path(kind))
-    yield from links(Path(executable))
+    yield from symlink_chain(Path(executable))
 
 
-def links(path: Path) -> Iterator[Path]:
+def symlink_chain(path: Path) -> Iterator[Path]:
     """A path and every target on its chain of symlinks, each absolute."""
     seen: set[Path] = set()
     while path not in seen:

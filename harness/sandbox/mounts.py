@@ -8,12 +8,12 @@ from functools import cache
 from operator import attrgetter
 from pathlib import Path
 
-from harness.sandbox import interpreter
+from hillclimb.harness.sandbox import interpreter
 
 
-def code() -> tuple[str, ...]:
+def interpreter_options() -> tuple[str, ...]:
     """Mount what the interpreter needs; links stay links, and their targets come too."""
-    return _mounts(interpreter.paths())
+    return _mounts(interpreter.readable_paths())
 
 
 @cache
@@ -29,13 +29,13 @@ def _mounts(paths: tuple[Path, ...]) -> tuple[str, ...]:
 
 def _targets(path: Path, paths: tuple[Path, ...]) -> Iterator[str]:
     granted = [outer for outer in paths if not outer.is_symlink()]
-    for target in interpreter.links(path):
+    for target in interpreter.symlink_chain(path):
         named = Path(os.path.normpath(target))
         if not named.is_symlink() and not any(named.is_relative_to(outer) for outer in granted):
             yield from ("--ro-bind", str(named), str(named))
 
 
-def unchanged(option: str, paths: Iterable[str]) -> Iterator[str]:
+def same_path_options(option: str, paths: Iterable[str]) -> Iterator[str]:
     """One mount each, under the same name inside as outside."""
     for path in paths:
         yield from (option, path, path)

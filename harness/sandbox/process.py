@@ -11,19 +11,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import MachineError, UnreapedError
-from harness.sandbox import table
-from harness.sandbox.confinement import Layout
+from hillclimb.harness.errors import MachineError, UnreapedError
+from hillclimb.harness.sandbox.confinement import SandboxLayout
+from hillclimb.harness.sandbox.kernel import process_table
 
 REAP_SECONDS = 10.0
 """A process that outlives SIGKILL by this long hangs in the kernel: the machine is at fault."""
 
 FREEZE_SECONDS = 2.0
-SETTLE_SECONDS = 0.03
+OFF_CPU_TIMEOUT_SECONDS = 0.03
 """For a stopped thread to leave its CPU: some microseconds, or a slice of the scheduler's where it was preempted."""
 
-LOOK_SECONDS = 0.00005
-LOOKS = 3
+POLL_INTERVAL_SECONDS = 0.00005
+PROCESS_TABLE_READS = 3
 """At the process table: one look may miss a process that forks and ends at that very moment."""
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -31,15 +31,15 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)
-class Born:
+class SpawnedProcess:
     """A process, and its pidfd, which is None where it was gone at once."""
 
     pid: int
-    handle: int | None
+    pidfd: int | None
 
 
 @dataclass(frozen=True)
-class Exit:
+class ExitStatus:
     """How a process ended: a status, or the signal that ended it."""
 
     code: int | None
@@ -55,16 +55,16 @@ class Exit:
         )
 
 
-class Confined(ABC):
+class SandboxedProcess(ABC):
     """One candidate process, or one that is about to be: what needs it waits for its birth.
 
     Every method raises SandboxError where the border could not be raised around it.
     """
 
-    def __init__(self, layout: Layout, outer: int, born: Born | None = None) -> None:
+    def __init__(self, layout: SandboxLayout, outer: int, born: SpawnedProcess | None = None) -> None:
         """Take over descriptors: what becomes readable when all has ended, and with `born` the candidate's pidfd."""
         self.layout = layout
-        self._exit: Exit | None = None
+        self._exit: ExitStatus | None = None
         self._failure: MachineError | None = None
         self._born = born
         self._outer = outer
@@ -94,14 +94,14 @@ class Confined(ABC):
         """See that every thread has stopped; MachineError when one does not. An ended process is left alone."""
         deadline = time.monotonic() + FREEZE_SECONDS
         stopped: set[str] = set()
-        while table.is_running(self.pid, stopped):
+        while process_table.has_running_thread(self.pid, stopped):
             if self.poll() is not None:
                 return
             if time.monotonic() > deadline:
                 raise MachineError(
                     f"process {self.pid} runs on {FREEZE_SECONDS:g} s after SIGSTOP; restart the run"
                 )
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_INTERVAL_SECONDS)
         self._settle()
 
     def _settle(self) -> None:
@@ -109,15 +109,15 @@ class Confined(ABC):
 
         A kernel that does not tell where threads wait is asked no more, after its first silence.
         """
-        deadline = time.monotonic() + SETTLE_SECONDS
+        deadline = time.monotonic() + OFF_CPU_TIMEOUT_SECONDS
         while time.monotonic() < deadline:
-            before = table.run_time(self.pid)
+            before = process_table.cpu_time_ns(self.pid)
             if self._tells_where_it_waits:
-                settled = table.is_waiting(self.pid)
+                settled = process_table.is_off_cpu(self.pid)
             else:
                 settled = True
-                time.sleep(LOOK_SECONDS)
-            self._ran_when_stopped = table.run_time(self.pid)
+                time.sleep(POLL_INTERVAL_SECONDS)
+            self._ran_when_stopped = process_table.cpu_time_ns(self.pid)
             if settled and before == self._ran_when_stopped:
                 return
         self._tells_where_it_waits = False
@@ -127,15 +127,17 @@ class Confined(ABC):
 
         Its first thread stands for all: what wakes one wakes every one.
         """
-        if table.run_time(self.pid) != self._ran_when_stopped:
+        if process_table.cpu_time_ns(self.pid) != self._ran_when_stopped:
             return True
-        return table.state(self.pid) != "T" and table.is_running(self.pid, set())
+        return process_table.state_letter(self.pid) != "T" and process_table.has_running_thread(
+            self.pid, set()
+        )
 
     def thaw(self) -> None:
         """Let a frozen process run on."""
         self._signal(signal.SIGCONT)
 
-    def poll(self) -> Exit | None:
+    def poll(self) -> ExitStatus | None:
         """How it ended, or None while it lives. MachineError where the border itself broke."""
         if self._failure is not None:
             raise self._failure
@@ -149,13 +151,13 @@ class Confined(ABC):
                 self._release()
         return self._exit
 
-    def wait(self, seconds: float) -> Exit | None:
+    def wait(self, seconds: float) -> ExitStatus | None:
         """Wait for the end; None when it is still alive after `seconds`."""
         if self._exit is None and self._failure is None:
-            readable(self._outer, seconds)
+            is_readable(self._outer, seconds)
         return self.poll()
 
-    def end(self) -> None:
+    def send_sigkill(self) -> None:
         """Send SIGKILL to everything inside without waiting for its end, which `kill` does; MachineError as there.
 
         Where several are to end, end all before killing the first: a CUDA context takes its time to go.
@@ -165,7 +167,7 @@ class Confined(ABC):
 
     def kill(self) -> None:
         """End and reap everything inside; MachineError, once, when the border broke or something stays."""
-        self.end()
+        self.send_sigkill()
         if self._failure is None and self.wait(REAP_SECONDS) is None:
             raise UnreapedError(
                 f"process {self.pid} outlived SIGKILL by {REAP_SECONDS:g} s; it hangs in the kernel: "
@@ -183,11 +185,11 @@ class Confined(ABC):
 
     def run_seconds(self) -> float:
         """As `cpu_seconds`, to the nanosecond."""
-        return table.run_time(self.pid) / 1e9
+        return process_table.cpu_time_ns(self.pid) / 1e9
 
     def cpu_seconds(self) -> float:
         """CPU time of all its threads; 0 once it is gone."""
-        return table.cpu_ticks(self.pid) / TICKS_PER_SECOND
+        return process_table.cpu_ticks(self.pid) / TICKS_PER_SECOND
 
     def resident_bytes(self) -> int:
         """Resident memory, mapped buffers included; 0 once it is gone."""
@@ -196,28 +198,28 @@ class Confined(ABC):
         except (OSError, IndexError):
             return 0
 
-    def filters(self) -> int:
+    def seccomp_filter_count(self) -> int:
         """Seccomp filters that every one of its threads has, as the kernel tells; 0 once it is gone.
 
         One more than after the spawn: it has sealed itself. What such a filter refuses the kernel does not tell,
         so ask for `others` as well, after the seal and from time to time.
         """
-        return table.filters(self.pid)
+        return process_table.seccomp_filter_count(self.pid)
 
-    def others(self) -> list[int]:
+    def other_pids(self) -> list[int]:
         """Host pids of living processes behind its border besides its own: what it has started, or left behind.
 
         One that has gone again since it was seen counts, as 0.
         """
-        return sorted({pid for _ in range(LOOKS) for pid in self._company()})
+        return sorted({pid for _ in range(PROCESS_TABLE_READS) for pid in self._company()})
 
-    def crowd(self) -> int:
+    def other_count(self) -> int:
         """How many of those there are, at one look."""
         return len(self._company())
 
     def _company(self) -> list[int]:
         """One look."""
-        return [pid for pid in table.session(self.pid) if pid != self.pid]
+        return [pid for pid in process_table.session_pids(self.pid) if pid != self.pid]
 
     def scratch(self) -> Path:
         """Its scratch folder as the judge reaches it while it lives, as root or the same user.
@@ -227,7 +229,7 @@ class Confined(ABC):
         return Path(f"/proc/{self.pid}/root{self.layout.scratch}")
 
     @abstractmethod
-    def scratch_used(self) -> int:
+    def scratch_used_bytes(self) -> int:
         """Bytes that lie in its scratch folder; 0 once it is gone."""
 
     @abstractmethod
@@ -235,14 +237,14 @@ class Confined(ABC):
         """Whether the outermost process has ended."""
 
     @abstractmethod
-    def _outcome(self) -> Exit:
+    def _outcome(self) -> ExitStatus:
         """Reap, and say how the candidate ended."""
 
     @abstractmethod
     def _end(self) -> None:
         """Send SIGKILL to everything inside."""
 
-    def _birth(self) -> Born:
+    def _birth(self) -> SpawnedProcess:
         """Wait for the process where it is not there yet."""
         assert self._born is not None
         return self._born
@@ -250,25 +252,25 @@ class Confined(ABC):
     def _release(self) -> None:
         """Give back descriptors and folders, once."""
         os.close(self._outer)
-        if self._born is not None and self._born.handle is not None:
-            os.close(self._born.handle)
-            self._born = Born(self._born.pid, None)
+        if self._born is not None and self._born.pidfd is not None:
+            os.close(self._born.pidfd)
+            self._born = SpawnedProcess(self._born.pid, None)
 
     def _signal(self, number: signal.Signals) -> None:
-        own = self._birth().handle
+        own = self._birth().pidfd
         if own is not None:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(own, number)
 
 
-def handle(pid: int) -> int | None:
+def open_pidfd(pid: int) -> int | None:
     """A pidfd, immune to the reuse of numbers; None when the process is gone."""
     with suppress(ProcessLookupError):
         return os.pidfd_open(pid)
     return None
 
 
-def readable(descriptor: int, seconds: float) -> bool:
+def is_readable(descriptor: int, seconds: float) -> bool:
     """Whether a descriptor becomes readable in time; for a pidfd: whether the process ends."""
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)

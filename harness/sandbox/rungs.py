@@ -8,28 +8,29 @@ none         clean environment, seccomp, limits; only for a workspace the user t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Literal, Protocol
 
-from harness.errors import SandboxError
-from harness.sandbox import canary
-from harness.sandbox.bubblewrap import bubblewrap_rung
-from harness.sandbox.confinement import Confinement
-from harness.sandbox.folder import sweep_all
-from harness.sandbox.launched import landlock_rung, trusted_rung
-from harness.sandbox.prefork import Forkable, Prefork
-from harness.sandbox.process import Confined, Exit
+from hillclimb.harness.errors import SandboxError
+from hillclimb.harness.sandbox.bubblewrap import bubblewrap_rung
+from hillclimb.harness.sandbox.canary import canary
+from hillclimb.harness.sandbox.confinement import Confinement
+from hillclimb.harness.sandbox.fork.prefork import ForkableRung, PreforkRung
+from hillclimb.harness.sandbox.landlock_rung import landlock_rung, trusted_rung
+from hillclimb.harness.sandbox.locked_folder import sweep_all
+from hillclimb.harness.sandbox.process import ExitStatus, SandboxedProcess
 
 __all__ = [
-    "Confined",
     "Confinement",
-    "Exit",
-    "Forkable",
-    "Prefork",
+    "ExitStatus",
+    "ForkableRung",
+    "PreforkRung",
     "Rung",
+    "SandboxedProcess",
     "bubblewrap_rung",
     "choose_rung",
     "landlock_rung",
-    "prefork",
+    "prefork_rung",
     "trusted_rung",
 ]
 
@@ -48,33 +49,32 @@ class Rung(Protocol):
     def name(self) -> Literal["bubblewrap", "landlock", "none"]:
         """What records say."""
 
-    def spawn(self, argv: Sequence[str], confinement: Confinement) -> Confined:
+    def spawn(self, argv: Sequence[str], confinement: Confinement) -> SandboxedProcess:
         """Start a confined process. MachineError where the border cannot be raised.
 
         Call it from a thread that lives as long as the candidate, which ends with the thread that made it.
         """
 
 
-def prefork(
-    rung: Forkable, modules: Sequence[str], environment: Mapping[str, str], devices: tuple[str, ...] = ()
-) -> Prefork:
+def prefork_rung(
+    rung: ForkableRung, modules: Sequence[str], environment: Mapping[str, str], devices: tuple[str, ...] = ()
+) -> PreforkRung:
     """Return a zygote over a chosen rung, from whose forks the canary does not get out either; close it in the end.
 
     `modules` are imported once, under `environment`; `devices` are those the candidates will get. SandboxError where
     the zygote cannot be prepared, or is no border.
     """
-    forking = Prefork(rung, modules, environment)
-    try:
+    forking = PreforkRung(rung, modules, environment)
+    with ExitStack() as unless_proven:
+        unless_proven.callback(forking.close)
         out = [] if rung.name == "none" else canary.escapes_from(forking, devices)
         if out:
             raise SandboxError(f"a fork of the zygote is no border: the canary got out ({', '.join(out)})")
-    except BaseException:
-        forking.close()
-        raise
+        unless_proven.pop_all()
     return forking
 
 
-def choose_rung(*, trust_workspace: bool) -> Forkable:
+def choose_rung(*, trust_workspace: bool) -> ForkableRung:
     """Return the strongest rung from which the canary does not get out.
 
     Where there is none: the `none` rung for a trusted workspace, else SandboxError with what was tried.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from harness.errors import HillclimbError, MachineError
-from harness.judge.protocol import Watch
-from harness.records import Lanes, Record, Side
-from harness.studies.judging import Judges, judged
-from harness.studies.study import StudyCase
+from hillclimb.harness.errors import HillclimbError, MachineError
+from hillclimb.harness.records import Lanes, Record, Side, Watch
+from hillclimb.harness.studies.judging import RestartingJudge, staged_judge
+from hillclimb.harness.studies.study import StudyCase
 
 
-class Counted(Record):
+class LaneResult(Record):
     """One kernel on one problem, or a case of which nothing could be counted."""
 
     study: str
@@ -25,9 +24,9 @@ class Counted(Record):
         return self.lanes is not None and bool(self.lanes.kernels)
 
 
-def count_each(
-    cases: Iterable[StudyCase], problems: Sequence[str], watch: Watch, tell: Callable[[Counted], None]
-) -> tuple[Counted, ...]:
+def count_cases(
+    cases: Iterable[StudyCase], problems: Sequence[str], watch: Watch, tell: Callable[[LaneResult], None]
+) -> tuple[LaneResult, ...]:
     """Count on these problems, or on the largest of each case that can be interpreted; told as soon as known."""
     results = []
     for case in cases:
@@ -37,10 +36,10 @@ def count_each(
     return tuple(results)
 
 
-def _count_case(case: StudyCase, problems: Sequence[str], watch: Watch) -> Iterator[Counted]:
-    told = Counted(study=case.study, case=case.name)
+def _count_case(case: StudyCase, problems: Sequence[str], watch: Watch) -> Iterator[LaneResult]:
+    told = LaneResult(study=case.study, case=case.name)
     try:
-        with judged(case) as (_, copy, judges):
+        with staged_judge(case) as (_, copy, judges):
             for variant, side in copy.sides.items():
                 yield from _count(told.model_copy(update={"variant": variant}), side, judges, problems, watch)
     except HillclimbError as error:
@@ -48,8 +47,8 @@ def _count_case(case: StudyCase, problems: Sequence[str], watch: Watch) -> Itera
 
 
 def _count(
-    told: Counted, side: Side, judges: Judges, problems: Sequence[str], watch: Watch
-) -> Iterator[Counted]:
+    told: LaneResult, side: Side, judges: RestartingJudge, problems: Sequence[str], watch: Watch
+) -> Iterator[LaneResult]:
     """One variant; what the machine does wrong ends this one alone."""
     try:
         for lanes in judges.ask(lambda judge: judge.lanes(side, watch, problems)).problems:

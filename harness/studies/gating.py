@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from harness.errors import HillclimbError
-from harness.judge.protocol import Watch
-from harness.records import GateReport, Provenance, Record, Side
-from harness.studies.judging import Judges, judged
-from harness.studies.study import StudyCase
+from hillclimb.harness.errors import HillclimbError
+from hillclimb.harness.records import GateReport, Provenance, Record, Side, Watch
+from hillclimb.harness.studies.judging import RestartingJudge, staged_judge
+from hillclimb.harness.studies.study import StudyCase
 
 
-class Gated(Record):
+class GateResult(Record):
     """One kernel, or a case of which none could be reached."""
 
     study: str
@@ -27,27 +26,31 @@ class Gated(Record):
         return self.report is not None and self.report.passed
 
 
-class Results(Record):
+class GateResults(Record):
     """All kernels, case by case, and what gated them."""
 
-    results: tuple[Gated, ...]
+    results: tuple[GateResult, ...]
     passed: bool
     """Whether every one did."""
     provenance: Provenance | None = None
     """Of the last judge that could be had; its digests are that case's."""
 
 
-def gate_each(
-    cases: Iterable[StudyCase], watch: Watch, tell: Callable[[Gated], None], *, trust_workspace: bool = False
-) -> Results:
+def gate_cases(
+    cases: Iterable[StudyCase],
+    watch: Watch,
+    tell: Callable[[GateResult], None],
+    *,
+    trust_workspace: bool = False,
+) -> GateResults:
     """Gate every variant of every case; each is told as soon as it is known."""
-    results: list[Gated] = []
+    results: list[GateResult] = []
     provenance: list[Provenance] = []
     for case in cases:
         for gated in _gate_case(case, watch, provenance, trust_workspace):
             results.append(gated)
             tell(gated)
-    return Results(
+    return GateResults(
         results=tuple(results),
         passed=all(gated.passed for gated in results),
         provenance=provenance[-1] if provenance else None,
@@ -56,19 +59,19 @@ def gate_each(
 
 def _gate_case(
     case: StudyCase, watch: Watch, provenance: list[Provenance], trust_workspace: bool
-) -> Iterator[Gated]:
+) -> Iterator[GateResult]:
     try:
-        with judged(case, trust_workspace=trust_workspace) as (_, copy, judges):
+        with staged_judge(case, trust_workspace=trust_workspace) as (_, copy, judges):
             provenance.append(judges.ask(lambda judge: judge.describe()))
             for variant, side in copy.sides.items():
                 yield _gate(case, variant, side, judges, watch)
     except HillclimbError as error:
-        yield Gated(study=case.study, case=case.name, error=str(error))
+        yield GateResult(study=case.study, case=case.name, error=str(error))
 
 
-def _gate(case: StudyCase, variant: str, side: Side, judges: Judges, watch: Watch) -> Gated:
+def _gate(case: StudyCase, variant: str, side: Side, judges: RestartingJudge, watch: Watch) -> GateResult:
     """One variant; what the machine or the contract does wrong ends this one alone."""
-    gated = Gated(study=case.study, case=case.name, variant=variant)
+    gated = GateResult(study=case.study, case=case.name, variant=variant)
     try:
         return gated.model_copy(update={"report": judges.ask(lambda judge: judge.gate(side, watch))})
     except HillclimbError as error:

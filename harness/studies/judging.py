@@ -10,19 +10,19 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from harness.case.case import Case
-from harness.errors import MachineError
-from harness.judge.pool import LocalJudge
-from harness.judge.protocol import Judge
-from harness.judge.refusal import refusals_told
-from harness.studies.study import StudyCase
-from harness.studies.variants import Staged, staged
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.errors import MachineError
+from hillclimb.harness.judge.pool import LocalJudge
+from hillclimb.harness.judge.protocol import Judge
+from hillclimb.harness.os_errors import translated_os_errors
+from hillclimb.harness.studies.study import StudyCase
+from hillclimb.harness.studies.variants import StagedCase, stage_case
 
 Answer = TypeVar("Answer")
 
 
 @dataclass
-class Judges:
+class RestartingJudge:
     """One judge at a time: a question on which it fails has no answer, and the next one is a fresh judge's."""
 
     start: Callable[[], Judge]
@@ -44,9 +44,9 @@ class Judges:
 
 
 @contextmanager
-def judged(
+def staged_judge(
     case: StudyCase, *, timed: Collection[str] = (), trust_workspace: bool = False
-) -> Iterator[tuple[Case, Staged, Judges]]:
+) -> Iterator[tuple[Case, StagedCase, RestartingJudge]]:
     """The case as it was read, its copy with a workspace for each variant, and judges of that copy.
 
     `timed` names the problems that are to be timed. Raises CaseError for a file that is wrong, and MachineError for
@@ -54,11 +54,11 @@ def judged(
     """
     read = Case(case.folder)
     with (
-        refusals_told(f"{case} could not be measured"),
+        translated_os_errors(f"{case} could not be measured"),
         tempfile.TemporaryDirectory(prefix="hillclimb-study-") as place,
-        staged(read, timed=timed) as copy,
+        stage_case(read, timed=timed) as copy,
     ):
         log = Path(place, "judge.log")
         start = partial(LocalJudge, copy.folder, log, trust_workspace=trust_workspace)
-        with closing(Judges(start)) as judges:
+        with closing(RestartingJudge(start)) as judges:
             yield read, copy, judges

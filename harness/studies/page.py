@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
 
-from harness.report.page import environment, style
-from harness.studies import times
-from harness.studies.plots import ROOFLINE, SPEEDUPS, by_call, draw
-from harness.studies.times import Row
+from hillclimb.harness.report.page import environment, style
+from hillclimb.harness.studies import times
+from hillclimb.harness.studies.plots import ROOFLINE, SPEEDUPS, draw, one_row_per_call
+from hillclimb.harness.studies.times import TimesRow
 
 PAGE = "report.html"
 
@@ -33,9 +33,9 @@ class Summary:
 
 def write_page(folder: Path) -> Path:
     """Draw the pictures and write the page of the study in `folder`. Raises UsageError where the table is none."""
-    known, rows = times.read(folder / times.FILE)
+    known, rows = times.read(folder / times.TABLE_FILE)
     draw(folder)
-    cases: dict[str, list[Row]] = {}
+    cases: dict[str, list[TimesRow]] = {}
     for row in rows:
         cases.setdefault(row.case, []).append(row)
     html = (
@@ -45,7 +45,7 @@ def write_page(folder: Path) -> Path:
             study=folder.name,
             known=known,
             cases=cases,
-            summaries=summarise(by_call(rows)),
+            summaries=summarise(one_row_per_call(rows)),
             pictures={name: _embed(folder / name) for name in (SPEEDUPS, ROOFLINE)},
             style=style(),
         )
@@ -56,9 +56,9 @@ def write_page(folder: Path) -> Path:
     return fresh.replace(target)
 
 
-def summarise(calls: Sequence[Row]) -> list[Summary]:
+def summarise(calls: Sequence[TimesRow]) -> list[Summary]:
     """Each variant besides the ones that the others are measured against."""
-    by_variant: dict[str, list[Row]] = {}
+    by_variant: dict[str, list[TimesRow]] = {}
     for call in calls:
         if call.speedup is not None or call.over_torch is not None:
             by_variant.setdefault(call.variant, []).append(call)

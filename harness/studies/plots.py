@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.report.plots import CLIMB, FAINT, INK, MUTED, REFUSED, save
-from harness.studies import times
-from harness.studies.study import BASELINE
-from harness.studies.times import Known, Row
+from hillclimb.harness.report.plots import CLIMB, FAINT, INK, MUTED, REFUSED, save
+from hillclimb.harness.studies import times
+from hillclimb.harness.studies.study import BASELINE
+from hillclimb.harness.studies.times import TableHeader, TimesRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SPEEDUPS, ROOFLINE = "speedups.png", "roofline.png"
 
 ROW_INCHES = 0.21
-MOST_ROWS = 400
+MAX_ROWS = 400
 """Lines of the speedup picture; the table has the rest."""
 
 DPI = 130
@@ -31,25 +31,25 @@ def draw(folder: Path) -> list[Path]:
 
     Raises UsageError where the table is none.
     """
-    known, rows = times.read(folder / times.FILE)
-    calls = by_call(rows)
+    known, rows = times.read(folder / times.TABLE_FILE)
+    calls = one_row_per_call(rows)
     painters = {SPEEDUPS: paint_speedups, ROOFLINE: paint_roofline}
     return [save(folder / name, partial(paint, known, calls), DPI) for name, paint in painters.items()]
 
 
-def by_call(rows: Iterable[Row]) -> list[Row]:
+def one_row_per_call(rows: Iterable[TimesRow]) -> list[TimesRow]:
     """One row for each variant's call of a problem: the first of its kernels', which stands for all."""
-    found: dict[tuple[str, str, str], Row] = {}
+    found: dict[tuple[str, str, str], TimesRow] = {}
     for row in rows:
-        found.setdefault((*row.key, row.variant), row)
+        found.setdefault((*row.problem_key, row.variant), row)
     return list(found.values())
 
 
-def paint_speedups(known: Known, calls: Sequence[Row]) -> Figure:
+def paint_speedups(known: TableHeader, calls: Sequence[TimesRow]) -> Figure:
     """A line for each problem: the variant's speedup over the baseline, and over the yardstick, 95 % intervals."""
     from matplotlib import pyplot
 
-    shown = [call for call in calls if call.speedup or call.over_torch][:MOST_ROWS]
+    shown = [call for call in calls if call.speedup or call.over_torch][:MAX_ROWS]
     height = 1.3 + ROW_INCHES * max(len(shown), 3)
     figure, axes = pyplot.subplots(figsize=(9.5, height))
     axes.set_xscale("log")
@@ -77,7 +77,7 @@ def paint_speedups(known: Known, calls: Sequence[Row]) -> Figure:
     return figure
 
 
-def paint_roofline(known: Known, calls: Sequence[Row]) -> Figure:
+def paint_roofline(known: TableHeader, calls: Sequence[TimesRow]) -> Figure:
     """Work a second against work a byte; a line joins the baseline's point with each other variant's."""
     from matplotlib import pyplot
 
@@ -88,7 +88,7 @@ def paint_roofline(known: Known, calls: Sequence[Row]) -> Figure:
         _mark(axis, "", (1,))
     points = [call for call in calls if call.flops and call.bytes and call.call_us]
     _paint_roof(axes, known, [_intensity(call) for call in points])
-    starts = {call.key: call for call in points if call.variant == BASELINE}
+    starts = {call.problem_key: call for call in points if call.variant == BASELINE}
     for variant in dict.fromkeys(call.variant for call in points):
         of_it = [call for call in points if call.variant == variant]
         hollow = variant == BASELINE
@@ -102,8 +102,8 @@ def paint_roofline(known: Known, calls: Sequence[Row]) -> Figure:
             edgecolors=MUTED if hollow else None,
         )
         for call in of_it:
-            if call.key in starts and variant != BASELINE:
-                pair = starts[call.key], call
+            if call.problem_key in starts and variant != BASELINE:
+                pair = starts[call.problem_key], call
                 axes.plot(
                     [_intensity(c) for c in pair],
                     [_rate(c) for c in pair],
@@ -144,7 +144,7 @@ def _paint_intervals(
         label = "_"  # named once
 
 
-def _paint_roof(axes: Axes, known: Known, intensities: Sequence[float]) -> None:
+def _paint_roof(axes: Axes, known: TableHeader, intensities: Sequence[float]) -> None:
     """The measured copy bandwidth and the fastest matrix product, where the table tells them."""
     try:
         copy, peak = float(known["copy_gb_per_s"]) / 1e3, float(known["tflops"])
@@ -154,14 +154,14 @@ def _paint_roof(axes: Axes, known: Known, intensities: Sequence[float]) -> None:
     axes.plot([low, peak / copy, high], [low * copy, peak, peak], color=INK, linewidth=1.2, zorder=1)
 
 
-def _intensity(call: Row) -> float:
+def _intensity(call: TimesRow) -> float:
     return (call.flops or 0.0) / (call.bytes or 1.0)
 
 
-def _rate(call: Row) -> float:
+def _rate(call: TimesRow) -> float:
     return (call.flops or 0.0) / (call.call_us or 1.0) / 1e6
 
 
-def _place(known: Known) -> str:
+def _place(known: TableHeader) -> str:
     versions = [f"{name} {known[name]}" for name in ("torch", "triton", "driver") if name in known]
     return ", ".join([known.get("device", ""), *versions]).strip(", ")

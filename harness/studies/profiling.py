@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from harness.case.case import Case
-from harness.case.digest import digest_files
-from harness.errors import HillclimbError, UsageError
-from harness.judge.protocol import Judge, Watch
-from harness.records import (
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.case.digest import digest_files
+from hillclimb.harness.errors import HillclimbError, UsageError
+from hillclimb.harness.judge.protocol import Judge
+from hillclimb.harness.records import (
     Bucket,
     Ceilings,
     Comparison,
@@ -26,32 +26,33 @@ from harness.records import (
     Provenance,
     Record,
     Side,
+    Watch,
 )
-from harness.studies import times
-from harness.studies.judging import Judges, judged
-from harness.studies.study import BASELINE, StudyCase
-from harness.studies.times import Row
-from harness.studies.variants import YARDSTICK, Staged, timed_problems
-from harness.studies.yardstick import with_yardstick_compiled
+from hillclimb.harness.studies import times
+from hillclimb.harness.studies.judging import RestartingJudge, staged_judge
+from hillclimb.harness.studies.study import BASELINE, StudyCase
+from hillclimb.harness.studies.times import TimesRow
+from hillclimb.harness.studies.variants import YARDSTICK, StagedCase, timed_problems
+from hillclimb.harness.studies.yardstick import with_yardstick_compiled
 
 DIGITS = 12
 """Of a digest, in the table."""
 
-DUELS = {BASELINE: "speedup", YARDSTICK: "over_torch"}
+OPPONENT_COLUMNS = {BASELINE: "speedup", YARDSTICK: "over_torch"}
 """Whom every other variant is duelled with, and what of its row that gives."""
 
 
-UNCOUNTED = "masked lanes were not counted"
+UNCOUNTED_NOTE = "masked lanes were not counted"
 """Begins the note that says why."""
 
 
-class Profiled(Record):
+class VariantTimes(Record):
     """One problem of one case, or a case that could not be timed at all."""
 
     study: str
     case: str
     problem: str = ""
-    rows: tuple[Row, ...] = ()
+    rows: tuple[TimesRow, ...] = ()
     """Empty where the table already had them."""
     error: str = ""
     """Also why the yardstick could not be compiled, where the table had the rest."""
@@ -62,7 +63,7 @@ class Profiled(Record):
 
 
 @dataclass(frozen=True)
-class Wish:
+class TimingOptions:
     """What of each case is to be timed."""
 
     suites: Collection[str] = ()
@@ -74,9 +75,9 @@ class Wish:
     trust_workspace: bool = False
 
 
-def profile_each(
-    cases: Iterable[StudyCase], wish: Wish, watch: Watch, tell: Callable[[Profiled], None]
-) -> tuple[Profiled, ...]:
+def profile_cases(
+    cases: Iterable[StudyCase], wish: TimingOptions, watch: Watch, tell: Callable[[VariantTimes], None]
+) -> tuple[VariantTimes, ...]:
     """Time the cases and bring each study's table up to date after every problem.
 
     A case that is broken is told of and hides no other. Raises UsageError, before anything is timed, where what lies
@@ -84,7 +85,7 @@ def profile_each(
     """
     cases, results = list(cases), []
     for folder in {case.folder.parent for case in cases}:
-        times.read(folder / times.FILE)
+        times.read(folder / times.TABLE_FILE)
     for case in cases:
         for profiled in _profile_case(case, wish, watch):
             results.append(profiled)
@@ -92,24 +93,24 @@ def profile_each(
     return tuple(results)
 
 
-def _profile_case(case: StudyCase, wish: Wish, watch: Watch) -> Iterator[Profiled]:
-    told = Profiled(study=case.study, case=case.name)
+def _profile_case(case: StudyCase, wish: TimingOptions, watch: Watch) -> Iterator[VariantTimes]:
+    told = VariantTimes(study=case.study, case=case.name)
     try:
         wanted = _wanted(Case(case.folder), wish)
-        with judged(case, timed=wanted, trust_workspace=wish.trust_workspace) as (read, staged, judges):
+        with staged_judge(case, timed=wanted, trust_workspace=wish.trust_workspace) as (read, staged, judges):
             copy = staged if wish.resume else with_yardstick_compiled(staged, watch)
             provenance = judges.ask(lambda judge: judge.describe())
             session = _Session(case, copy, judges, provenance, _state(read, provenance), watch)
-            counts = wish.lanes and read.has_lanes
+            counts = wish.lanes and read.can_count_lanes
             if counts and not (wish.resume and all(map(session.has_counted, wanted))):
                 session.count_lanes()
-            if wish.resume and not all(map(session.has, wanted)):
+            if wish.resume and not all(map(session.has_times, wanted)):
                 judges.close()
                 session.copy = with_yardstick_compiled(copy, watch)
             for problem in wanted:
-                if wish.resume and session.has(problem):
+                if wish.resume and session.has_times(problem):
                     session.add_lanes(problem)
-                    yield told.model_copy(update={"problem": problem, "error": session.copy.trouble})
+                    yield told.model_copy(update={"problem": problem, "error": session.copy.yardstick_error})
                 else:
                     yield told.model_copy(
                         update={"problem": problem, "rows": tuple(session.measure(problem))}
@@ -118,7 +119,7 @@ def _profile_case(case: StudyCase, wish: Wish, watch: Watch) -> Iterator[Profile
         yield told.model_copy(update={"error": str(error)})
 
 
-def _wanted(case: Case, wish: Wish) -> tuple[str, ...]:
+def _wanted(case: Case, wish: TimingOptions) -> tuple[str, ...]:
     """The problems to be timed, the objective's first."""
     for suite in wish.suites:
         if suite not in case.suites:
@@ -150,40 +151,42 @@ class _Session:
     """One case under its judges."""
 
     case: StudyCase
-    copy: Staged
-    judges: Judges
+    copy: StagedCase
+    judges: RestartingJudge
     provenance: Provenance
     state: str
     watch: Watch
-    masked: dict[str, tuple[float, str]] = field(default_factory=dict)
+    masked_shares: dict[str, tuple[float, str]] = field(default_factory=dict)
     """Of each variant the share of lanes masked off, and the problem on which it was counted."""
     uncounted: dict[str, str] = field(default_factory=dict)
     """Why a variant has no such share."""
 
     @property
     def file(self) -> Path:
-        return self.case.folder.parent / times.FILE
+        return self.case.folder.parent / times.TABLE_FILE
 
-    def has(self, problem: str) -> bool:
+    def has_times(self, problem: str) -> bool:
         """Whether the table has times of all variants of the problem as they are now, and each duel of theirs."""
         found = {
-            row.variant: times.told(row) for row in times.read(self.file)[1] if self._holds(row, problem)
+            row.variant: times.measured_columns(row)
+            for row in times.read(self.file)[1]
+            if self._is_current(row, problem)
         }
         return all(found.get(variant, set()) >= self._wanted_of(variant) for variant in self.copy.sides)
 
     def has_counted(self, problem: str) -> bool:
         """Whether the table has the masked lanes of all the workspace's variants as they are now, or why not."""
-        rows = [row for row in times.read(self.file)[1] if self._holds(row, problem)]
-        counted = {row.variant for row in rows if row.masked_share is not None or UNCOUNTED in row.note}
+        rows = [row for row in times.read(self.file)[1] if self._is_current(row, problem)]
+        counted = {row.variant for row in rows if row.masked_share is not None or UNCOUNTED_NOTE in row.note}
         return counted >= self.copy.sides.keys() - {YARDSTICK}
 
     def _wanted_of(self, variant: str) -> set[str]:
         """What a row of a variant is to tell."""
-        return {"call_us", *(name for other, name in DUELS.items() if self._meets(variant, other))}
+        return {"call_us", *(name for other, name in OPPONENT_COLUMNS.items() if self._meets(variant, other))}
 
     def _meets(self, variant: str, other: str) -> bool:
         """Whether the one is duelled with the other."""
-        return variant not in DUELS and other in self.copy.sides
+        return variant not in OPPONENT_COLUMNS and other in self.copy.sides
 
     def count_lanes(self) -> None:
         """Of every variant of the workspace; one that cannot be interpreted has none."""
@@ -193,48 +196,54 @@ class _Session:
             try:
                 lanes = self.judges.ask(partial(_lanes_of, side, self.watch)).problems[:1]
             except HillclimbError as error:
-                self.uncounted[variant] = f"{UNCOUNTED}: {error}"
+                self.uncounted[variant] = f"{UNCOUNTED_NOTE}: {error}"
                 continue
             for counted in lanes:
                 if (share := counted.masked_share()) is not None:
-                    self.masked[variant] = share, counted.problem
+                    self.masked_shares[variant] = share, counted.problem
 
     def add_lanes(self, problem: str) -> None:
         """Put what was counted into the rows that the table has of a problem."""
         known, earlier = times.read(self.file)
-        held = [row for row in earlier if row.key == (self.case.name, problem)]
+        held = [row for row in earlier if row.problem_key == (self.case.name, problem)]
         fresh = [self._with_lanes(row) if row.state == self.state else row for row in held]
         if fresh != held:
             times.update(self.file, known, fresh)
 
-    def _with_lanes(self, row: Row) -> Row:
+    def _with_lanes(self, row: TimesRow) -> TimesRow:
         """What was counted of its variant put into a row, or why nothing was."""
-        if row.variant in self.masked:
-            return row.model_copy(update=dict(zip(times.LANES, self.masked[row.variant], strict=True)))
+        if row.variant in self.masked_shares:
+            return row.model_copy(
+                update=dict(zip(times.LANE_COLUMNS, self.masked_shares[row.variant], strict=True))
+            )
         reason = self.uncounted.get(row.variant, "")
-        is_new = reason and UNCOUNTED not in row.note
+        is_new = reason and UNCOUNTED_NOTE not in row.note
         return row.model_copy(update={"note": _joined(row.note, reason)}) if is_new else row
 
-    def measure(self, problem: str) -> list[Row]:
+    def measure(self, problem: str) -> list[TimesRow]:
         """All variants; they are in the table when this returns.
 
         What it has of the same files is not given up for a measurement that tells less.
         """
         suite = self.copy.suites[problem]
         looks = {name: self._look(side, suite) for name, side in self.copy.sides.items()}
-        if self.copy.trouble:
-            looks[YARDSTICK] = Profile(problems=(), detail=self.copy.trouble)
+        if self.copy.yardstick_error:
+            looks[YARDSTICK] = Profile(problems=(), detail=self.copy.yardstick_error)
         rows = [row for name, look in looks.items() for row in self._rows(problem, name, look)]
         ceilings = next((look.ceilings for look in looks.values() if look.ceilings), None)
         known, earlier = times.read(self.file)
-        held = [row for row in earlier if self._holds(row, problem)]
-        fresh = [row for name in looks for row in times.fuller(name, held, rows)]
+        held = [row for row in earlier if self._is_current(row, problem)]
+        fresh = [row for name in looks for row in times.choose_fuller_rows(name, held, rows)]
         times.update(self.file, _known(self.provenance, ceilings, known), fresh)
         return rows
 
-    def _holds(self, row: Row, problem: str) -> bool:
+    def _is_current(self, row: TimesRow, problem: str) -> bool:
         """Whether a row of the table is a time of this problem, with all as it is now."""
-        return row.key == (self.case.name, problem) and row.call_us is not None and row.state == self.state
+        return (
+            row.problem_key == (self.case.name, problem)
+            and row.call_us is not None
+            and row.state == self.state
+        )
 
     def _look(self, side: Side, suite: str) -> Profile:
         try:
@@ -244,8 +253,8 @@ class _Session:
         except HillclimbError as error:
             return Profile(problems=(), detail=str(error))
 
-    def _rows(self, problem: str, variant: str, look: Profile) -> Iterator[Row]:
-        row = Row(
+    def _rows(self, problem: str, variant: str, look: Profile) -> Iterator[TimesRow]:
+        row = TimesRow(
             study=self.case.study, case=self.case.name, problem=problem, variant=variant, kernel="", state=""
         )
         timed = next(iter(look.problems), None)
@@ -254,8 +263,8 @@ class _Session:
             return
         over, notes = self._speedups(problem, variant)
         rate = timed.bytes / timed.seconds_per_call
-        share, counted_on = self.masked.get(variant, (None, ""))
-        made = self.copy.compiled if variant == YARDSTICK else ""
+        share, counted_on = self.masked_shares.get(variant, (None, ""))
+        made = self.copy.yardstick_note if variant == YARDSTICK else ""
         told = {
             "call_us": timed.seconds_per_call * 1e6,
             "flops": timed.flops,
@@ -276,7 +285,7 @@ class _Session:
         """Over the baseline and over the yardstick, and what kept one from being measured."""
         told: dict[str, float] = {}
         notes = []
-        for other, name in DUELS.items():
+        for other, name in OPPONENT_COLUMNS.items():
             if not self._meets(variant, other):
                 continue
             sides = self.copy.sides[other], self.copy.sides[variant]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import UsageError
+from hillclimb.harness.errors import UsageError
+from hillclimb.harness.wording import choices
 
 BASELINE = "baseline"
 """The variant that the others are measured against: workspace/baseline.py."""
@@ -35,20 +36,20 @@ def find_studies(cases: Path) -> dict[str, list[StudyCase]]:
     return found
 
 
-def choose(cases: Path, study: str | None = None, name: str | None = None) -> list[StudyCase]:
+def choose_cases(cases: Path, study: str | None = None, name: str | None = None) -> list[StudyCase]:
     """The cases meant by a study, a case, both or neither. Raises UsageError that names the choices."""
     studies = find_studies(cases)
     if not studies:
         raise UsageError(f"no study below {cases}: no case there has a workspace/{BASELINE}.py")
     if study is not None and study not in studies:
-        raise UsageError(f"no study {study!r}; there are: {', '.join(studies)}")
+        raise UsageError(f"no study {study!r}; there are: {choices(study, studies)}")
     offered = [case for known, cases_of in studies.items() if study in (None, known) for case in cases_of]
     if name is None:
         return offered
     matching = [case for case in offered if case.name == name]
     if not matching:
         where = f"study {study!r}" if study else "any study"
-        raise UsageError(f"no case {name!r} in {where}; there are: {', '.join(map(str, offered))}")
+        raise UsageError(f"no case {name!r} in {where}; there are: {choices(name, map(str, offered))}")
     if len(matching) > 1:
         raise UsageError(
             f"case {name!r} is in several studies; name one: {', '.join(c.study for c in matching)}"

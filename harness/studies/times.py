@@ -19,13 +19,13 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from harness.errors import UsageError
-from harness.records import Record
+from hillclimb.harness.errors import UsageError
+from hillclimb.harness.records import Record
 
-FILE = "proton_times.csv"
+TABLE_FILE = "proton_times.csv"
 
 
-class Row(Record):
+class TimesRow(Record):
     """One kernel in one call of one variant; what is known of the whole call stands in each of its rows."""
 
     study: str
@@ -69,21 +69,21 @@ class Row(Record):
     """Digest of the case's files, the harness and the device; empty where something could not be measured."""
 
     @property
-    def key(self) -> tuple[str, str]:
+    def problem_key(self) -> tuple[str, str]:
         return self.case, self.problem
 
 
-MEASURED = ("call_us", "speedup", "over_torch")
+MEASURED_COLUMNS = ("call_us", "speedup", "over_torch")
 """What of a row takes a judge's measurement each."""
 
-LANES = ("masked_share", "masked_on")
+LANE_COLUMNS = ("masked_share", "masked_on")
 """What of a row counting lanes gives."""
 
-Known = Mapping[str, str]
+TableHeader = Mapping[str, str]
 """What stands above the table."""
 
 
-def read(file: Path) -> tuple[dict[str, str], list[Row]]:
+def read(file: Path) -> tuple[dict[str, str], list[TimesRow]]:
     """The lines above the table, and its rows. Nothing at all where there is no file; UsageError for another form."""
     try:
         text = file.read_text(encoding="utf-8")
@@ -100,20 +100,20 @@ def read(file: Path) -> tuple[dict[str, str], list[Row]]:
         raise UsageError(f"{file}: is no table of times ({error}); move the file away") from None
 
 
-def _row(file: Path, number: int, fields: Mapping[str | None, str | None]) -> Row:
+def _row(file: Path, number: int, fields: Mapping[str | None, str | None]) -> TimesRow:
     given = {name: value for name, value in fields.items() if value not in ("", None)}
     try:
-        return Row.model_validate({"kernel": "", "state": "", **given})
+        return TimesRow.model_validate({"kernel": "", "state": "", **given})
     except (ValidationError, TypeError):
         raise UsageError(f"{file}: row {number} is none of this table's; move the file away") from None
 
 
-def write(file: Path, known: Known, rows: Iterable[Row]) -> None:
+def write(file: Path, known: TableHeader, rows: Iterable[TimesRow]) -> None:
     """The file whole, on disk when this returns; a reader sees the old one or the new one."""
     text = io.StringIO()
     for name, value in known.items():
         text.write(f"# {name}: {' '.join(value.split())}\n")
-    table = csv.DictWriter(text, list(Row.model_fields), lineterminator="\n")
+    table = csv.DictWriter(text, list(TimesRow.model_fields), lineterminator="\n")
     table.writeheader()
     table.writerows(row.model_dump(exclude_none=True) for row in rows)
     fresh = file.with_name(f".{file.name}.new")
@@ -124,11 +124,11 @@ def write(file: Path, known: Known, rows: Iterable[Row]) -> None:
     fresh.replace(file)
 
 
-def update(file: Path, known: Known, fresh: Iterable[Row]) -> None:
+def update(file: Path, known: TableHeader, fresh: Iterable[TimesRow]) -> None:
     """`write`, with the rows of the fresh ones' cases and problems replaced; of several at once each has its turn."""
     with _alone(file.parent):
         _, rows = read(file)
-        write(file, known, replaced(rows, fresh))
+        write(file, known, replace_problems(rows, fresh))
 
 
 @contextmanager
@@ -141,27 +141,27 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def replaced(rows: Iterable[Row], fresh: Iterable[Row]) -> list[Row]:
+def replace_problems(rows: Iterable[TimesRow], fresh: Iterable[TimesRow]) -> list[TimesRow]:
     """The rows with those of the fresh ones' cases and problems replaced, in the order of cases."""
     new = list(fresh)
-    keys = {row.key for row in new}
-    kept = [row for row in rows if row.key not in keys]
+    keys = {row.problem_key for row in new}
+    kept = [row for row in rows if row.problem_key not in keys]
     return sorted(
         [*kept, *new], key=lambda row: row.case
     )  # stable: problems stay in the order they were measured
 
 
-def told(row: Row) -> set[str]:
+def measured_columns(row: TimesRow) -> set[str]:
     """Which times and duels a row has."""
-    return {name for name in MEASURED if getattr(row, name) is not None}
+    return {name for name in MEASURED_COLUMNS if getattr(row, name) is not None}
 
 
-def fuller(variant: str, held: Sequence[Row], fresh: Sequence[Row]) -> list[Row]:
+def choose_fuller_rows(variant: str, held: Sequence[TimesRow], fresh: Sequence[TimesRow]) -> list[TimesRow]:
     """The fresh rows of a variant, unless those that are held tell what they do not; with lanes that were counted."""
     old, new = ([row for row in rows if row.variant == variant] for rows in (held, fresh))
     if not old or not new:
         return old or new
-    if not told(old[0]) <= told(new[0]):
+    if not measured_columns(old[0]) <= measured_columns(new[0]):
         return old
-    lanes = {name: getattr(old[0], name) for name in LANES}
+    lanes = {name: getattr(old[0], name) for name in LANE_COLUMNS}
     return new if new[0].masked_share is not None else [row.model_copy(update=lanes) for row in new]

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import yaml
 
-from harness.case.case import Case
-from harness.case.complaints import read_yaml
-from harness.errors import CaseError
-from harness.records import Side
-from harness.studies.study import BASELINE
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.case.complaints import read_yaml
+from hillclimb.harness.errors import CaseError
+from hillclimb.harness.records import Side
+from hillclimb.harness.studies.study import BASELINE
 
 YARDSTICK = "torch"
 """The variant made of yardstick.py."""
@@ -31,16 +31,16 @@ YARDSTICK_FILE = "yardstick.py"
 
 ENTRY = '"""Hands the judge one of this workspace\'s kernels."""\n\nfrom {module} import {function} as {function}\n'
 
-MADE = "inductor"
+INDUCTOR_FOLDER = "inductor"
 """Below a process's TMPDIR: where torch.compile leaves what it makes of a yardstick."""
 
-CACHE = f"{MADE}.tar"
-"""In a yardstick's workspace: what harness.studies.yardstick has compiled of it."""
+CACHE = f"{INDUCTOR_FOLDER}.tar"
+"""In a yardstick's workspace: what hillclimb.harness.studies.yardstick has compiled of it."""
 
 MODE = "max-autotune-no-cudagraphs"
 """Of torch.compile, in a file of its own: with a full cache it tries nothing out, and must not read as if it did."""
 
-COMPILED = '''"""The plain operator through torch.compile, out of a cache that is filled already."""
+COMPILED_ENTRY_SOURCE = '''"""The plain operator through torch.compile, out of a cache that is filled already."""
 
 import os
 import shutil
@@ -60,23 +60,23 @@ torch.set_float32_matmul_precision("highest")
 {function} = torch.compile(plain, mode=Path(__file__).with_name("mode").read_text(), dynamic=False)
 '''
 
-LIBERTIES = {"prepare_seconds": 300, "memory_mib": 32768}
+YARDSTICK_BUDGETS = {"prepare_seconds": 300, "memory_mib": 32768}
 """Budgets of a copy with a yardstick: torch.compile is slow to import and to find what it made."""
 
-LEFT_BEHIND = shutil.ignore_patterns("__pycache__", ".*")
+COPY_IGNORE = shutil.ignore_patterns("__pycache__", ".*")
 
 
 @dataclass(frozen=True)
-class Staged:
+class StagedCase:
     """A case copied aside: `folder` is the case's, `sides` has a workspace for each variant by its name."""
 
     folder: Path
     sides: dict[str, Side]
     suites: dict[str, str]
     """Of each timed problem, the suite in which it is alone."""
-    trouble: str = ""
+    yardstick_error: str = ""
     """Why the yardstick could not be compiled; it is then among the sides no more."""
-    compiled: str = ""
+    yardstick_note: str = ""
     """What the yardstick that is timed was chosen among."""
 
 
@@ -91,7 +91,7 @@ def list_variants(case: Case) -> tuple[str, ...]:
 
 
 @contextmanager
-def staged(case: Case, *, timed: Collection[str] = ()) -> Iterator[Staged]:
+def stage_case(case: Case, *, timed: Collection[str] = ()) -> Iterator[StagedCase]:
     """A copy of the case with a workspace for each variant, for as long as the block lasts.
 
     Each problem to be timed has a suite of its own, under the objective's distribution. Where there is any, the case's
@@ -101,7 +101,7 @@ def staged(case: Case, *, timed: Collection[str] = ()) -> Iterator[Staged]:
         root = Path(name)
         root.chmod(0o755)  # a judge may run candidates under another user
         folder = root / "cases" / case.name
-        shutil.copytree(case.folder, folder, ignore=LEFT_BEHIND)
+        shutil.copytree(case.folder, folder, ignore=COPY_IGNORE)
         sides = {variant: _side(case, root, variant) for variant in list_variants(case)}
         suites: dict[str, str] = {}
         if timed:
@@ -109,7 +109,7 @@ def staged(case: Case, *, timed: Collection[str] = ()) -> Iterator[Staged]:
             if (folder / YARDSTICK_FILE).is_file():
                 _free(folder / "case.yaml", case)
                 sides[YARDSTICK] = _yardstick(case, root, folder)
-        yield Staged(folder, sides, suites)
+        yield StagedCase(folder, sides, suites)
 
 
 def _defines(path: Path, function: str) -> bool:
@@ -125,7 +125,7 @@ def _side(case: Case, root: Path, variant: str) -> Side:
     """The workspace with the variant behind its entry."""
     file, function = case.settings.entry.split(":")
     tree = root / variant / "workspace"
-    shutil.copytree(case.workspace, tree, ignore=LEFT_BEHIND)
+    shutil.copytree(case.workspace, tree, ignore=COPY_IGNORE)
     if variant != Path(file).stem:
         (tree / file).write_text(ENTRY.format(module=variant, function=function), encoding="utf-8")
     return Side(tree=str(tree))
@@ -137,7 +137,10 @@ def _yardstick(case: Case, root: Path, folder: Path) -> Side:
     tree.mkdir(parents=True)
     shutil.copy(folder / YARDSTICK_FILE, tree)
     if _is_compiled(folder / YARDSTICK_FILE):
-        (tree / file).write_text(COMPILED.format(function=function, made=MADE, cache=CACHE), encoding="utf-8")
+        (tree / file).write_text(
+            COMPILED_ENTRY_SOURCE.format(function=function, made=INDUCTOR_FOLDER, cache=CACHE),
+            encoding="utf-8",
+        )
         (tree / "mode").write_text(MODE, encoding="utf-8")
     else:
         module = Path(YARDSTICK_FILE).stem
@@ -169,7 +172,7 @@ def timed_problems(case: Case) -> tuple[str, ...]:
 def _free(file: Path, case: Case) -> None:
     """Rewrite case.yaml so that a workspace may call finished operators, and take its time to get them ready."""
     settings = read_yaml(file)
-    settings["budgets"] = {**settings.get("budgets", {}), **LIBERTIES}
+    settings["budgets"] = {**settings.get("budgets", {}), **YARDSTICK_BUDGETS}
     imports = dict.fromkeys([*case.settings.policy.imports, "os", "pathlib", "shutil", "torch"])
     settings["policy"] = {**settings.get("policy", {}), "library_calls": True, "imports": list(imports)}
     file.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")

@@ -1,16 +1,14 @@
-"""How a run of 10,000 candidates resumes: `python -m scripts.experiments.big_ledger [--write]`.
+"""How a run of 10,000 candidates resumes: `python -m scripts.experiments.big_ledger`.
 
 Builds a run with 1,000 wins and 9,000 rejected candidates (ledger, commits, refs) in a temporary folder, then
 measures fresh processes: resuming up to the first new proposal, and reading the history from trailers alone.
-With --write the figures go to docs/evidence/big_ledger.json.
+All of it is one part: an output that has the figures is not measured again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -20,16 +18,27 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from agent.branch import find_branches, read_wins, signature
-from agent.budget import Budgets
-from agent.controller import Request, Tools, climb
-from agent.entries import Baselined, Confirming, Entry, Judged, Opened, Proposed, Session, Settled
-from agent.ledger import Ledger
-from agent.proposal import Edit, Proposal
-from agent.repository import Repository
-from agent.trailers import Dossier, write_message
-from harness.case.case import Case
-from harness.records import SCHEMA, GateReport, Interval, Reason
+from hillclimb.agent.climb.budget import BudgetOverrides
+from hillclimb.agent.climb.climb import climb
+from hillclimb.agent.climb.request import ClimbRequest, Tools
+from hillclimb.agent.git.repository import Repository
+from hillclimb.agent.proposal import Edit, Proposal
+from hillclimb.agent.record.branch import find_branches, read_wins, signature
+from hillclimb.agent.record.entries import (
+    BaselinedEntry,
+    ConfirmingEntry,
+    Entry,
+    JudgedEntry,
+    OpenedEntry,
+    ProposedEntry,
+    SessionEntry,
+    SettledEntry,
+)
+from hillclimb.agent.record.ledger import Ledger
+from hillclimb.agent.record.trailers import VerdictRecord, write_message
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.records import SCHEMA, GateReport, Interval, Reason
+from scripts.experiments import frame
 from tests.fakes.judge import PROVENANCE, SimulatedJudge
 from tests.fakes.toy import kernel, write_toy
 
@@ -45,20 +54,18 @@ def main() -> int:
         return _resume(Path(arguments.resume))
     if arguments.history:
         return _history(Path(arguments.history))
-    with tempfile.TemporaryDirectory() as name:
-        root = Path(name) / "repository"
-        _build(root)
-        figures = _measure(root)
-    print(json.dumps(figures, indent=2))
-    if arguments.write:
-        evidence = Path(__file__).parents[2] / "docs/evidence/big_ledger.json"
-        evidence.write_text(json.dumps(figures, indent=2) + "\n")
-    return 0 if all(float(str(figures[name])) <= limit for name, limit in LIMITS.items()) else 1
+    output = frame.Output(arguments.output, {})
+    if "resume_seconds" not in output.found:
+        with tempfile.TemporaryDirectory() as name:
+            root = Path(name) / "repository"
+            _build(root)
+            output.save(**_measure(root))
+    print(json.dumps(output.found, indent=2))
+    return 0 if all(output.found[name] <= limit for name, limit in LIMITS.items()) else 1
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--write", action="store_true", help="keep the figures in docs/evidence/")
+    parser = frame.make_parser(__doc__, default=frame.EVIDENCE / "big_ledger.json")
     parser.add_argument("--resume", help=argparse.SUPPRESS)
     parser.add_argument("--history", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -73,7 +80,7 @@ def _build(root: Path) -> None:
     subprocess.run(["git", "-C", str(root), "add", "."], check=True)
     subprocess.run(["git", "-C", str(root), *who, "commit", "--quiet", "-m", "start"], check=True)
     base = repository.resolve("HEAD") or ""
-    opened = Opened(
+    opened = OpenedEntry(
         schema_version=SCHEMA,
         time=START,
         case="demo/toy",
@@ -91,12 +98,12 @@ def _build(root: Path) -> None:
         ledger.writelines(f"{entry.model_dump_json()}\n" for entry in _entries(repository, case, opened))
 
 
-def _entries(repository: Repository, case: Case, opened: Opened) -> Iterator[Entry]:
+def _entries(repository: Repository, case: Case, opened: OpenedEntry) -> Iterator[Entry]:
     """The ledger's lines; the commits they name are written through one fast-import."""
     yield opened
-    yield Session(time=START, pid=1, host="host")
+    yield SessionEntry(time=START, pid=1, host="host")
     noise = Interval(estimate=1.0, low=0.999, high=1.001, pairs=5)
-    yield Baselined(
+    yield BaselinedEntry(
         time=START + 60, gate=GATE, seconds_per_call=1e-3, pair_sd=0.002, noise=noise, seconds=30.0
     )
     importer = subprocess.Popen(
@@ -109,18 +116,18 @@ def _entries(repository: Repository, case: Case, opened: Opened) -> Iterator[Ent
         kept = n % WIN_EVERY == 0
         gain *= 1.001 if kept else 1.0
         proposal = _proposal(n)
-        yield Proposed(n=n, time=START + 60 + 3 * n, proposal=proposal)
-        confirming = Confirming(n=n, k=n // WIN_EVERY, alpha=1e-6) if kept else None
+        yield ProposedEntry(n=n, time=START + 60 + 3 * n, proposal=proposal)
+        confirming = ConfirmingEntry(n=n, k=n // WIN_EVERY, alpha=1e-6) if kept else None
         if confirming:
             yield confirming
         judged = _judged(n, kept, gain, incumbent)
-        dossier = Dossier(
+        dossier = VerdictRecord(
             "demo/toy/long", opened, case.settings, PROVENANCE, proposal, None, judged, confirming
         )
         ref = "refs/heads/hillclimb/demo/toy/long" if kept else f"refs/hillclimb/demo/toy/long/rejected/{n}"
         commit = _import(importer, n, ref, parent, proposal, judged.time, write_message(dossier))
         yield judged.model_copy(update={"commit": commit, "ref": ref})
-        yield Settled(n=n)
+        yield SettledEntry(n=n)
         incumbent, parent = (commit, f":{n}") if kept else (incumbent, parent)
     importer.communicate()
 
@@ -132,9 +139,9 @@ def _proposal(n: int) -> Proposal:
     return Proposal(author="llm", idea=f"hoist the loads out of the loop, attempt {n}", edits=edits)
 
 
-def _judged(n: int, kept: bool, gain: float, parent: str) -> Judged:
+def _judged(n: int, kept: bool, gain: float, parent: str) -> JudgedEntry:
     step = Interval(estimate=1.001, low=1.0005, high=1.0015, pairs=5)
-    return Judged(
+    return JudgedEntry(
         n=n,
         time=START + 62 + 3 * n,
         kept=kept,
@@ -190,7 +197,6 @@ def _measure(root: Path) -> dict[str, object]:
         "repeats": REPEATS,
         "clock": "wall, process start included; median of repeats, memory the largest",
         "limits": LIMITS,
-        "machine": f"{os.cpu_count()} CPUs, {platform.system()}, Python {platform.python_version()}",
     }
 
 
@@ -229,8 +235,8 @@ def _resume(root: Path) -> int:
     opened = time.time() - began
     began, proposer = time.time(), _Stopwatch()
     tools = Tools(emit=lambda event: None, draw=lambda folder: "")
-    budgets = Budgets(seconds=1e12, candidates=10**9, patience=10**9)
-    request = Request(case=root / "cases/demo/toy", tag="long", budgets=budgets)
+    budgets = BudgetOverrides(seconds=1e12, candidates=10**9, patience=10**9)
+    request = ClimbRequest(case=root / "cases/demo/toy", tag="long", budgets=budgets)
     climb(request, lambda case, log: SimulatedJudge(), lambda background: proposer, tools)
     mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     took = proposer.asked_at - began

@@ -5,11 +5,13 @@ Every candidate of tests/cheats for one surface goes the whole way, as a climb w
 it is promising, confirmation at the run's spent alpha, against its case's slow start. A cheat that the reading of the
 source refuses is judged once more by a judge that does not read.
 
+    scripts/experiments/cheat_rates.py                       # a CPU's, nothing saved
+    scripts/experiments/cheat_rates.py --only less-work      # a family, or a candidate
     scripts/experiments/cheat_rates.py cpu --load 1.5 --output docs/evidence/cheat_rates_cpu.json
     scripts/experiments/cheat_rates.py gpu --output docs/evidence/cheat_rates_gpu.json
 
-Results are saved after every candidate; run again with the same output, it goes on where it stopped. Leaves with
-status 1 where a cheat was kept.
+Every candidate is a part. At the end a table has both rates with their exact limits, for every family of cheats; --json
+prints the same for programs. Leaves with status 1 where a cheat was kept.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,14 +31,17 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from harness.judge.evidence import spend  # noqa: E402
+from hillclimb.harness.errors import CandidateFault  # noqa: E402
+from hillclimb.harness.statistics.evidence import alpha_share  # noqa: E402
+from scripts.experiments import cheat_table, frame  # noqa: E402
+from tests.cheats import cases  # noqa: E402
 from tests.cheats.court import Answer, Court  # noqa: E402
 from tests.cheats.declared import Candidate, Stage, Verdict, find, matches  # noqa: E402
 
 ALPHA = 0.01
 
 NOT_EXPRESSED = {
-    "6": "the pool of slots and what evicts the cache are the judge's; tests/harness/judge/test_sizing.py",
+    "6": "the pool of slots and what evicts the cache are the judge's; tests/harness/duel/test_sizing.py",
     "48": "the judge holds its GPU by UUID; tests/harness/device/test_guard.py",
     "49": "a side's own events decide only inside the judge's clock; here as 3",
 }
@@ -65,9 +71,15 @@ class Job:
         return f"{'honest/' if self.is_honest else ''}{self.candidate.name}{' unread' if self.unread else ''}"
 
 
-def plan(surface: str) -> list[Job]:
-    """Every judging of a surface: what a gate can tell before what takes a clock, so that a busy machine can begin."""
-    cheats, honest = find(surface), find(f"honest/{surface}")
+def plan(surface: str, only: Sequence[str] = ()) -> list[Job]:
+    """Every judging of a surface: what a gate can tell before what takes a clock, so that a busy machine can begin.
+
+    `only` are names of candidates or families; none: all.
+    """
+    cheats, honest = (
+        [one for one in find(place) if not only or {one.name, one.declared.family}.intersection(only)]
+        for place in (surface, f"honest/{surface}")
+    )
     jobs = [Job(one, False, False, one.declared) for one in cheats]
     jobs += [Job(one, False, True, one.declared.unread) for one in cheats if one.declared.unread]
     jobs += [Job(one, True, False, one.declared) for one in honest]
@@ -76,31 +88,41 @@ def plan(surface: str) -> list[Job]:
 
 def main() -> None:
     options = _parse()
-    done: dict[str, Any] = {"surface": options.surface, "rows": []}
-    if options.output.exists():
-        done = json.loads(options.output.read_text())
-    have = {row["key"] for row in done["rows"]}
-    jobs = [job for job in plan(options.surface) if job.key not in have]
+    limited = {"only": options.only} if options.only else {}
+    output = frame.Output(options.output, {"surface": options.surface, **limited})
+    output.found["surface"] = options.surface
+    rows: list[dict[str, Any]] = output.found.setdefault("rows", [])
+    have = {row["key"] for row in rows}
+    jobs = [job for job in plan(options.surface, options.only) if job.key not in have]
     with tempfile.TemporaryDirectory(prefix="hillclimb-cheats-") as folder:
         Path(folder).chmod(0o755)
         with closing(Court(Path(folder))) as court:
             for number, job in enumerate(jobs, start=1):
                 if job.is_timed:
                     await_quiet(options.load)
-                row = judge_one(court, job, sum(row["stage"] == "confirm" for row in done["rows"]))
-                done["rows"].append(row)
-                provenance = court.describe()
-                done |= {"provenance": provenance.model_dump() if provenance else None}
-                done |= {"summary": summarise(done["rows"]), "not_expressed": not_expressed(options.surface)}
-                options.output.write_text(json.dumps(done, indent=1) + "\n")
+                row = judge_one(court, job, sum(row["stage"] == "confirm" for row in rows))
+                rows.append(row)
+                judge = court.describe()
+                output.provenance |= judge.model_dump() if judge else {}
+                output.save(
+                    summary=summarise(rows),
+                    families=[vars(row) for row in cheat_table.families(rows)],
+                    not_expressed=not_expressed(options.surface),
+                )
                 told = "" if row["as_expected"] else f"   EXPECTED {row['expected']}"
                 print(
                     f"{number}/{len(jobs)} {job.key}: {row['got']} at {row['stage']}, {row['seconds']} s{told}",
+                    file=sys.stderr,
                     flush=True,
                 )
-    print(json.dumps(done["summary"], indent=1))
-    if done["summary"]["cheats_kept"]:
-        raise SystemExit(f"kept: {', '.join(done['summary']['cheats_kept'])}")
+    summary = summarise(rows)
+    if options.json:
+        found = [vars(row) for row in cheat_table.families(rows)]
+        print(json.dumps({"summary": summary, "families": found}, indent=1))
+    else:
+        print(cheat_table.render(rows))
+    if summary["cheats_kept"]:
+        raise SystemExit(f"kept: {', '.join(summary['cheats_kept'])}")
 
 
 def await_quiet(most: float) -> None:
@@ -112,14 +134,16 @@ def await_quiet(most: float) -> None:
 def judge_one(court: Court, job: Job, confirmations: int) -> dict[str, Any]:
     """One judging, and everything worth keeping of it."""
     until: Stage = "gate" if job.is_honest and _untimed(job) else "confirm"
-    answer = court.judge(job.candidate, spend(ALPHA, confirmations + 1), unread=job.unread, until=until)
+    answer = court.judge(job.candidate, alpha_share(ALPHA, confirmations + 1), unread=job.unread, until=until)
     return {
         "key": job.key,
         "does": job.candidate.does,
+        "family": job.candidate.declared.family,
         "entries": job.candidate.declared.entries,
         "case": job.candidate.declared.case,
         "honest": job.is_honest,
         "unread": job.unread,
+        "read_alone": is_refused_by_reading(job.candidate),
         "expected": [str(reason) for reason in job.expected.reason] or ["kept"],
         "says": job.expected.says,
         "got": str(answer.reason or ("kept" if answer.stage == "confirm" else "passed")),
@@ -130,6 +154,16 @@ def judge_one(court: Court, job: Job, confirmations: int) -> dict[str, Any]:
         "load": round(os.getloadavg()[0], 2),
         "seconds": round(answer.seconds, 2),
     }
+
+
+def is_refused_by_reading(candidate: Candidate) -> bool:
+    """Whether the reading of its source refuses it, with nothing else behind."""
+    with tempfile.TemporaryDirectory(prefix="hillclimb-cheats-") as folder:
+        try:
+            cases.read_source(Path(folder), candidate)
+        except CandidateFault:
+            return True
+    return False
 
 
 def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -174,14 +208,15 @@ def _untimed(job: Job) -> bool:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = frame.make_parser(__doc__)
+    parser.add_argument("surface", nargs="?", choices=("cpu", "gpu"), default="cpu")
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", default=[], help="these candidates or families alone"
     )
-    parser.add_argument("surface", choices=("cpu", "gpu"))
+    parser.add_argument("--json", action="store_true", help="print JSON for programs instead of the table")
     parser.add_argument(
         "--load", type=float, default=float("inf"), help="begin nothing that is timed above this load average"
     )
-    parser.add_argument("--output", type=Path, required=True)
     return parser.parse_args()
 
 

@@ -7,7 +7,7 @@ share of its rows twice, so the candidate is faster by exactly that much work; m
 
     scripts/experiments/cpu_error_rates.py --aa 300 --planted 20 --output docs/evidence/cpu_error_rates.json
 
-Results are saved after every candidate; run again with the same output, it goes on where it stopped.
+Every candidate is a part. An output can be extended with more of them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness.case.case import Case
-from harness.judge.evidence import spend
-from harness.judge.pool import LocalJudge
-from harness.judge.protocol import Progress
-from harness.records import Side
+import frame
 
-ROOT = Path(__file__).resolve().parents[2]
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.judge.pool import LocalJudge
+from hillclimb.harness.records import Progress, Side
+from hillclimb.harness.statistics.evidence import alpha_share
+
+ROOT = frame.ROOT
 ALPHA = 0.01
 TUNED = {"MM_ORDER": "ikj", "MM_UNROLL": "8", "MM_ROWS": "2", "MM_FASTMATH": "1", "MM_TILE_N": "256"}
 """A good configuration: under a millisecond a call."""
@@ -52,28 +53,27 @@ def run(a, b, c):
 
 def main() -> None:
     options = _parse()
-    done: dict[str, Any] = (
-        json.loads(options.output.read_text()) if options.output.exists() else {"candidates": []}
-    )
+    output = frame.Output(options.output, {"effects": options.effects})
+    rows: list[dict[str, Any]] = output.found.setdefault("candidates", [])
     with tempfile.TemporaryDirectory(prefix="hillclimb-rates-") as folder:
         Path(folder).chmod(0o755)
         bench = Bench(Path(folder))
         plan = [("aa", 0.0, i) for i in range(options.aa)]
         plan += [("planted", effect, i) for effect in options.effects for i in range(options.planted)]
-        have = {(c["kind"], c["effect"], c["i"]) for c in done["candidates"]}
+        have = {(row["kind"], row["effect"], row["i"]) for row in rows}
+        output.provenance |= bench.judge.describe().model_dump()
         for kind, effect, i in plan:
             if (kind, effect, i) in have:
                 continue
-            row = bench.judge_one(kind, effect, i, _confirmations(done, kind, effect))
-            done["candidates"].append(row)
-            done |= {"provenance": bench.provenance, "summary": summarise(done["candidates"])}
-            options.output.write_text(json.dumps(done, indent=1) + "\n")
+            row = bench.judge_one(kind, effect, i, _confirmations(rows, kind, effect))
+            rows.append(row)
+            output.save(summary=summarise(rows))
             print(
                 f"{kind} {effect:.0%} {i}: {row['verdict']} {row['screened']} {row['seconds']:.1f} s",
                 flush=True,
             )
         bench.judge.close()
-    print(json.dumps(done["summary"], indent=1))
+    print(json.dumps(summarise(rows), indent=1))
 
 
 class Bench:
@@ -83,7 +83,6 @@ class Bench:
         self.folder, self.workspace = folder, ROOT / "cases/demo/cpu_matmul/workspace"
         self.judge = LocalJudge(ROOT / "cases/demo/cpu_matmul", folder / "judge.log")
         self.minimum = Case(ROOT / "cases/demo/cpu_matmul").settings.objective.minimum_effect
-        self.provenance = self.judge.describe().model_dump()
 
     def judge_one(self, kind: str, effect: float, i: int, confirmations: int) -> dict[str, Any]:
         """Screen and, where it is promising, confirm one candidate; everything worth keeping of it."""
@@ -99,7 +98,7 @@ class Bench:
             "blocks": sum(len(p.blocks) for p in screening.pairs),
         }
         if screening.reason is None:
-            alpha = spend(ALPHA, confirmations + 1)
+            alpha = alpha_share(ALPHA, confirmations + 1)
             found = self.judge.confirm(candidate, incumbent, incumbent, alpha, _ignore)
             row |= {
                 "verdict": found.reason or "kept",
@@ -145,9 +144,9 @@ def _line(kind: str, effect: float, rows: list[dict[str, Any]]) -> dict[str, Any
     return line
 
 
-def _confirmations(done: dict[str, Any], kind: str, effect: float) -> int:
+def _confirmations(rows: list[dict[str, Any]], kind: str, effect: float) -> int:
     """Confirmations so far in what counts as one run: the alpha of each is spent over these."""
-    return sum(c["confirmed"] for c in done["candidates"] if (c["kind"], c["effect"]) == (kind, effect))
+    return sum(row["confirmed"] for row in rows if (row["kind"], row["effect"]) == (kind, effect))
 
 
 def _ignore(progress: Progress) -> None:
@@ -155,13 +154,10 @@ def _ignore(progress: Progress) -> None:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = frame.make_parser(__doc__, default=frame.EVIDENCE / "cpu_error_rates.json")
     parser.add_argument("--aa", type=int, default=300, help="identical candidates")
     parser.add_argument("--planted", type=int, default=20, help="candidates for each planted effect")
     parser.add_argument("--effects", type=float, nargs="+", default=[0.05, 0.10], help="planted effects")
-    parser.add_argument("--output", type=Path, default=ROOT / "docs/evidence/cpu_error_rates.json")
     return parser.parse_args()
 
 

@@ -11,60 +11,61 @@ of its blocks.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
+from itertools import product
 from typing import Any
 
+import frame
 import torch
 
-from harness.case.case import Case
-from harness.case.contract import load_contract
-from harness.device import cpu
-from harness.judge.bench import Bench
-from harness.judge.stable import Stable
-from harness.readings import log_ratio
-from harness.records import Pair, Side
-from harness.sandbox.rungs import choose_rung
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.case.checked import load_contract
+from hillclimb.harness.device.cpu import cpu
+from hillclimb.harness.duel.bench import DuelFactory
+from hillclimb.harness.duel.process.launcher import CandidateLauncher
+from hillclimb.harness.records import Pair, Side
+from hillclimb.harness.sandbox.rungs import choose_rung
+from hillclimb.harness.statistics.readings import log_ratio
 
-CASE = Path(__file__).resolve().parents[2] / "cases/demo/cpu_matmul"
+CASE = frame.ROOT / "cases/demo/cpu_matmul"
 TUNED = {"MM_ORDER": "ikj", "MM_UNROLL": "8", "MM_ROWS": "2", "MM_FASTMATH": "1", "MM_TILE_N": "256"}
 
 
 def main() -> None:
     options = _parse()
+    output = frame.Output(options.output, {"pairs": options.pairs})
+    output.provenance |= {"device": cpu.name(), "software": cpu.software()}
+    rows: list[dict[str, Any]] = output.found.setdefault("rows", [])
     torch.set_num_threads(1)
     case = Case(CASE)
     secret = random.Random(1)
-    stable = Stable(case, choose_rung(trust_workspace=False), cpu.Cpu(), {})
-    bench = Bench(case, load_contract(case.contract_file), stable, cpu.Cpu(), secret)
-    rows = []
-    for precedence in (False, True):
+    stable = CandidateLauncher(case, choose_rung(trust_workspace=False), cpu.CpuDevice(), {})
+    bench = DuelFactory(case, load_contract(case.contract_file), stable, cpu.CpuDevice(), secret)
+    for precedence, load, threads in product((False, True), options.loads, (1, 2)):
+        setting = {"precedence": precedence, "busy_loops": load, "threads": threads}
+        if any(setting.items() <= row.items() for row in rows):
+            continue
         if precedence:
-            cpu.take_precedence()
-        for load in options.loads:
-            with busy_loops(load):
-                for threads in ("1", "2"):
-                    pairs = [take_pair(bench, threads) for _ in range(options.pairs)]
-                    setting = {"precedence": precedence, "busy_loops": load, "threads": int(threads)}
-                    rows.append(setting | spread(pairs))
-                    print(rows[-1], flush=True)
-    found = {"machine": cpu.name(), "software": cpu.software(), "rows": rows}
-    options.output.write_text(json.dumps(found, indent=1) + "\n")
+            cpu.raise_priority()
+        with busy_loops(load):
+            pairs = [take_pair(bench, str(threads)) for _ in range(options.pairs)]
+        rows.append(setting | spread(pairs))
+        output.save()
+        print(rows[-1], flush=True)
 
 
-def take_pair(bench: Bench, threads: str) -> Pair:
+def take_pair(bench: DuelFactory, threads: str) -> Pair:
     """One fresh pair of identical sides."""
     side = Side(tree=str(CASE / "workspace"), knobs=TUNED | {"MM_THREADS": threads})
     settings = bench.case.settings
-    with closing(bench.each_pair(side, side, 1, lambda progress: None)) as pairs:
+    with closing(bench.prepared_pairs(side, side, 1, lambda progress: None)) as pairs:
         sides = next(pairs)
-        return bench.measure(sides, "noise", settings.objective.suite, settings.duel.pair_blocks)
+        return bench.measure_pair(sides, "noise", settings.objective.suite, settings.duel.pair_blocks)
 
 
 def spread(pairs: list[Pair]) -> dict[str, Any]:
@@ -92,14 +93,11 @@ def busy_loops(count: int) -> Iterator[None]:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = frame.make_parser(__doc__, default=frame.EVIDENCE / "cpu_noise.json")
     parser.add_argument("--pairs", type=int, default=12, help="fresh pairs in each setting")
     parser.add_argument(
         "--loads", type=int, nargs="+", default=[0, 1], help="busy loops competing for the CPUs"
     )
-    parser.add_argument("--output", type=Path, default=CASE.parents[2] / "docs/evidence/cpu_noise.json")
     return parser.parse_args()
 
 

@@ -3,30 +3,31 @@
 
     python -m scripts.experiments.escape_counts --output docs/evidence/escapes.json
 
-Attempts are those of the canary (harness/sandbox/escapes.py) and what the judge sees for itself. Run as root, it runs
-itself once more as an ordinary user; run as an ordinary user, it counts for that one alone.
+Attempts are those of the canary (harness/sandbox/canary/) and what the judge sees for itself. Run as root, it runs
+itself once more as an ordinary user; run as an ordinary user, it counts for that one alone. Every rung of a user is a
+part, as is the ordinary user that root runs it as.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness.errors import SandboxError
-from harness.sandbox import canary, escapes, landlock
-from harness.sandbox.prefork import Prefork
-from harness.sandbox.rungs import Forkable, bubblewrap_rung, landlock_rung
+from hillclimb.harness.errors import SandboxError
+from hillclimb.harness.sandbox.canary import canary, escapes
+from hillclimb.harness.sandbox.fork.prefork import PreforkRung
+from hillclimb.harness.sandbox.kernel import landlock
+from hillclimb.harness.sandbox.rungs import ForkableRung, bubblewrap_rung, landlock_rung
+from scripts.experiments import frame
 from tests.escapes.outside import run_as_user, unsandboxed
 
-MAKERS: dict[str, Callable[[], Forkable]] = {"bubblewrap": bubblewrap_rung, "landlock": landlock_rung}
+MAKERS: dict[str, Callable[[], ForkableRung]] = {"bubblewrap": bubblewrap_rung, "landlock": landlock_rung}
 SECONDS = 240
 
 
@@ -44,20 +45,33 @@ class Count:
     """Why this rung is not to be had here; then nothing was tried."""
 
 
-def count_here(repeats: int) -> Iterator[Count]:
-    """Every rung as the current user, and no rung."""
-    user, tried = "root" if os.geteuid() == 0 else "ordinary user", len(escapes.ATTEMPTS)
-    outcome = unsandboxed()
-    yield Count(user, "none", "subprocess", tried, outcome.out())
-    for name, make in MAKERS.items():
-        try:
-            rung = make()
-        except SandboxError as error:
-            yield Count(user, name, "fresh", 0, [], str(error))
-            continue
-        yield Count(user, name, "fresh", repeats * tried, tried_on(rung, repeats))
-        with Prefork(rung, ["harness.sandbox.escapes"]) as forking:
-            yield Count(user, name, "forked", repeats * tried, tried_on(forking, repeats))
+def count_here(repeats: int, have: Set[tuple[str, str]]) -> Iterator[list[Count]]:
+    """No rung and every rung as the current user, without the (user, rung) that are counted already."""
+    user = "root" if os.geteuid() == 0 else "ordinary user"
+    if (user, "none") not in have:
+        yield [Count(user, "none", "subprocess", len(escapes.ATTEMPTS), unsandboxed().out())]
+    for name in MAKERS:
+        if (user, name) not in have:
+            yield count_rung(user, name, repeats)
+
+
+def count_rung(user: str, name: str, repeats: int) -> list[Count]:
+    """One rung, fresh and forked."""
+    tried = repeats * len(escapes.ATTEMPTS)
+    try:
+        rung = MAKERS[name]()
+    except SandboxError as error:
+        return [Count(user, name, "fresh", 0, [], str(error))]
+    fresh = Count(user, name, "fresh", tried, tried_on(rung, repeats))
+    with PreforkRung(rung, ["hillclimb.harness.sandbox.canary.escapes"]) as forking:
+        return [fresh, Count(user, name, "forked", tried, tried_on(forking, repeats))]
+
+
+def count_all(repeats: int, have: Set[tuple[str, str]]) -> Iterator[list[Count]]:
+    """As the current user and, where that is root, as an ordinary one."""
+    yield from count_here(repeats, have)
+    if os.geteuid() == 0 and ("ordinary user", "none") not in have:
+        yield count_as_user(repeats)
 
 
 def tried_on(rung: canary.Testable, repeats: int) -> list[str]:
@@ -66,7 +80,8 @@ def tried_on(rung: canary.Testable, repeats: int) -> list[str]:
 
 def count_as_user(repeats: int) -> list[Count]:
     """The same by an ordinary user, in a process of its own; LookupError where root cannot make one."""
-    module = [sys.executable, "-m", "scripts.experiments.escape_counts", "--repeats", str(repeats), "--json"]
+    script = [sys.executable, "-m", "scripts.experiments.escape_counts", "--repeats", str(repeats), "--json"]
+    module = ["env", f"PYTHONPATH={frame.ROOT}", *script]
     with tempfile.TemporaryDirectory(prefix="hillclimb-user-") as folder:
         done = run_as_user(Path(folder), module, SECONDS)
     if done.returncode:
@@ -83,31 +98,22 @@ def describe(count: Count) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = frame.make_parser(__doc__)
     parser.add_argument("--repeats", type=int, default=3, help="times every rung is tried (default 3)")
-    parser.add_argument("--output", type=Path, help="where to write the counts as JSON")
     parser.add_argument("--json", action="store_true", help="print the counts of this user alone, as JSON")
     options = parser.parse_args()
-    counts = list(count_here(options.repeats))
     if options.json:
-        print(json.dumps([asdict(count) for count in counts]))
+        print(json.dumps([asdict(count) for part in count_here(options.repeats, set()) for count in part]))
         return 0
-    if os.geteuid() == 0:
-        counts += count_as_user(options.repeats)
+    attempts = [escapes.title(attempt) for attempt in escapes.ATTEMPTS]
+    output = frame.Output(options.output, {"repeats": options.repeats, "attempts": len(attempts)})
+    output.found |= {"attempts": attempts, "repeats": options.repeats, "landlock": landlock.abi_version()}
+    counts = [Count(**entry) for entry in output.found.get("counts", [])]
+    for part in count_all(options.repeats, {(count.user, count.rung) for count in counts}):
+        counts += part
+        output.save(counts=[asdict(count) for count in counts])
     print("\n".join(map(describe, counts)))
-    if options.output:
-        options.output.write_text(json.dumps(record(counts, options.repeats), indent=1) + "\n")
     return int(any(count.out for count in counts if count.rung != "none"))
-
-
-def record(counts: list[Count], repeats: int) -> dict[str, object]:
-    return {
-        "attempts": [escapes.title(attempt) for attempt in escapes.ATTEMPTS],
-        "repeats": repeats,
-        "kernel": platform.release(),
-        "landlock": landlock.abi(),
-        "counts": [asdict(count) for count in counts],
-    }
 
 
 if __name__ == "__main__":

@@ -3,25 +3,27 @@
 
 One process, both variants captured as CUDA graphs over the same buffers, as many as a judge's segment takes, replayed
 in turn in a random order, with a rest and inputs drawn anew before each: the clocks are to be those of a judge's duel.
-Medians of paired log ratios of device events.
+Medians of paired log ratios of device events. Prints a line of JSON, a list with a row for every EXTRA, each of which
+is a part.
 
-    scripts/experiments/gpu_calibration.py WORKSPACE KIND EXTRA [EXTRA ...]   prints JSON, one row an EXTRA
+    scripts/experiments/gpu_calibration.py WORKSPACE softmax 16 400
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import json
 import math
 import os
 import random
 import statistics
-import sys
 import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import frame
 import gpu_cases
 import torch
 
@@ -33,11 +35,14 @@ REST_SECONDS = 0.04
 
 
 def main() -> None:
-    workspace, kind, *extras = sys.argv[1:]
-    slots = make_slots(kind)
+    options = _parse()
+    workspace = options.workspace.resolve()
+    output = frame.Output(options.output, {"workspace": workspace, "kind": options.kind})
+    rows: list[dict[str, Any]] = output.found.setdefault("rows", [])
+    slots = make_slots(options.kind)
     base = capture(load(workspace, gpu_cases.SHORT_TAIL), slots)
-    rows = []
-    for extra in map(int, extras):
+    have = {row["extra"] for row in rows}
+    for extra in [extra for extra in dict.fromkeys(options.extras) if extra not in have]:
         other = capture(load(workspace, gpu_cases.SHORT_TAIL + extra), slots)
         for graph in (base, other) * 3:
             graph.replay()
@@ -51,7 +56,9 @@ def main() -> None:
         error = 1.2533 * statistics.stdev(ratios) / math.sqrt(ROUNDS)  # of a median
         effect = math.exp(statistics.median(ratios)) - 1
         rows.append({"extra": extra, "seconds": statistics.median(times), "effect": effect, "error": error})
-    print(json.dumps(rows))
+        output.save()
+    found = {row["extra"]: row for row in rows}
+    print(json.dumps([found[extra] for extra in options.extras]))
 
 
 def make_slots(kind: str) -> list[tuple[torch.Tensor, ...]]:
@@ -62,10 +69,10 @@ def make_slots(kind: str) -> list[tuple[torch.Tensor, ...]]:
     ]
 
 
-def load(workspace: str, extra: int) -> ModuleType:
+def load(workspace: Path, extra: int) -> ModuleType:
     """A module of its own for every variant: the planted steps are a constant read at import."""
     os.environ["EXTRA"] = str(extra)
-    spec = importlib.util.spec_from_file_location(f"kernel_{extra}", Path(workspace) / "kernel.py")
+    spec = importlib.util.spec_from_file_location(f"kernel_{extra}", workspace / "kernel.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -97,6 +104,18 @@ def replay(graph: torch.cuda.CUDAGraph, slots: list[tuple[torch.Tensor, ...]]) -
     end.record()
     torch.cuda.synchronize()
     return float(start.elapsed_time(end)) / 1e3
+
+
+def _parse() -> argparse.Namespace:
+    parser = frame.make_parser(__doc__)
+    parser.add_argument(
+        "workspace", type=Path, metavar="WORKSPACE", help="folder of a kernel.py by gpu_cases.write_case"
+    )
+    parser.add_argument("kind", choices=gpu_cases.KINDS)
+    parser.add_argument(
+        "extras", type=int, nargs="+", metavar="EXTRA", help="steps planted beyond gpu_cases.SHORT_TAIL"
+    )
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

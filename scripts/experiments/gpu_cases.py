@@ -33,8 +33,8 @@ SUITE = "problems: [main]\ndistribution: normal\n"
 
 ROWS = """\
 import torch
-from harness.case import contract
-from harness.case.contract import Spec, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Spec, Work
 
 
 class Contract(contract.Contract):
@@ -64,8 +64,8 @@ class Contract(contract.Contract):
 
 PRODUCT = """\
 import torch
-from harness.case import contract
-from harness.case.contract import Spec, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Spec, Work
 
 
 class Contract(contract.Contract):

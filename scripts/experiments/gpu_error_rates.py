@@ -9,7 +9,8 @@ another process at work on it all the time.
 
     scripts/experiments/gpu_error_rates.py softmax --aa 1000 --planted 40 --output docs/evidence/gpu_softmax.json
 
-Results are saved after every candidate; run again with the same output, it goes on where it stopped.
+The calibration and every candidate are parts. An output can be extended with more candidates, and under another
+condition.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import frame
 import gpu_cases
 
-from harness.judge.evidence import spend, upper_limit
-from harness.judge.pool import LocalJudge
-from harness.judge.protocol import Progress
-from harness.records import Side
+from hillclimb.harness.judge.pool import LocalJudge
+from hillclimb.harness.records import Progress, Side
+from hillclimb.harness.statistics.evidence import alpha_share, upper_limit
 
 ALPHA = 0.01
 MINIMUM_EFFECT = 0.0025
@@ -62,26 +63,27 @@ for line in sys.stdin:
 
 def main() -> None:
     options = _parse()
-    found: dict[str, Any] = {"kind": options.kind, "rows": []}
-    if options.output.exists():
-        found = json.loads(options.output.read_text())
+    output = frame.Output(options.output, {"kind": options.kind, "effects": options.effects})
+    found = output.found
+    found["kind"] = options.kind
+    rows: list[dict[str, Any]] = found.setdefault("rows", [])
     with tempfile.TemporaryDirectory(prefix="hillclimb-rates-") as name:
         folder = Path(name)
         folder.chmod(0o755)
         lab = Lab(folder, options.kind, options.condition)
         if "calibration" not in found:
-            found["calibration"] = lab.calibrate(options.effects)
+            output.save(calibration=lab.calibrate(options.effects))
         lab.take_steps(found["calibration"])
         with lab.open() as opened:
-            found |= opened
+            output.provenance |= opened["provenance"]
+            found["noise"] = opened["noise"]
             deadline = time.perf_counter() + options.seconds
             for duel in lab.ahead(_jobs(found, options)):
                 if time.perf_counter() > deadline:
                     break
-                row = lab.judge_one(duel, _confirmations(found["rows"], duel.job))
-                found["rows"].append(row)
-                found["summary"] = summarise(found)
-                options.output.write_text(json.dumps(found, indent=1) + "\n")
+                row = lab.judge_one(duel, _confirmations(rows, duel.job))
+                rows.append(row)
+                output.save(summary=summarise(found))
                 print(*row.values(), flush=True)
     print(json.dumps(found.get("summary"), indent=1))
 
@@ -227,7 +229,7 @@ class Lab:
             "screen_seconds": round(time.perf_counter() - started, 3),
         }
         if screening.reason is None:
-            alpha = spend(ALPHA, confirmations + 1)
+            alpha = alpha_share(ALPHA, confirmations + 1)
             decided = Decided()
             verdict = self._judge.confirm(candidate, incumbent, incumbent, alpha, decided)
             row |= {
@@ -293,9 +295,7 @@ def _ignore(progress: Progress) -> None:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = frame.make_parser(__doc__, required=True)
     parser.add_argument("kind", choices=gpu_cases.KINDS)
     parser.add_argument("--aa", type=int, default=1000, help="identical candidates")
     parser.add_argument(
@@ -311,7 +311,6 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, default=1e9, help="begin no candidate after this time of judging"
     )
-    parser.add_argument("--output", type=Path, required=True)
     return parser.parse_args()
 
 

@@ -9,7 +9,7 @@ standard deviation of a block's log ratio, between pairs that of the pairs' valu
 Variants: `as judged`; `not seated` (the system chooses every process's core); `compilers beside` (eight processes
 compile, as they do ahead of a climb's candidates); both of these; `not fed` (timed calls are launched on an idle
 device); `contexts beside` (another process makes and destroys CUDA contexts all the time); `not evicted` (the L2 keeps
-what the judge's drawing left in it). `--raw` keeps every segment's three times.
+what the judge's drawing left in it). `--raw` keeps every segment's three times. Every row is a part.
 """
 
 from __future__ import annotations
@@ -29,17 +29,27 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import frame
 import gpu_cases
 
-from harness.candidate.process import Turn
-from harness.case.case import Case
-from harness.judge.__main__ import take_up
-from harness.judge.duel import Workload
-from harness.judge.protocol import Progress
-from harness.readings import Clock, log_ratio, seen, seen_with_lead, told
-from harness.records import Pair, Side
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.duel.process.launch_spec import SegmentPlan
+from hillclimb.harness.duel.workload import Workload
+from hillclimb.harness.judge.__main__ import open_judge
+from hillclimb.harness.records import Pair, Progress, Side
+from hillclimb.harness.statistics.readings import (
+    Clock,
+    event_seconds,
+    log_ratio,
+    wall_seconds,
+    wall_seconds_with_lead_in,
+)
 
-CLOCKS: dict[str, Clock] = {"events": told, "clock": seen, "with lead-in": seen_with_lead}
+CLOCKS: dict[str, Clock] = {
+    "events": event_seconds,
+    "clock": wall_seconds,
+    "with lead-in": wall_seconds_with_lead_in,
+}
 
 CONTEXT = """
 import ctypes, time
@@ -56,12 +66,12 @@ import os, sys, tempfile
 os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(dir=sys.argv[1])
 from pathlib import Path
 import torch
-from harness.candidate.compiling import compile_only
-from harness.candidate.layout import Signature
-from harness.candidate.runner import import_kernel
+from hillclimb.harness.candidate.offline_compiler import compile_only
+from hillclimb.harness.channel.layout import CallSignature
+from hillclimb.harness.candidate.runner import import_kernel
 shape = (4096, 4096)
 arrays = [(name, shape, "bfloat16") for name in sys.argv[3].split()]
-print(compile_only(import_kernel(sys.argv[2], "kernel.py:run"), {"main": Signature(arrays, {})}, 90)["ok"])
+print(compile_only(import_kernel(sys.argv[2], "kernel.py:run"), {"main": CallSignature(arrays, {})}, 90)["ok"])
 """
 COMPILERS = 8
 
@@ -78,23 +88,40 @@ VARIANTS = (
 
 def main() -> None:
     options = _parse()
-    if len(options.kinds) > 1:  # one process a judge: CUDA is taken up once
-        for kind in options.kinds:
-            command = [sys.executable, __file__, "--kinds", kind, "--pairs", str(options.pairs)]
-            command += ["--raw", options.raw] if options.raw else []
-            command += ["--variants", *options.variants, "--output", options.output]
-            subprocess.run(command, check=True)
+    if options.child:
+        measure_here(options.child, options)
         return
-    rows = json.loads(options.output.read_text()) if options.output.exists() else []
-    for row, pairs in measure(options.kinds[0], options.pairs, options.variants):
-        rows.append(row)
+    output = frame.Output(options.output, {"pairs": options.pairs})
+    rows: list[dict[str, Any]] = output.found.setdefault("rows", [])
+    for kind in options.kinds:
+        have = {row["variant"] for row in rows if row["kind"] == kind}
+        variants = [variant for variant in options.variants if variant not in have]
+        for row in measure_apart(kind, variants, options) if variants else ():
+            rows.append(row)
+            output.save()
+            print(row, flush=True)
+
+
+def measure_apart(kind: str, variants: list[str], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """The rows of one kernel, from a process of its own: CUDA is taken up once by each judge."""
+    command = [sys.executable, __file__, "--child", kind, "--pairs", str(options.pairs)]
+    command += ["--raw", options.raw] if options.raw else []
+    command += ["--variants", *variants, "--output", options.output]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        yield from (json.loads(line) for line in child.stdout if line.startswith("{"))
+    if child.returncode:
+        raise SystemExit(f"measuring {kind} ended with status {child.returncode}; what it said stands above")
+
+
+def measure_here(kind: str, options: argparse.Namespace) -> None:
+    """Print the rows of one kernel, a line of JSON each."""
+    for row, pairs in measure(kind, options.pairs, options.variants):
         if options.raw:
+            segments = {"kind": kind, "variant": row["variant"], "pairs": raw(pairs)}
             with gzip.open(options.raw, "at") as file:
-                file.write(
-                    json.dumps({"kind": row["kind"], "variant": row["variant"], "pairs": raw(pairs)}) + "\n"
-                )
-        options.output.write_text(json.dumps(rows, indent=1) + "\n")
-        print(row, flush=True)
+                file.write(json.dumps(segments) + "\n")
+        print(json.dumps(row), flush=True)
 
 
 def measure(kind: str, pairs: int, variants: list[str]) -> Iterator[tuple[dict[str, Any], tuple[Pair, ...]]]:
@@ -103,10 +130,10 @@ def measure(kind: str, pairs: int, variants: list[str]) -> Iterator[tuple[dict[s
         folder = Path(name)
         folder.chmod(0o755)
         case = gpu_cases.write_case(folder, kind, 0.0025, pair_blocks=6, report_pairs=pairs)
-        judge = take_up(Case(case), trust_workspace=False)
+        judge = open_judge(Case(case), trust_workspace=False)
         workspace = case / "workspace"
         side = Side(tree=str(workspace))
-        device: Any = judge._bench.device
+        device: Any = judge._duels.device
         arrays = "a b c" if kind == "gemm" else "x y"
         around: dict[str, Callable[[], AbstractContextManager[Any]]] = {
             "as judged": nullcontext,
@@ -137,8 +164,8 @@ def raw(pairs: tuple[Pair, ...]) -> list[list[list[Any]]]:
 def not_fed() -> Iterator[None]:
     """Segments as single calls are timed, which nothing may run before."""
 
-    def turn(workload: Workload, side: int) -> Turn:
-        return Turn(workload.calls[side], workload.lead)
+    def turn(workload: Workload, side: int) -> SegmentPlan:
+        return SegmentPlan(workload.calls[side], workload.lead_in_calls)
 
     with patch.object(Workload, "turn", turn):
         yield
@@ -179,14 +206,12 @@ def _ignore(progress: Progress) -> None:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = frame.make_parser(__doc__, required=True)
     parser.add_argument("--kinds", nargs="+", choices=gpu_cases.KINDS, default=list(gpu_cases.KINDS))
     parser.add_argument("--pairs", type=int, default=12, help="fresh pairs of each row")
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--raw", type=Path, help="append what every segment took to this .json.gz")
-    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--child", choices=gpu_cases.KINDS, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 

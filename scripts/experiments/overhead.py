@@ -4,9 +4,10 @@
 Climbs a small stamped case with many knob values: the real controller, sweep, git and judge, in a repository of its
 own. Rejections and wins are told apart, since a win is confirmed over many processes.
 
-    scripts/experiments/overhead.py --candidates 60 --write
+    scripts/experiments/overhead.py --candidates 60
 
-Two checkouts are compared in one run by taking turns: --against FOLDER names the other one.
+Two checkouts are compared in one run by taking turns: --against FOLDER names the other one. Every climb is a part;
+until all have ended, the output holds their laps.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -26,9 +26,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import frame  # noqa: E402
 import stopwatch  # noqa: E402
-
-EVIDENCE = ROOT / "docs" / "evidence" / "overhead_cpu.json"
 
 KERNEL = '''\
 """Row sums by NumPy, so many rows at a time; nothing to compile. RS_PAD changes nothing."""
@@ -60,29 +59,36 @@ def main() -> None:
         print(json.dumps(_climb(options.climb, options.candidates)))
         return
     places = {"this": ROOT} | ({"against": options.against.resolve()} if options.against else {})
-    found = _measure(places, options.candidates, options.rounds)
-    print(json.dumps(found, indent=1))
-    if options.write:
-        EVIDENCE.write_text(json.dumps(found, indent=1) + "\n")
+    wanted = {"candidates": options.candidates, "rounds": options.rounds, "against": places.get("against")}
+    output = frame.Output(options.output, wanted)
+    if "rejected" not in output.found:
+        _climb_all(output, places, options.candidates, options.rounds)
+        output.save(**_figures(output.found.pop("laps")))
+    print(json.dumps(output.found, indent=1))
 
 
-def _measure(places: dict[str, Path], candidates: int, rounds: int) -> dict[str, Any]:
-    """Climbs of every checkout, by turns."""
-    laps: dict[str, list[dict[str, Any]]] = {name: [] for name in places}
-    for _ in range(rounds):
+def _climb_all(output: frame.Output, places: dict[str, Path], candidates: int, rounds: int) -> None:
+    """Climbs of every checkout, by turns; the output's laps are by checkout and climb."""
+    laps: dict[str, list[Any]] = output.found.setdefault("laps", {name: [] for name in places})
+    for done in range(rounds):
         for name, root in places.items():
-            laps[name] += _climb_apart(root, candidates)
+            if len(laps[name]) == done:
+                laps[name].append(_climb_apart(root, candidates))
+                output.save()
+
+
+def _figures(climbs: dict[str, list[list[dict[str, Any]]]]) -> dict[str, Any]:
+    """From the laps of every checkout's climbs."""
+    laps = {name: [lap for climb in found for lap in climb] for name, found in climbs.items()}
     rejected = {
         name: stopwatch.overhead([lap for lap in found if not lap["kept"]]) for name, found in laps.items()
     }
     kept = {name: stopwatch.overhead([lap for lap in found if lap["kept"]]) for name, found in laps.items()}
     return {
-        "machine": f"{platform.machine()}, {os.cpu_count()} CPU cores",
-        "python": platform.python_version(),
         "units": "milliseconds an evaluation; goal: 60",
         "fsync_ms": _fsync_ms(),
         "git_start_ms": _git_start_ms(),
-        **({"ratio": _ratios(rejected)} if len(places) > 1 else {}),
+        **({"ratio": _ratios(rejected)} if len(climbs) > 1 else {}),
         "rejected": rejected,
         "kept": {name: found for name, found in kept.items() if found["evaluations"]},
     }
@@ -132,9 +138,9 @@ def _climb(folder: Path, candidates: int) -> list[dict[str, Any]]:
 
 
 def _sweep(background: Any) -> Any:
-    from agent.proposers.sweep import Sweep
+    from hillclimb.agent.sweep.sweep import SweepProposer
 
-    return Sweep(background.case.knobs, background.seed, background.ahead)
+    return SweepProposer(background.case.knobs, background.seed, background.lookahead_count)
 
 
 class Laps:
@@ -154,11 +160,11 @@ class Laps:
         seconds: float = 1e9,
     ) -> Any:
         """Climb until so many candidates are judged or so many seconds are over; the run's ledger."""
-        from agent.budget import Budgets
-        from agent.controller import climb
-        from agent.ledger import Ledger
-        from agent.request import Request, Tools
-        from harness.judge.pool import LocalJudge
+        from hillclimb.agent.climb.budget import BudgetOverrides
+        from hillclimb.agent.climb.climb import climb
+        from hillclimb.agent.climb.request import ClimbRequest, Tools
+        from hillclimb.agent.record.ledger import Ledger
+        from hillclimb.harness.judge.pool import LocalJudge
 
         def make_proposer(background: Any) -> Any:
             made = proposer(background)
@@ -166,7 +172,7 @@ class Laps:
             return made
 
         finished = climb(
-            Request(case, tag="measured", budgets=Budgets(seconds, candidates, patience=10**6)),
+            ClimbRequest(case, tag="measured", budgets=BudgetOverrides(seconds, candidates, patience=10**6)),
             LocalJudge,
             make_proposer,
             Tools(emit=self._watch.around(self._emit, "events"), draw=lambda run: ""),
@@ -208,10 +214,10 @@ def write_case(root: Path) -> Path:
     """A repository with one case, stamped from this checkout's template, its kernel and knobs exchanged."""
     import shutil
 
-    from agent.stamp import stamp
+    from hillclimb.agent.stamp import create_case
 
     shutil.copytree(ROOT / "cases" / "_template", root / "cases" / "_template")
-    case = stamp(root, "experiments", "overhead", "row sums", "", "any CPU")
+    case = create_case(root, "experiments", "overhead", "row sums", "", "any CPU")
     (case / "workspace" / "kernel.py").write_text(KERNEL)
     (case / "workspace" / "knobs.yaml").write_text(KNOBS)
     settings = (case / "case.yaml").read_text().replace("screen_blocks: 12", "screen_blocks: 4")
@@ -248,15 +254,10 @@ def _median_ms(action: Any) -> float:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = frame.make_parser(__doc__, default=frame.EVIDENCE / "overhead_cpu.json")
     parser.add_argument("--candidates", type=int, default=60, help="of one climb")
     parser.add_argument("--rounds", type=int, default=1, help="climbs of each checkout")
     parser.add_argument("--against", type=Path, help="another checkout, to compare with")
-    parser.add_argument(
-        "--write", action="store_true", help=f"keep the figures in {EVIDENCE.relative_to(ROOT)}"
-    )
     parser.add_argument("--climb", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args()
 

@@ -4,7 +4,8 @@
 A climb through the controller and the real judge whose proposer alternates poisoned candidates (tests/poison) with
 honest ones, which differ from the incumbent by a comment. Asked of every poisoned one: is it called what it is, does
 the night go on, what is left of it 10 s later? Of every honest one: how long does a call take, against the honest ones
-that were judged before any poison? The state is the run's own: the same command goes on where it was stopped.
+that were judged before any poison? The state is the run's own: the same command goes on where it was stopped. The
+output is written when the night is over.
 
     python -m scripts.experiments.poison_night cpu --folder /tmp/night --output docs/evidence/poison_cpu.json
 """
@@ -25,17 +26,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent.budget import Budgets
-from agent.controller import climb
-from agent.entries import Samples
-from agent.events import Event, JudgedEvent, OpenedEvent, ProposedEvent, TroubleEvent
-from agent.ledger import Candidate, Ledger
-from agent.proposal import Edit, Proposal
-from agent.request import Request, Tools
-from harness.device.nvml import Nvml, process_name
-from harness.judge.bench import seconds_per_call, speedup_of, values_of
-from harness.judge.pool import LocalJudge
-from harness.records import Pair, Reason
+from hillclimb.agent.climb.budget import BudgetOverrides
+from hillclimb.agent.climb.climb import climb
+from hillclimb.agent.climb.request import ClimbRequest, Tools
+from hillclimb.agent.proposal import Edit, Proposal
+from hillclimb.agent.record.entries import Samples
+from hillclimb.agent.record.ledger import Candidate, Ledger
+from hillclimb.agent.screen.events import Event, JudgedEvent, OpenedEvent, ProposedEvent, TroubleEvent
+from hillclimb.harness.device.gpu.nvml import Nvml, process_name
+from hillclimb.harness.duel.pairs import log_ratios, mean_speedup, seconds_per_call
+from hillclimb.harness.judge.pool import LocalJudge
+from hillclimb.harness.records import Pair, Reason
+from scripts.experiments import frame
 from tests.poison.hundred import poisons, representatives
 from tests.poison.poison import Poison, Surface, honest_source
 from tests.poison.ward import (
@@ -215,7 +217,9 @@ def main() -> None:
     options = _parse()
     surface: Surface = options.surface
     steps = plan(choose(surface, options.kinds, options.after), options.clean)
-    root = options.folder or Path(tempfile.gettempdir()) / f"hillclimb-poison-{surface}"
+    root = (options.folder or Path(tempfile.gettempdir()) / f"hillclimb-poison-{surface}").resolve()
+    wanted = {"surface": surface, "kinds": options.kinds, "after": options.after, "clean": options.clean}
+    output = frame.Output(options.output, {**wanted, "folder": root})
     case = _repository(root, surface)
     temporary = root / "tmp"
     nvml = Nvml() if surface == "gpu" else None
@@ -223,7 +227,11 @@ def main() -> None:
     began = time.monotonic()
     with adopt_orphans(), marked(root, temporary):
         finished = climb(
-            Request(case, TAG, budgets=Budgets(seconds=1e7, candidates=options.candidates, patience=FOREVER)),
+            ClimbRequest(
+                case,
+                TAG,
+                budgets=BudgetOverrides(seconds=1e7, candidates=options.candidates, patience=FOREVER),
+            ),
             warden.make_judge,
             lambda background: Scripted(steps, surface),
             Tools(emit=warden.see, draw=lambda folder: ""),
@@ -232,10 +240,9 @@ def main() -> None:
     found = report(Path(finished.folder), steps, warden.notes)
     found["summary"] |= {"end": finished.reason, "alive_after_the_end": sorted(map(process_name, outlived))}
     found["summary"]["last_session_seconds"] = round(time.monotonic() - began, 1)
-    found["note"] = options.note
+    output.provenance |= found.pop("provenance")
+    output.save(note=options.note, **found)
     print(json.dumps(found["summary"], indent=1))
-    if options.output:
-        options.output.write_text(_written(found))
 
 
 def report(run: Path, steps: Sequence[Step], notes: Path) -> dict[str, Any]:
@@ -255,8 +262,6 @@ def report(run: Path, steps: Sequence[Step], notes: Path) -> dict[str, Any]:
             row["against_clean"] = round(row["us"] / statistics.median(clean), 4)
     return {
         "provenance": ledger.opened.provenance.model_dump(),
-        "cpus": os.cpu_count(),
-        "note": "",
         "summary": summarise(rows, first),
         "candidates": rows,
     }
@@ -289,7 +294,7 @@ def _times(samples: Path) -> dict[str, float]:
         return {}
     return {
         "us": round(1e6 * statistics.median(_each_block(pairs)), 4),
-        "beside_incumbent": round(speedup_of(values_of(pairs)), 4),
+        "beside_incumbent": round(mean_speedup(log_ratios(pairs)), 4),
     }
 
 
@@ -368,13 +373,6 @@ def _ends(values: Sequence[int]) -> list[int]:
     return [values[0], values[-1], max(values)] if values else []
 
 
-def _written(found: dict[str, Any]) -> str:
-    """JSON with a line for each candidate."""
-    rows = ",\n".join(f"  {json.dumps(row)}" for row in found["candidates"])
-    head = json.dumps({key: value for key, value in found.items() if key != "candidates"}, indent=1)
-    return head.removesuffix("\n}") + f',\n "candidates": [\n{rows}\n ]\n}}\n'
-
-
 def _repository(root: Path, surface: Surface) -> Path:
     """A git repository with the ward's case in it, made once."""
     case = root / "cases" / "test" / "affine"
@@ -395,9 +393,7 @@ def _repository(root: Path, surface: Surface) -> Path:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = frame.make_parser(__doc__)
     parser.add_argument("surface", choices=("cpu", "gpu"))
     parser.add_argument("--folder", type=Path, help="where the night lies; the same one goes on with it")
     parser.add_argument("--kinds", nargs="+", default=[], metavar="KIND", help="these alone")
@@ -409,7 +405,6 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("--clean", type=int, default=10, help="honest candidates before the first poison")
     parser.add_argument("--note", default="", help="what a reader has to know of the machine that night")
-    parser.add_argument("--output", type=Path)
     return parser.parse_args()
 
 

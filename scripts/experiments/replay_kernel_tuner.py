@@ -6,24 +6,33 @@ output is a JSON list, for each seed the configurations in the order of their fi
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
-
-from kernel_tuner.interface import tune_cache
 
 
 def main() -> None:
-    path, strategy, seeds, budget = sys.argv[1:]
-    names = json.loads(Path(path).read_text())["tune_params_keys"]
-    orders = []
-    for seed in range(int(seeds)):
-        found, _ = tune_cache(
-            path, strategy=strategy, strategy_options={"max_fevals": int(budget)}, seed=seed, quiet=True
-        )
+    options = _parse()
+    from kernel_tuner.interface import tune_cache  # not above: --help is there without it
+
+    space, names = str(options.space), json.loads(options.space.read_text())["tune_params_keys"]
+    limit, orders = {"max_fevals": options.budget}, []
+    for seed in range(options.seeds):
+        found, _ = tune_cache(space, strategy=options.strategy, strategy_options=limit, seed=seed, quiet=True)
         keys = dict.fromkeys(",".join(str(row[name]) for name in names) for row in found)
-        orders.append(list(keys)[: int(budget)])
+        orders.append(list(keys)[: options.budget])
     print(json.dumps(orders))
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("space", type=Path, metavar="SPACE", help="a cache of kernel_tuner's, *.json")
+    parser.add_argument("strategy", metavar="STRATEGY", help="by kernel_tuner's name, e.g. greedy_ils")
+    parser.add_argument("seeds", type=int, metavar="SEEDS", help="seeds 0 up to this one")
+    parser.add_argument("budget", type=int, metavar="BUDGET", help="unique configurations of each seed")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

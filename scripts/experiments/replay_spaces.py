@@ -11,13 +11,13 @@ outside the repository. kernel_tuner lives in an environment of its own, since i
 Every strategy gets the same budget of unique configurations of the valid list (what the cache holds), and those that
 fail count. It starts from nothing: no default, no earlier run. What a sampler of Optuna's asks for outside the valid
 list is told to be as bad as a failure and does not count; after 10 such, or repetitions, a random one is its next.
-`sweep` is agent.proposers.sampler.ListSampler through `study.ask` and `study.tell`, in batches as the sweep makes them
+`sweep` is agent.sweep.sampler.ListSampler through `study.ask` and `study.tell`, in batches as the sweep makes them
 on a CPU; `sweep ahead 3` as on a GPU, where the three verdicts before a batch are not known to it either.
 
 Reported of each space: the share of seeds within 2 % of the best after 100 and 200 evaluations, and the median of
 evaluations until then (null where fewer than half came there); over all spaces the means of the shares, each space
-weighing alike. With --output the figures go to a file. `--noise 0.005` multiplies what strategies (not the count) see
-by lognormal noise.
+weighing alike. `--noise 0.005` multiplies what strategies (not the count) see by lognormal noise. Every strategy on
+a space is a part.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ from typing import Any
 import numpy as np
 import optuna
 
-from agent.proposers.listing import Listing
-from agent.proposers.ranking import Ranking
-from agent.proposers.sampler import BATCH, Exhausted, ListSampler
+from hillclimb.agent.sweep.ranking import ListRanker
+from hillclimb.agent.sweep.sampler import BATCH_SIZE, ListSampler, SpaceExhausted
+from hillclimb.agent.sweep.valid_list import ValidConfigs
+from scripts.experiments import frame
 
 NEAR = 1.02
 CHECKPOINTS = (100, 200)
@@ -68,7 +69,7 @@ class Recorded:
 
     name: str
     path: Path
-    listing: Listing
+    listing: ValidConfigs
     """Knobs with one value only are left out."""
     times: np.ndarray = field(repr=False)
     """(configurations,) of float64, in milliseconds; nan where it failed."""
@@ -99,7 +100,9 @@ def load(path: Path) -> Recorded:
         [place[json.dumps(row[name])] for name, place in zip(domains, places, strict=True)]
         for row in cache.values()
     ]
-    listing = Listing(tuple(domains), tuple(map(tuple, domains.values())), np.array(rows, dtype=np.int16))
+    listing = ValidConfigs(
+        tuple(domains), tuple(map(tuple, domains.values())), np.array(rows, dtype=np.int16)
+    )
     return Recorded(
         path.name.split(".")[0], path, listing, times, {key: row for row, key in enumerate(cache)}
     )
@@ -138,15 +141,15 @@ Strategy = Callable[[Told, int], Iterator[int]]
 def sweep(told: Told, budget: int, ahead: int = 0) -> Iterator[int]:
     """Our sampler, `ahead` configurations asked for before the first of them is told."""
     listing = told.space.listing
-    sampler = ListSampler(_space(listing), seed=told.seed, batch=BATCH, ranking=Ranking(listing))
+    sampler = ListSampler(_space(listing), seed=told.seed, batch=BATCH_SIZE, ranking=ListRanker(listing))
     study = optuna.create_study(direction="maximize", sampler=sampler)
     asked: list[tuple[optuna.Trial, int]] = []
     for _ in range(budget):
         try:
             trial = study.ask(_space(listing))
-        except Exhausted:
+        except SpaceExhausted:
             return
-        row = int(listing.find([trial.params])[0])
+        row = int(listing.find_rows([trial.params])[0])
         asked.append((trial, row))
         yield row
         if len(asked) > ahead:
@@ -162,7 +165,7 @@ def optuna_sampler(
     while len(tried) < min(budget, len(listing)):
         for _ in range(PATIENCE):
             trial = study.ask(_space(listing))
-            row = int(listing.find([trial.params])[0])
+            row = int(listing.find_rows([trial.params])[0])
             if row not in tried and row >= 0:
                 break
             _tell(study, trial, row, told)
@@ -175,7 +178,7 @@ def optuna_sampler(
         _tell(study, trial, row, told)
 
 
-def _space(listing: Listing) -> dict[str, optuna.distributions.BaseDistribution]:
+def _space(listing: ValidConfigs) -> dict[str, optuna.distributions.BaseDistribution]:
     return {
         name: optuna.distributions.CategoricalDistribution(domain)
         for name, domain in zip(listing.names, listing.domains, strict=True)
@@ -283,6 +286,9 @@ def _line(name: str, figures: Mapping[str, Any]) -> str:
 
 def main() -> None:
     arguments = _parse()
+    settings = {name: getattr(arguments, name) for name in ("seeds", "budget", "noise")}
+    output = frame.Output(arguments.output, {"folder": arguments.folder.resolve(), **settings})
+    output.found |= settings
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
     paths = sorted(
@@ -299,7 +305,7 @@ def main() -> None:
         )
     theirs = [name for name in KERNEL_TUNER if python] if not arguments.noise else []
     wanted = [name for name in [*STRATEGIES, *theirs] if not arguments.only or name in arguments.only]
-    spaces: dict[str, dict[str, dict[str, Any]]] = {}
+    spaces: dict[str, dict[str, dict[str, Any]]] = output.found.setdefault("spaces", {})
     for path in paths:
         space = load(path)
         print(
@@ -309,37 +315,26 @@ def main() -> None:
         figures = spaces.setdefault(space.name, {})
         for name in wanted:
             began = time.monotonic()
-            if name in STRATEGIES:
-                toldto = [Told(space, seed, arguments.noise) for seed in range(arguments.seeds)]
-                found = [
-                    evaluations(space, STRATEGIES[name](told, arguments.budget), arguments.budget)
-                    for told in toldto
-                ]
-            else:
-                found = replay_kernel_tuner(str(python), space, name, arguments.seeds, arguments.budget)
-            figures[name] = summarize(found)
+            if name not in figures:
+                figures[name] = summarize(replay(space, name, python, arguments))
+                output.save(mean=overall(spaces))
             print(f"{_line(name, figures[name])}  {time.monotonic() - began:6.1f} s", flush=True)
-        _write(arguments, spaces)
     print(f"mean of {len(spaces)} spaces, {arguments.seeds} seeds")
     for name, means in overall(spaces).items():
         print(_line(name, means))
 
 
-def _write(arguments: argparse.Namespace, spaces: Mapping[str, Mapping[str, dict[str, Any]]]) -> None:
-    if arguments.output is None:
-        return
-    document = {
-        "seeds": arguments.seeds,
-        "budget": arguments.budget,
-        "noise": arguments.noise,
-        "mean": overall(spaces),
-        "spaces": spaces,
-    }
-    arguments.output.write_text(json.dumps(document, indent=1) + "\n")
+def replay(space: Recorded, name: str, python: str | None, arguments: argparse.Namespace) -> list[int | None]:
+    """One strategy on one space, by every seed."""
+    if name not in STRATEGIES:
+        return replay_kernel_tuner(str(python), space, name, arguments.seeds, arguments.budget)
+    views = [Told(space, seed, arguments.noise) for seed in range(arguments.seeds)]
+    budget = arguments.budget
+    return [evaluations(space, STRATEGIES[name](told, budget), budget) for told in views]
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = frame.make_parser(__doc__)
     parser.add_argument("folder", type=Path, metavar="DIR", help="recorded spaces, *.json or *.json.gz")
     parser.add_argument(
         "--kernel-tuner", metavar="PYTHON", help="a Python that has kernel_tuner; else this one"
@@ -352,7 +347,6 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--only", action="append", default=[], metavar="STRATEGY", help="may be given several times"
     )
-    parser.add_argument("--output", type=Path, metavar="JSON")
     return parser.parse_args()
 
 

@@ -1,8 +1,8 @@
-"""How large and quick report.html is: `python -m scripts.experiments.report_size [--candidates N] [--write]`.
+"""How large and quick report.html is: `python -m scripts.experiments.report_size [--candidates N]`.
 
 Builds a run of 10,000 candidates (ledger, commits, refs, samples, model calls, phases) in a temporary folder, writes
-its page in a process of its own, and opens it in a headless Chromium where there is one. With --write the figures go
-to docs/evidence/report_size.json.
+its page in a process of its own, and opens it in a headless Chromium where there is one. All of it is one part: an
+output that has the figures is not measured again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -21,8 +20,9 @@ from typing import Any
 
 from playwright.sync_api import Page
 
-from agent.repository import Repository
-from agent.review.reporting import write_report
+from hillclimb.agent.git.repository import Repository
+from hillclimb.agent.review.reporting import write_report
+from scripts.experiments import frame
 from tests.harness.report.page_browser import find_chromium, run_chromium, visit
 from tests.harness.report.page_night import CASE, TAG, Night
 
@@ -42,20 +42,18 @@ def main() -> int:
     arguments = _arguments()
     if arguments.only_write:
         return _write(Path(arguments.only_write))
-    with tempfile.TemporaryDirectory() as name:
-        night = Night(Path(name) / "repository", arguments.candidates, win_every=20).write()
-        figures = _measure(night)
-    print(json.dumps(figures, indent=2))
-    if arguments.write:
-        evidence = Path(__file__).parents[2] / "docs/evidence/report_size.json"
-        evidence.write_text(json.dumps(figures, indent=2) + "\n")
-    return 0 if all(float(str(figures[name])) <= limit for name, limit in LIMITS.items()) else 1
+    output = frame.Output(arguments.output, {"candidates": arguments.candidates})
+    if "write_seconds" not in output.found:
+        with tempfile.TemporaryDirectory() as name:
+            night = Night(Path(name) / "repository", arguments.candidates, win_every=20).write()
+            output.save(**_measure(night))
+    print(json.dumps(output.found, indent=2))
+    return 0 if all(output.found[name] <= limit for name, limit in LIMITS.items()) else 1
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = frame.make_parser(__doc__, default=frame.EVIDENCE / "report_size.json")
     parser.add_argument("--candidates", type=int, default=10_000)
-    parser.add_argument("--write", action="store_true", help="keep the figures in docs/evidence/")
     parser.add_argument("--only-write", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -68,7 +66,6 @@ def _write(root: Path) -> int:
 
 
 def _measure(night: Night) -> dict[str, object]:
-    load = round(os.getloadavg()[0], 1)
     took = [_timed(night.root) for _ in range(REPEATS)]
     page = night.folder / "report.html"
     samples = sum(path.stat().st_size for path in (night.folder / "samples").iterdir())
@@ -84,8 +81,6 @@ def _measure(night: Night) -> dict[str, object]:
         "clock": "wall, process start and git included; median of repeats. In the browser: until the curve and the "
         "list are there, until a candidate's diff is shown, and one filtering by text",
         "limits": LIMITS,
-        "machine": f"{os.cpu_count()} CPUs, {platform.system()}, Python {platform.python_version()}",
-        "load_before": load,
     }
 
 

@@ -7,13 +7,12 @@ the kind s modulo 3: knobs dominate, edits dominate, balanced. The rules were ch
 Reported for each seed: after how many candidates each way of climbing was within 1 % (the minimum effect) of the best
 that sweep alone, and that edits alone, had at the end; and the best at the end. Speeds are the true ones of the
 incumbents. Who did not get there counts as one candidate more than the budget. A run whose proposer has nothing left
-stays where it is. With --write the figures go to docs/evidence/rhythm_landscapes.json.
+stays where it is. Until all have ended, the output holds the finished climbs.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
 import subprocess
@@ -21,21 +20,21 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from agent.background import Background
-from agent.budget import Budgets
-from agent.controller import climb
-from agent.ledger import Ledger
-from agent.proposal import Proposer
-from agent.proposers.ablation import Ablation
-from agent.proposers.mixed import Mixed
-from agent.proposers.sweep import Sweep
-from agent.repository import Repository
-from agent.request import Request, Tools
-from harness.case.knobs import parse_knobs
+from hillclimb.agent.climb.budget import BudgetOverrides
+from hillclimb.agent.climb.climb import climb
+from hillclimb.agent.climb.request import ClimbRequest, Tools
+from hillclimb.agent.git.repository import Repository
+from hillclimb.agent.proposer import Proposer, ProposerContext
+from hillclimb.agent.proposers.ablation import AblationProposer
+from hillclimb.agent.proposers.mixed import MixedProposer
+from hillclimb.agent.record.ledger import Ledger
+from hillclimb.agent.sweep.sweep import SweepProposer
+from hillclimb.harness.case.knobs import parse_knobs
+from scripts.experiments import frame
 from tests.fakes.ridge import KINDS, MINIMUM_EFFECT, Ridge, traits_of, true_log_speed, write_ridge
 from tests.fakes.ridge_judge import RidgeJudge
 from tests.fakes.ridge_model import RidgeModel
@@ -75,27 +74,36 @@ class StepClock:
 
 def main() -> int:
     arguments = _arguments()
-    jobs = [(seed, arm, arguments.candidates) for seed in range(arguments.seeds) for arm in ARMS]
-    began = time.monotonic()
-    runs = {}
-    with ProcessPoolExecutor(PROCESSES) as pool:
-        for (seed, arm, _), climbed in zip(jobs, pool.map(_run, jobs), strict=True):
-            runs[seed, arm] = climbed
-            print(f"{seed} {arm}: {math.exp(climbed.curve[-1]):.2f}x", file=sys.stderr, flush=True)
-    figures = summarise(runs, arguments.seeds, arguments.candidates)
-    print(show(figures))
-    print(f"{len(jobs)} climbs in {time.monotonic() - began:.0f} s")
-    if arguments.write:
-        evidence = Path(__file__).parents[2] / "docs/evidence/rhythm_landscapes.json"
-        evidence.write_text(json.dumps(figures, indent=1) + "\n")
+    wanted = {"seeds": arguments.seeds, "candidates": arguments.candidates}
+    output = frame.Output(arguments.output, wanted)
+    if "groups" not in output.found:
+        runs = climb_all(output, arguments.seeds, arguments.candidates)
+        del output.found["climbs"]
+        output.save(**summarise(runs, arguments.seeds, arguments.candidates))
+    print(show(output.found))
     return 0
 
 
+def climb_all(output: frame.Output, seeds: int, candidates: int) -> dict[tuple[int, Arm], Climbed]:
+    """Every climb, those that the output holds from there."""
+    held = output.found.setdefault("climbs", {})
+    places = [(seed, arm) for seed in range(seeds) for arm in ARMS]
+    jobs = [(seed, arm, candidates) for seed, arm in places if f"{seed} {arm}" not in held]
+    began = time.monotonic()
+    with ProcessPoolExecutor(PROCESSES) as pool:
+        for (seed, arm, _), climbed in zip(jobs, pool.map(_run, jobs), strict=True):
+            held[f"{seed} {arm}"] = asdict(climbed)
+            output.save()
+            print(f"{seed} {arm}: {math.exp(climbed.curve[-1]):.2f}x", file=sys.stderr, flush=True)
+    print(f"{len(jobs)} climbs in {time.monotonic() - began:.0f} s")
+    found = {(seed, arm): held[f"{seed} {arm}"] for seed, arm in places}
+    return {place: Climbed(tuple(climbed["curve"]), climbed["turns"]) for place, climbed in found.items()}
+
+
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = frame.make_parser(__doc__, default=frame.EVIDENCE / "rhythm_landscapes.json")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="climb seeds 0 up to this one")
     parser.add_argument("--candidates", type=int, default=CANDIDATES)
-    parser.add_argument("--write", action="store_true", help="to docs/evidence/rhythm_landscapes.json")
     return parser.parse_args()
 
 
@@ -115,7 +123,9 @@ def climb_ridge(root: Path, ridge: Ridge, arm: Arm, candidates: int) -> Climbed:
         subprocess.run(["git", "-C", str(root), *who, *command], check=True)
     run = root / "runs/demo/ridge" / arm
     climb(
-        Request(case, arm, ridge.seed, None, Budgets(candidates=candidates, patience=candidates)),
+        ClimbRequest(
+            case, arm, ridge.seed, None, BudgetOverrides(candidates=candidates, patience=candidates)
+        ),
         lambda folder, log: RidgeJudge(ridge),
         lambda background: make_proposer(background, ridge, arm),
         Tools(
@@ -128,12 +138,12 @@ def climb_ridge(root: Path, ridge: Ridge, arm: Arm, candidates: int) -> Climbed:
     return Climbed(_curve(Repository.open(root), ledger, ridge), len(ledger.turns))
 
 
-def make_proposer(background: Background, ridge: Ridge, arm: Arm) -> Proposer:
+def make_proposer(background: ProposerContext, ridge: Ridge, arm: Arm) -> Proposer:
     """Sweep alone and the model alone are what the mixed proposer is made of, too."""
-    sweep, model = Sweep(background.case.knobs, background.seed), RidgeModel(background, ridge)
+    sweep, model = SweepProposer(background.case.knobs, background.seed), RidgeModel(background, ridge)
     if arm == "sweep":
         return sweep
-    return model if arm == "edit" else Mixed(background, sweep, model, Ablation(background))
+    return model if arm == "edit" else MixedProposer(background, sweep, model, AblationProposer(background))
 
 
 def _curve(repository: Repository, ledger: Ledger, ridge: Ridge) -> tuple[float, ...]:
@@ -149,7 +159,7 @@ def _curve(repository: Repository, ledger: Ledger, ridge: Ridge) -> tuple[float,
 
 
 def _true(repository: Repository, commit: str, ridge: Ridge) -> float:
-    blobs = repository.listing(f"{commit}:{WORKSPACE}")
+    blobs = repository.list_files(f"{commit}:{WORKSPACE}")
     contents = repository.read([blob.sha for blob in blobs.values()])
     files = {path: content.decode() for path, content in zip(blobs, contents, strict=True)}
     value = true_log_speed(ridge, traits_of(files), parse_knobs(files["knobs.yaml"], Path("knobs.yaml")), {})

@@ -7,6 +7,7 @@ is the judge; every answered question adds a line of JSON to the file that $HILL
 
 from __future__ import annotations
 
+import argparse
 import functools
 import json
 import os
@@ -25,49 +26,61 @@ ROWS = "HILLCLIMB_STOPWATCH"
 
 CONTROLLER = {
     "propose": (),
-    "build": (("agent.candidate", "Builder", "build"), ("agent.candidate", "Builder", "side")),
+    "build": (
+        ("hillclimb.agent.climb.candidate", "CandidateBuilder", "build"),
+        ("hillclimb.agent.climb.candidate", "CandidateBuilder", "side"),
+    ),
     "git": tuple(
-        ("agent.repository", "Repository", name)
+        ("hillclimb.agent.git.repository", "Repository", name)
         for name in [
             "run",
             "resolve",
             "read",
             "store",
-            "graft",
+            "update_tree",
             "changes",
             "commit",
-            "move",
+            "update_ref",
             "checked_out_at",
         ]
     ),
-    "trees": (("agent.trees", "Trees", "workspace"), ("agent.trees", "Trees", "keep_only")),
-    "ledger": (("agent.ledger", "Ledger", "append"),),
-    "samples": (("agent.run", "Run", "write_samples"),),
-    "views": (("agent.views", "Views", "update"), ("agent.views", "Views", "draw")),
-    "hints": (("agent.lookahead", "Lookahead", "announce"),),
-    "describe": (("harness.judge.pool", "LocalJudge", "describe"),),
+    "trees": (
+        ("hillclimb.agent.git.trees", "MaterialisedTrees", "workspace"),
+        ("hillclimb.agent.git.trees", "MaterialisedTrees", "keep_only"),
+    ),
+    "ledger": (("hillclimb.agent.record.ledger", "Ledger", "append"),),
+    "samples": (("hillclimb.agent.record.run", "Run", "write_samples"),),
+    "views": (
+        ("hillclimb.agent.record.views", "Views", "update"),
+        ("hillclimb.agent.record.views", "Views", "draw"),
+    ),
+    "hints": (("hillclimb.agent.climb.lookahead", "Lookahead", "send_hints"),),
+    "describe": (("hillclimb.harness.judge.pool", "LocalJudge", "describe"),),
     "judge": tuple(
-        ("harness.judge.pool", "LocalJudge", name)
+        ("hillclimb.harness.judge.pool", "LocalJudge", name)
         for name in ("screen", "confirm", "gate", "compare", "profile", "prepare")
     ),
 }
 """Phase -> (module, class, method) at its borders; `propose` and `events` are wrapped where they are made."""
 
 JUDGE = {
-    "policy": (("harness.judge.stable", "", "check_policy"),),
-    "start": (("harness.judge.stable", "Stable", "process"),),
-    "compile": (("harness.judge.ahead", "Ahead", "kernels"), ("harness.judge.bench", "Bench", "compile")),
-    "import": (("harness.candidate.process", "CandidateProcess", "await_loaded"),),
-    "seal": (("harness.judge.bench", "Bench", "seal"),),
-    "gate": (("harness.judge.gate", "Gate", "check"),),
-    "timing": (
-        ("harness.judge.trial", "ScreeningTrial", "run"),
-        ("harness.judge.trial", "ConfirmationTrial", "run"),
-        ("harness.judge.bench", "Bench", "fresh_pairs"),
+    "policy": (("hillclimb.harness.duel.process.launcher", "", "check_policy"),),
+    "start": (("hillclimb.harness.duel.process.launcher", "CandidateLauncher", "launch"),),
+    "compile": (
+        ("hillclimb.harness.duel.process.precompile", "Precompiler", "kernel_folder"),
+        ("hillclimb.harness.duel.bench", "DuelFactory", "compile"),
     ),
-    "sanitizers": (("harness.judge.tools", "", "sanitize"),),
-    "end": (("harness.candidate.process", "CandidateProcess", "close"),),
-    "canary": (("harness.judge.health", "Health", "settle"),),
+    "import": (("hillclimb.harness.duel.process.candidate_process", "CandidateProcess", "await_loaded"),),
+    "seal": (("hillclimb.harness.duel.bench", "DuelFactory", "seal"),),
+    "gate": (("hillclimb.harness.judge.gate", "ParityGate", "check"),),
+    "timing": (
+        ("hillclimb.harness.judge.trial", "ScreeningTrial", "run"),
+        ("hillclimb.harness.judge.trial", "ConfirmationTrial", "run"),
+        ("hillclimb.harness.duel.bench", "DuelFactory", "measure_fresh_pairs"),
+    ),
+    "sanitizers": (("hillclimb.harness.profile.vendor_tools", "", "sanitize"),),
+    "end": (("hillclimb.harness.duel.process.candidate_process", "CandidateProcess", "close"),),
+    "canary": (("hillclimb.harness.judge.health", "GpuHealth", "verify"),),
 }
 """The same of the judge; a method that is a generator cannot be a border."""
 
@@ -134,7 +147,7 @@ class Stopwatch:
 @contextmanager
 def watched_judges(rows: Path) -> Iterator[None]:
     """While entered, judges that are started write what they spend their time on to `rows`."""
-    from harness.judge import pool
+    from hillclimb.harness.judge import pool
 
     plain, before = pool._start, os.environ.get(ROWS)
 
@@ -235,7 +248,8 @@ def _accounts(controller: dict[str, float], judge: dict[str, float]) -> dict[str
 
 def _judge() -> None:
     """Be the judge, with a stopwatch."""
-    from harness.judge import __main__ as judge
+    _parse()
+    from hillclimb.harness.judge import __main__ as judge
 
     watch, file = Stopwatch(), Path(os.environ.pop(ROWS))
     watch.wrap(JUDGE)
@@ -253,6 +267,20 @@ def _judge() -> None:
 
     judge.answer_one = answer_one
     judge.main()
+
+
+def _parse() -> None:
+    """Only --help is acted on: the judge reads the same arguments itself.
+
+    No `frame` here, since the judge is started with -P and finds nothing that lies beside this file.
+    """
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("descriptor", type=int, metavar="FD", help="of the socket to the controller")
+    parser.add_argument("case", type=Path, metavar="CASE", help="the case's folder")
+    parser.add_argument("--trust-workspace", action="store_true", help="judge without a sandbox")
+    parser.parse_known_args()
 
 
 if __name__ == "__main__":

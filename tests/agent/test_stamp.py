@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.stamp import TEMPLATES, stamp
-from harness.case.case import Case
-from harness.errors import CaseError, StorageError, UsageError
+from hillclimb.agent.stamp import TEMPLATES, create_case
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.errors import CaseError, StorageError, UsageError
 
 ROOT = Path(__file__).parents[2]
 TEXTS = ("Llama 3.2 1B", "/models/llama", "one H200")
@@ -45,7 +45,7 @@ def files(folder: Path) -> set[str]:
 
 @each
 def test_the_case_is_valid_and_complete(root: Path, device: Place) -> None:
-    folder = stamp(root, "llama_1b", "decode", *TEXTS, device)
+    folder = create_case(root, "llama_1b", "decode", *TEXTS, device)
     case = Case(folder)
     assert folder == root / "cases" / "llama_1b" / "decode"
     assert case.name == "llama_1b/decode"
@@ -55,7 +55,7 @@ def test_the_case_is_valid_and_complete(root: Path, device: Place) -> None:
 
 
 def test_a_case_is_for_a_cpu_unless_a_gpu_is_asked_for(root: Path) -> None:
-    assert Case(stamp(root, "llama_1b", "decode", *TEXTS)).settings.device == "cpu"
+    assert Case(create_case(root, "llama_1b", "decode", *TEXTS)).settings.device == "cpu"
 
 
 def test_the_gpus_template_holds_only_what_differs(root: Path) -> None:
@@ -66,7 +66,7 @@ def test_the_gpus_template_holds_only_what_differs(root: Path) -> None:
 
 @each
 def test_every_placeholder_is_filled(root: Path, device: Place) -> None:
-    folder = stamp(root, "llama_1b", "decode", *TEXTS, device)
+    folder = create_case(root, "llama_1b", "decode", *TEXTS, device)
     texts = {path: path.read_text() for path in folder.rglob("*") if path.is_file()}
     assert not [path for path, text in texts.items() if "{{" in text]
     assert "Llama 3.2 1B" in (folder / "program.md").read_text()
@@ -74,12 +74,12 @@ def test_every_placeholder_is_filled(root: Path, device: Place) -> None:
 
 
 def test_the_folder_is_readable_by_others(root: Path) -> None:
-    assert stamp(root, "llama_1b", "decode", *TEXTS).stat().st_mode & 0o055 == 0o055
+    assert create_case(root, "llama_1b", "decode", *TEXTS).stat().st_mode & 0o055 == 0o055
 
 
 def test_two_cases_of_one_family(root: Path) -> None:
-    stamp(root, "llama_1b", "decode", *TEXTS)
-    stamp(root, "llama_1b", "prefill", *TEXTS)
+    create_case(root, "llama_1b", "decode", *TEXTS)
+    create_case(root, "llama_1b", "prefill", *TEXTS)
     assert names(root / "cases" / "llama_1b") == ["decode", "prefill"]
 
 
@@ -88,36 +88,42 @@ def test_an_existing_folder_is_left_alone(root: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "mine.txt").write_text("precious")
     with pytest.raises(UsageError, match=r"llama_1b/decode is there already"):
-        stamp(root, "llama_1b", "decode", *TEXTS)
+        create_case(root, "llama_1b", "decode", *TEXTS)
     assert files(folder) == {"mine.txt"}
 
 
 @pytest.mark.parametrize("slug", ["", "Llama", "a-b", "a/b", "..", "_template", "a b", "ä", "x" * 65, "a\n"])
 def test_bad_slugs_are_named(root: Path, slug: str) -> None:
     with pytest.raises(UsageError, match=r"--family .* is no slug"):
-        stamp(root, slug, "decode", *TEXTS)
+        create_case(root, slug, "decode", *TEXTS)
     with pytest.raises(UsageError, match=r"--case .* is no slug"):
-        stamp(root, "llama_1b", slug, *TEXTS)
+        create_case(root, "llama_1b", slug, *TEXTS)
     assert names(root / "cases") == list(TEMPLATES["cuda"])
 
 
 def test_control_characters_are_refused(root: Path) -> None:
     with pytest.raises(UsageError, match="--hardware"):
-        stamp(root, "llama_1b", "decode", "m", "p", "two\nlines")
+        create_case(root, "llama_1b", "decode", "m", "p", "two\nlines")
 
 
 @pytest.mark.parametrize(("device", "missing"), [("cpu", "_template"), ("cuda", "_template_cuda")])
-def test_no_template_is_a_clear_error(root: Path, device: Place, missing: str) -> None:
-    shutil.rmtree(root / "cases" / missing)
-    with pytest.raises(UsageError, match=f"no template at .*/cases/{missing};"):
-        stamp(root, "llama_1b", "decode", *TEXTS, device)
+def test_a_template_without_a_case_is_a_clear_error(root: Path, device: Place, missing: str) -> None:
+    (root / "cases" / missing / "case.yaml").unlink()
+    with pytest.raises(UsageError, match=f"/cases/{missing} has no case.yaml.*; restore the template"):
+        create_case(root, "llama_1b", "decode", *TEXTS, device)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_repository_without_templates_gets_those_of_the_package(tmp_path: Path, device: Place) -> None:
+    folder = create_case(tmp_path, "llama_1b", "decode", *TEXTS, device)
+    assert Case(folder).name == "llama_1b/decode"
 
 
 @pytest.mark.parametrize(("device", "broken"), [("cpu", "_template"), ("cuda", "_template_cuda")])
 def test_a_broken_template_leaves_nothing_behind(root: Path, device: Place, broken: str) -> None:
     (root / "cases" / broken / "case.yaml").write_text("schema: 1\nsumary: x\n")
     with pytest.raises(CaseError, match="summary"):
-        stamp(root, "llama_1b", "decode", *TEXTS, device)
+        create_case(root, "llama_1b", "decode", *TEXTS, device)
     assert names(root / "cases") == list(TEMPLATES["cuda"])
 
 
@@ -125,7 +131,7 @@ def test_a_broken_template_leaves_nothing_behind(root: Path, device: Place, brok
 def test_a_refusing_disk_leaves_nothing_behind(root: Path, device: Place) -> None:
     (root / "cases" / "llama_1b").write_text("a file where the family's folder should be")
     with pytest.raises(StorageError, match="could not be written"):
-        stamp(root, "llama_1b", "decode", *TEXTS, device)
+        create_case(root, "llama_1b", "decode", *TEXTS, device)
     assert names(root / "cases") == [*TEMPLATES["cuda"], "llama_1b"]
 
 
@@ -141,5 +147,5 @@ def test_any_printable_text_survives(
     tmp_path_factory: pytest.TempPathFactory, device: Place, text: str
 ) -> None:
     root = with_templates(tmp_path_factory.mktemp("root"))
-    case = Case(stamp(root, "llama_1b", "decode", text, text, text, device))
+    case = Case(create_case(root, "llama_1b", "decode", text, text, text, device))
     assert {case.settings.model, case.settings.model_path, case.settings.hardware} == {text.strip()}

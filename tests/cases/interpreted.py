@@ -9,8 +9,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.case.contract import Contract, Problem
-from harness.device.cpu import INTERPRETED_BYTES
+from hillclimb.harness.case.contract import Contract, Problem
+from hillclimb.harness.device.cpu.cpu import MAX_INTERPRETED_BYTES
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,10 +21,10 @@ for harmless in sys.argv[3:]:
     warnings.filterwarnings("ignore", harmless)
 from pathlib import Path
 import torch
-from harness.case.case import Case
-from harness.case.contract import load_contract
-from harness.dtypes import TORCH_DTYPES
-from harness.judge.parity import expect, worst_error
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.case.checked import load_contract
+from hillclimb.harness.channel.dtypes import TORCH_DTYPES
+from hillclimb.harness.duel.parity import expected_outputs, worst_error
 
 INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
 
@@ -47,7 +47,7 @@ for name, problem in contract.problems.items():
         before = {k: v.clone() for k, v in inputs.items()}
         run(*inputs.values(), *outputs.values())
         assert all(torch.equal(before[k], v) for k, v in inputs.items())
-        expected = expect(contract, problem, inputs, case.settings.gate.error_budget)
+        expected = expected_outputs(contract, problem, inputs, case.settings.gate.error_budget)
         shares[f"{name}/{distribution}"] = worst_error(outputs, expected)
 print("SHARES" + json.dumps(shares))
 """
@@ -73,6 +73,6 @@ def walk(
     return shares
 
 
-def small(contract: Contract, most: int = INTERPRETED_BYTES) -> dict[str, Problem]:
+def small(contract: Contract, most: int = MAX_INTERPRETED_BYTES) -> dict[str, Problem]:
     """The problems that move so few bytes."""
     return {name: p for name, p in contract.problems.items() if contract.work(p).bytes <= most}

@@ -8,13 +8,13 @@ import time
 import pytest
 import torch
 
-from harness.case.contract import Contract
-from harness.case.knobs import Value, load_knobs
-from harness.judge.policy import check_policy
+from hillclimb.harness.case.contract import Contract
+from hillclimb.harness.case.knobs import KnobValue, load_knobs
+from hillclimb.harness.policy.policy import check_policy
 from tests.cases.workspace import CASES, Check, call, checks, kernel, load_case
 
 FOLDER = CASES / "demo" / "cpu_matmul"
-FAST: dict[str, Value] = {"MM_ORDER": "ikj", "MM_UNROLL": 8}
+FAST: dict[str, KnobValue] = {"MM_ORDER": "ikj", "MM_UNROLL": 8}
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def contract() -> Contract:
     return load_case(FOLDER)[1]
 
 
-def samples(count: int) -> list[dict[str, Value]]:
+def samples(count: int) -> list[dict[str, KnobValue]]:
     """The defaults, then settings drawn at random in which each value of each knob has its turn."""
     draw, knobs = random.Random(5), load_knobs(FOLDER / "workspace" / "knobs.yaml")
     columns = {}
@@ -39,7 +39,9 @@ def samples(count: int) -> list[dict[str, Value]]:
 
 
 @pytest.mark.parametrize("values", samples(8), ids=lambda v: "-".join(map(str, v.values())) or "defaults")
-def test_every_setting_is_right_for_every_problem(values: dict[str, Value], every_check: list[Check]) -> None:
+def test_every_setting_is_right_for_every_problem(
+    values: dict[str, KnobValue], every_check: list[Check]
+) -> None:
     case, _ = load_case(FOLDER)
     with kernel(case, values) as run:
         worst = max((check.error(call(run, check)), check.name) for check in every_check)

@@ -18,8 +18,8 @@ warps = import_file(FILES[0])
 
 COMPILE = """
 import json, sys
-from harness.candidate.compiling import aim
-noting = aim(90)
+from hillclimb.harness.candidate.offline_compiler import use_compile_only_driver
+noting = use_compile_only_driver(90)
 import torch
 from tests.cases.workspace import import_file
 warps = import_file(sys.argv[1])

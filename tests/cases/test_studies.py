@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.device.cpu import INTERPRETED_BYTES
-from harness.dtypes import TORCH_DTYPES
-from harness.judge.gate import FEWEST_CALLS
-from harness.judge.parity import expect, worst_error
-from harness.judge.policy import check_policy
-from harness.studies.gating import gate_each
-from harness.studies.study import StudyCase, choose
-from harness.studies.variants import YARDSTICK_FILE, list_variants, timed_problems
+from hillclimb.harness.channel.dtypes import TORCH_DTYPES
+from hillclimb.harness.device.cpu.cpu import MAX_INTERPRETED_BYTES
+from hillclimb.harness.duel.parity import expected_outputs, worst_error
+from hillclimb.harness.judge.gate import MIN_CHECKED_CALLS
+from hillclimb.harness.policy.policy import check_policy
+from hillclimb.harness.studies.gating import gate_cases
+from hillclimb.harness.studies.study import StudyCase, choose_cases
+from hillclimb.harness.studies.variants import YARDSTICK_FILE, list_variants, timed_problems
 from tests.cases.workspace import CASES, import_file, load_case
 
 NAMES = {
@@ -45,7 +45,7 @@ KNOBS = hashlib.sha256((CASES / "demo" / "triton_softmax" / "workspace" / "knobs
 
 
 def chosen() -> list[StudyCase]:
-    return choose(CASES)
+    return choose_cases(CASES)
 
 
 each = pytest.mark.parametrize("study", chosen(), ids=str)
@@ -73,7 +73,7 @@ def test_a_case_is_complete(study: StudyCase) -> None:
     work = [contract.work(contract.problems[name]) for name in timed_problems(case)]
     assert sum(w.bytes >= FILLING_BYTES or w.flops >= FILLING_FLOPS for w in work) >= 2
     interpreted = [
-        name for name, p in contract.problems.items() if contract.work(p).bytes <= INTERPRETED_BYTES
+        name for name, p in contract.problems.items() if contract.work(p).bytes <= MAX_INTERPRETED_BYTES
     ]
     assert len(interpreted) >= 4
     check_policy(case.workspace, case.settings.policy)
@@ -82,6 +82,7 @@ def test_a_case_is_complete(study: StudyCase) -> None:
     assert (study.name in RECURRENCES) != (study.folder / YARDSTICK_FILE).is_file()
 
 
+@pytest.mark.proven(lambda params: [params["study"].folder, "cases/demo/triton_softmax/workspace"])
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @each
@@ -92,21 +93,22 @@ def test_every_kernel_is_right_where_it_is_interpreted(study: StudyCase, tmp_pat
     settings = (folder / "case.yaml").read_text()
     assert settings.count("seeds: 2") == 1
     (folder / "case.yaml").write_text(settings.replace("seeds: 2", "seeds: 1"))
-    found = gate_each([replace(study, folder=folder)], lambda progress: None, lambda gated: None)
+    found = gate_cases([replace(study, folder=folder)], lambda progress: None, lambda gated: None)
     assert [gated.variant for gated in found.results] == ["baseline", "optimized"]
     for gated in found.results:
         assert gated.report is not None, gated.error
         assert gated.report.passed, f"{gated.variant}: {gated.report.reason}: {gated.report.detail}"
-        assert gated.report.runs >= 4 * FEWEST_CALLS
+        assert gated.report.runs >= 4 * MIN_CHECKED_CALLS
         assert gated.report.worst <= USED_UP, (gated.variant, gated.report.worst_at)
 
 
+@pytest.mark.proven(lambda params: [params["study"].folder, "cases/demo/triton_softmax/workspace"])
 @pytest.mark.parametrize("study", [s for s in chosen() if (s.folder / YARDSTICK_FILE).is_file()], ids=str)
 def test_a_yardstick_computes_the_same(study: StudyCase) -> None:
     case, contract = load_case(study.folder, TORCH_DTYPES)
     run: Callable[..., None] = import_file(study.folder / YARDSTICK_FILE).run
     for name, problem in contract.problems.items():
-        if contract.work(problem).bytes > INTERPRETED_BYTES:
+        if contract.work(problem).bytes > MAX_INTERPRETED_BYTES:
             continue
         for distribution in contract.distributions:
             inputs = contract.inputs(problem, distribution, torch.Generator().manual_seed(3))
@@ -114,5 +116,5 @@ def test_a_yardstick_computes_the_same(study: StudyCase) -> None:
                 key: torch.zeros(s.shape, dtype=s.dtype) for key, s in contract.outputs(problem).items()
             }
             run(*inputs.values(), *outputs.values(), **contract.attributes(problem))
-            expected = expect(contract, problem, inputs, 2 * case.settings.gate.error_budget)
+            expected = expected_outputs(contract, problem, inputs, 2 * case.settings.gate.error_budget)
             assert worst_error(outputs, expected) <= 1, (name, distribution)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.studies.study import choose
+from hillclimb.harness.studies.study import choose_cases
 from tests.cases.interpreted import walk
 from tests.cases.workspace import CASES
 
@@ -28,11 +28,12 @@ HARMLESS = ["divide by zero"]
 """Kernels may divide first and select afterwards."""
 
 
+@pytest.mark.proven(lambda params: ["cases/unroll_for_loop", "cases/mask_percentage"])
 @pytest.mark.parametrize(
     ("name", "knobs", "one"), FORMS, ids=[f"{form[0]}-{i}" for i, form in enumerate(FORMS)]
 )
 def test_every_form_is_right(name: str, knobs: dict[str, str], one: str, tmp_path: Path) -> None:
-    (study,) = choose(CASES, None, name)
+    (study,) = choose_cases(CASES, None, name)
     folder = shutil.copytree(study.folder, tmp_path / name)
     source = (folder / "workspace" / "optimized.py").read_text()
     if one:

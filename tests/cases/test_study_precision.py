@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from harness.case.contract import Contract, Problem, Tensors
-from harness.dtypes import TORCH_DTYPES
-from harness.judge.parity import expect, worst_error
-from harness.studies.study import choose
+from hillclimb.harness.case.contract import Contract, Problem, Tensors
+from hillclimb.harness.channel.dtypes import TORCH_DTYPES
+from hillclimb.harness.duel.parity import expected_outputs, worst_error
+from hillclimb.harness.studies.study import choose_cases
 from tests.cases.workspace import CASES, load_case
 
 Cheat = Callable[[Tensors], Tensors]
@@ -32,7 +32,7 @@ SHORT_OF = 64
 
 def opened(name: str) -> tuple[Contract, float]:
     """A case's contract and its error budget."""
-    (study,) = choose(CASES, None, name.split(",")[0])
+    (study,) = choose_cases(CASES, None, name.split(",")[0])
     case, contract = load_case(study.folder, TORCH_DTYPES)
     return contract, case.settings.gate.error_budget
 
@@ -43,12 +43,13 @@ def shares(name: str, problem: Problem, cheat: Callable[[Contract, Tensors], Ten
     found = {}
     for distribution in contract.distributions:
         inputs = contract.inputs(problem, distribution, torch.Generator().manual_seed(11))
-        expected = expect(contract, problem, inputs, multiples)
+        expected = expected_outputs(contract, problem, inputs, multiples)
         assert worst_error(contract.attainable(problem, inputs), expected) <= 1, distribution
         found[distribution] = worst_error(cheat(contract, inputs), expected)
     return found
 
 
+@pytest.mark.proven(lambda params: ["cases/unroll_for_loop", "cases/mask_percentage"])
 @pytest.mark.parametrize("name", SUMS)
 def test_the_end_of_a_long_sum_is_noticed_where_it_is_left_out(name: str) -> None:
     def left_out(contract: Contract, inputs: Tensors) -> Tensors:
@@ -60,6 +61,7 @@ def test_the_end_of_a_long_sum_is_noticed_where_it_is_left_out(name: str) -> Non
     _expect_noticed(found)
 
 
+@pytest.mark.proven(lambda params: ["cases/unroll_for_loop", "cases/mask_percentage"])
 @pytest.mark.parametrize("name", [name for name in SUMS if "float8" not in name])
 def test_operands_of_float8_are_noticed_in_a_long_sum(name: str) -> None:
     def narrowed(contract: Contract, inputs: Tensors) -> Tensors:
@@ -83,6 +85,7 @@ def _scaled(t: torch.Tensor, dim: int, rounded: Cheat) -> torch.Tensor:
     return rounded(t / unit) * unit
 
 
+@pytest.mark.proven(lambda params: ["cases/unroll_for_loop", "cases/mask_percentage"])
 @pytest.mark.parametrize("k", [4096, LONG])
 def test_a_slope_that_is_three_percent_off_is_noticed(k: int) -> None:
     problem = {"m": 96, "n": 96, "k": k, "leaky_relu": True, "negative_slope": 0.01}
@@ -123,6 +126,7 @@ def _merged_in_halves(contract: Contract, inputs: Tensors) -> Tensors:
     return {"out": (partial * weights[..., None]).sum(dim=2).half()}
 
 
+@pytest.mark.proven(lambda params: ["cases/unroll_for_loop", "cases/mask_percentage"])
 @pytest.mark.parametrize(
     ("name", "problem", "cheat"),
     [
@@ -140,12 +144,13 @@ def test_products_in_half_of_the_bits_are_noticed(
     assert sum(share > 1 for share in found.values()) >= 2, found
 
 
+@pytest.mark.proven(lambda params: ["cases/unroll_for_loop", "cases/mask_percentage"])
 def test_a_tie_is_rounded_to_a_neighbour_of_its_own() -> None:
     """2.5 is 2 or 3, and neither 1 nor 4."""
     contract, multiples = opened("quantize_kv_transform")
     problem = contract.problems["wide_37x5x256"]
     inputs = contract.inputs(problem, "halves", torch.Generator().manual_seed(11))
-    expected = expect(contract, problem, inputs, multiples)
+    expected = expected_outputs(contract, problem, inputs, multiples)
     exact = expected.reference["q"]
     ties = exact != exact.round()
     assert 0.2 < ties.double().mean() < 0.8

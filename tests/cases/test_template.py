@@ -15,15 +15,15 @@ from typing import Literal
 import pytest
 import torch
 
-from agent.stamp import TEMPLATES, stamp
-from harness.case.case import Case
-from harness.case.checked import check_contract
-from harness.case.contract import Contract
-from harness.case.knobs import Value, load_knobs, to_environment
-from harness.dtypes import NUMPY_DTYPES, TORCH_DTYPES
-from harness.judge.parity import expect, worst_error
-from harness.judge.policy import check_policy
-from harness.judge.rehearsal import LARGEST_PROBLEM
+from hillclimb.agent.stamp import TEMPLATES, create_case
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.case.checked import check_contract
+from hillclimb.harness.case.contract import Contract
+from hillclimb.harness.case.knobs import KnobValue, load_knobs, to_environment
+from hillclimb.harness.channel.dtypes import NUMPY_DTYPES, TORCH_DTYPES
+from hillclimb.harness.duel.parity import expected_outputs, worst_error
+from hillclimb.harness.policy.policy import check_policy
+from hillclimb.harness.profile.tool_run import LARGEST_PROBLEM
 from tests.cases.interpreted import small, walk
 from tests.cases.workspace import CASES, call, checks, import_file, kernel, load_case
 
@@ -32,7 +32,7 @@ DEVICES: tuple[Literal["cpu", "cuda"], ...] = ("cpu", "cuda")
 QUICK_BYTES = 16 << 20
 """What the largest problem moves that is drawn on a CPU without a wait."""
 
-VALUES: list[dict[str, Value]] = [
+VALUES: list[dict[str, KnobValue]] = [
     {"RS_BLOCK": block, "RS_FASTMATH": fast}
     for block, fast in itertools.product((64, 512, 8192), (False, True))
 ]
@@ -40,17 +40,17 @@ VALUES: list[dict[str, Value]] = [
 COMPILE = """
 import json, sys
 from pathlib import Path
-from harness.candidate.compiling import aim, compile_only
-from harness.candidate.layout import Signature
-from harness.case.contract import load_contract
-aim(90)
+from hillclimb.harness.candidate.offline_compiler import use_compile_only_driver, compile_only
+from hillclimb.harness.channel.layout import CallSignature
+from hillclimb.harness.case.checked import load_contract
+use_compile_only_driver(90)
 folder = Path(sys.argv[1])
 contract = load_contract(folder / "contract.py")
 sys.path.insert(0, str(folder / "workspace"))
 from kernel import run
 
 def signature(rows, columns):
-    return Signature((("x", (rows, columns), "float32"), ("s", (rows,), "float32")))
+    return CallSignature((("x", (rows, columns), "float32"), ("s", (rows,), "float32")))
 
 problems = {name: signature(**problem) for name, problem in contract.problems.items()}
 print("ANSWER" + json.dumps([len(problems), compile_only(run, problems, 90)]))
@@ -68,7 +68,7 @@ class Stamped:
 def stamped_for(device: Literal["cpu", "cuda"], root: Path) -> Stamped:
     for name in TEMPLATES[device]:
         shutil.copytree(CASES / name, root / "cases" / name)
-    folder = stamp(root, "new_model", "new_case", "a model", "", "a machine", device)
+    folder = create_case(root, "new_model", "new_case", "a model", "", "a machine", device)
     return Stamped(*load_case(folder, NUMPY_DTYPES if device == "cpu" else TORCH_DTYPES))
 
 
@@ -87,12 +87,12 @@ def on_cuda(tmp_path_factory: pytest.TempPathFactory) -> Stamped:
     return stamped_for("cuda", tmp_path_factory.mktemp("stamped"))
 
 
-def named(values: dict[str, Value]) -> str:
+def named(values: dict[str, KnobValue]) -> str:
     return "-".join(map(str, values.values())) or "defaults"
 
 
 @pytest.mark.parametrize("values", [{}, *VALUES], ids=named)
-def test_every_setting_is_right(on_cpu: Stamped, values: dict[str, Value]) -> None:
+def test_every_setting_is_right(on_cpu: Stamped, values: dict[str, KnobValue]) -> None:
     with kernel(on_cpu.case, values) as run:
         errors = {check.name: check.error(call(run, check)) for check in checks(on_cpu.contract, seed=4)}
     assert max(errors.values()) < 2, errors
@@ -101,7 +101,7 @@ def test_every_setting_is_right(on_cpu: Stamped, values: dict[str, Value]) -> No
 @pytest.mark.parametrize(
     "values", [{}, {"RS_BLOCK": 128, "RS_WARPS": 16}, {"RS_BLOCK": 4096, "RS_WARPS": 1}], ids=named
 )
-def test_every_setting_is_right_when_interpreted(on_cuda: Stamped, values: dict[str, Value]) -> None:
+def test_every_setting_is_right_when_interpreted(on_cuda: Stamped, values: dict[str, KnobValue]) -> None:
     limit = 40_000
     shares = walk(on_cuda.case.folder, limit, to_environment(values))
     assert len(shares) == len(small(on_cuda.contract, limit)) * len(on_cuda.contract.distributions)
@@ -158,7 +158,9 @@ def test_a_wrong_kernel_is_far_outside_the_budget(stamped: Stamped) -> None:
             if problem["columns"] == 1:
                 continue
             inputs = stamped.contract.inputs(problem, distribution, torch.Generator().manual_seed(4))
-            expected = expect(stamped.contract, problem, inputs, stamped.case.settings.gate.error_budget)
+            expected = expected_outputs(
+                stamped.contract, problem, inputs, stamped.case.settings.gate.error_budget
+            )
             wrong = inputs["x"][:, 1:] if distribution != "wide" else inputs["x"] * 0
             assert worst_error({"s": wrong.sum(dim=1)}, expected) > 10, (name, distribution)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.case.case import Case
-from harness.judge.policy import check_policy
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.policy.policy import check_policy
 from tests.cases.workspace import CASES
 
 CASE = CASES / "demo" / "triton_softmax"

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.case.case import Case
-from harness.case.checked import check_contract
-from harness.case.contract import Contract
-from harness.case.knobs import Value, broken
-from harness.device.cpu import INTERPRETED_BYTES
-from harness.dtypes import TORCH_DTYPES
-from harness.judge.parity import expect, worst_error
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.case.checked import check_contract
+from hillclimb.harness.case.contract import Contract
+from hillclimb.harness.case.knobs import KnobValue, broken_constraint
+from hillclimb.harness.channel.dtypes import TORCH_DTYPES
+from hillclimb.harness.device.cpu.cpu import MAX_INTERPRETED_BYTES
+from hillclimb.harness.duel.parity import expected_outputs, worst_error
 from tests.cases.interpreted import small, walk
 from tests.cases.workspace import CASES, load_case
 
@@ -45,13 +45,14 @@ def prefixed(name: str, values: dict[str, object]) -> dict[str, str]:
     return {prefix + knob: str(value) for knob, value in values.items()}
 
 
+@pytest.mark.proven(lambda params: [f"cases/demo/{params['name']}"])
 @pytest.mark.parametrize(
     ("name", "values"),
     SETTINGS,
     ids=lambda v: v if isinstance(v, str) else "-".join(map(str, v.values())) or "start",
 )
 def test_every_algorithm_is_right(name: str, values: dict[str, object]) -> None:
-    limit = 40_000 if values else INTERPRETED_BYTES
+    limit = 40_000 if values else MAX_INTERPRETED_BYTES
     shares = walk(CASES / "demo" / name, limit, prefixed(name, values))
     _, contract = load(name)
     assert len(shares) == len(small(contract, limit)) * len(contract.distributions)
@@ -97,12 +98,12 @@ def test_suites_and_knobs_fit_the_contract(name: str) -> None:
         ("triton_rmsnorm", {"RMS_ROWS": 8, "RMS_BLOCK": 8192, "RMS_WARPS": 32, "RMS_STAGES": 3}, "<= 225280"),
     ],
 )
-def test_impossible_settings_are_never_proposed(name: str, values: dict[str, Value], says: str) -> None:
+def test_impossible_settings_are_never_proposed(name: str, values: dict[str, KnobValue], says: str) -> None:
     case, _ = load(name)
-    told = broken(case.knobs, values)
+    told = broken_constraint(case.knobs, values)
     assert told is not None
     assert says in told
-    assert broken(case.knobs, {}) is None
+    assert broken_constraint(case.knobs, {}) is None
 
 
 def share(name: str, problem: str, distribution: str, wrong: object) -> float:
@@ -110,7 +111,7 @@ def share(name: str, problem: str, distribution: str, wrong: object) -> float:
     case, contract = load(name)
     sizes = contract.problems[problem]
     inputs = contract.inputs(sizes, distribution, torch.Generator().manual_seed(5))
-    expected = expect(contract, sizes, inputs, case.settings.gate.error_budget)
+    expected = expected_outputs(contract, sizes, inputs, case.settings.gate.error_budget)
     return worst_error({"y": wrong(**inputs).bfloat16()}, expected)  # type: ignore[operator]
 
 
@@ -186,6 +187,7 @@ def test_wrong_norms_are_far_outside_the_budget(wrong: object, distribution: str
     assert share("triton_rmsnorm", "decode_7x4096", distribution, wrong) > 1.5
 
 
+@pytest.mark.proven(lambda params: [f"cases/demo/{params['name']}"])
 @pytest.mark.parametrize("name", NAMES)
 def test_local_tests_pass(name: str, tmp_path: Path) -> None:
     options = ["-q", "-o", "addopts=", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]

@@ -14,10 +14,11 @@ from types import ModuleType
 import pytest
 import torch
 
-from harness.case.case import Case
-from harness.case.contract import Contract, Tensors, load_contract
-from harness.case.knobs import Value, to_environment
-from harness.dtypes import NUMPY_DTYPES
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.case.checked import load_contract
+from hillclimb.harness.case.contract import Contract, Tensors
+from hillclimb.harness.case.knobs import KnobValue, to_environment
+from hillclimb.harness.channel.dtypes import NUMPY_DTYPES
 
 CASES = Path(__file__).parents[2] / "cases"
 
@@ -76,7 +77,7 @@ def _error(check: Check, outputs: Tensors) -> float:
 
 
 @contextmanager
-def kernel(case: Case, values: Mapping[str, Value]) -> Iterator[Callable[..., object]]:
+def kernel(case: Case, values: Mapping[str, KnobValue]) -> Iterator[Callable[..., object]]:
     """The case's entry, imported afresh with these knob values set."""
     file, function = case.settings.entry.split(":")
     own = {path.stem for path in case.workspace.glob("*.py")}

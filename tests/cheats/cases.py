@@ -7,19 +7,38 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.policy.policy import check_policy
 from tests.cheats.declared import FOLDER, Candidate
-from tests.fakes.cases import CONTRACT, SETTINGS, SUITE
+from tests.fakes.cases import SETTINGS, SUITE
 
 SOURCES = FOLDER / "contracts"
 FAMILY = "cheats"
 
-IMPORTS = "[__future__, concurrent, functools, itertools, math, os, pathlib, typing, numba, numpy, yaml]"
-"""As cases/demo/cpu_matmul has it."""
+IMPORTS = (
+    "[__future__, collections, concurrent, contextlib, dataclasses, enum, functools, itertools, math, operator, os, "
+    "pathlib, typing, numba, numpy, yaml]"
+)
+"""As cases/demo/cpu_matmul has it, and whatever else of the standard library has a list of what may be used."""
 
 BUDGETS = "{prepare_seconds: 20, call_seconds: 5, memory_mib: 2048}"
 DUEL = "{segment_ms: 6, screen_blocks: 10, pair_blocks: 2, max_pairs: 10, report_pairs: 3}"
 
-CPU = ("affine", "brief", "norm", "softmax", "product", "groups", "joined", "marks")
+CPU = (
+    "affine",
+    "brief",
+    "norm",
+    "softmax",
+    "product",
+    "groups",
+    "joined",
+    "marks",
+    "codes",
+    "first",
+    "smooth",
+    "decay",
+)
+SAME_WORK = {"brief": "affine"}
 INTERPRETED = "rows"
 """The case for a GPU; without one its small problems are interpreted."""
 
@@ -30,8 +49,8 @@ def write(root: Path, name: str) -> Path:
     (folder / "benchmarks").mkdir(parents=True)
     (folder / "workspace").mkdir()
     work = name.removesuffix("_eager")  # the same work, launched otherwise
-    contract = SOURCES / f"{work}_contract.py"
-    (folder / "contract.py").write_text(contract.read_text() if contract.exists() else CONTRACT)
+    contract = SOURCES / f"{SAME_WORK.get(work, work)}_contract.py"
+    (folder / "contract.py").write_text(contract.read_text())
     (folder / "case.yaml").write_text(_settings(name))
     (folder / "benchmarks" / "main.yaml").write_text(_suite(name))
     (folder / "program.md").write_text("Make it fast.\n")
@@ -41,10 +60,18 @@ def write(root: Path, name: str) -> Path:
 
 def write_workspace(root: Path, candidate: Candidate) -> Path:
     """A workspace that holds the candidate alone."""
-    folder = root / candidate.file.parent.name / candidate.name / "workspace"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "kernel.py").write_text(candidate.source)
+    folder = root / candidate.place.parent.name / candidate.name / "workspace"
+    for name, data in candidate.files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
     return folder
+
+
+def read_source(root: Path, candidate: Candidate) -> None:
+    """The reading of its source, with nothing behind it. Raises CandidateFault where that refuses it."""
+    case = Case(write(root, candidate.declared.case))
+    check_policy(write_workspace(root, candidate), case.settings.policy)
 
 
 def _settings(name: str) -> str:

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
-from harness.errors import MachineError, StorageError
-from harness.judge import pool
-from harness.judge.pool import LocalJudge
-from harness.judge.protocol import Progress
-from harness.records import Provenance, Reason, Side
+from hillclimb.harness.errors import MachineError, StorageError
+from hillclimb.harness.judge import pool
+from hillclimb.harness.judge.pool import LocalJudge
+from hillclimb.harness.records import Progress, Provenance, Reason, Side
 from tests.cheats import cases
 from tests.cheats.declared import Candidate, Stage
 
@@ -103,7 +102,7 @@ class Court:
 
 
 def _start_unread(arguments: list[str], theirs: socket.socket, log_file: Path) -> subprocess.Popen[bytes]:
-    """As harness.judge.pool starts a judge, but for what is started."""
+    """As hillclimb.harness.judge.pool starts a judge, but for what is started."""
     with log_file.open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-P", str(Path(__file__).with_name("unread.py")), *arguments],

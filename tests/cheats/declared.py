@@ -1,7 +1,10 @@
 """Candidates of this folder with what they declare of themselves: read from their docstrings, never imported.
 
+A candidate is a file, or a folder with a kernel.py whose docstring declares it.
+
 The first line says what a candidate does. What follows the first empty line is YAML, the fields of `Declared`:
 
+    family: cached-result      a name in families.py; of an honest candidate, what it looks like
     entries: [11]              numbers of the catalogue; own inventions have none
     case: affine               a name in cases.py
     reason: wrong_result       what the judge answers; several where chance decides among them
@@ -22,9 +25,11 @@ from typing import Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from harness.records import Reason
+from hillclimb.harness.records import Reason
+from tests.cheats.families import FAMILIES
 
 FOLDER = Path(__file__).parent
+ENTRY = "kernel.py"
 Stage = Literal["gate", "screen", "confirm"]
 STAGES: tuple[Stage, ...] = ("gate", "screen", "confirm")
 
@@ -47,6 +52,7 @@ class Verdict(BaseModel):
 class Declared(Verdict):
     """The YAML of one candidate."""
 
+    family: str
     entries: tuple[int, ...] = ()
     case: str
     unread: Verdict | None = None
@@ -54,38 +60,51 @@ class Declared(Verdict):
     interpreted: Verdict | None = Field(default=None)
     """Of a candidate for a GPU: what the gate answers where Triton interprets it; None: that shows nothing."""
 
+    @field_validator("family")
+    @classmethod
+    def _is_known(cls, family: str) -> str:
+        if family not in FAMILIES:
+            raise ValueError(f"there is no family {family!r}; name one of families.py, or add it there")
+        return family
+
 
 @dataclass(frozen=True)
 class Candidate:
-    """One file that is a whole workspace."""
+    """One file that is a whole workspace, or a folder that is one."""
 
-    file: Path
+    place: Path
     does: str
     declared: Declared
 
     @property
     def name(self) -> str:
-        return self.file.stem
+        return self.place.stem
 
     @property
-    def source(self) -> str:
-        return self.file.read_text()
+    def files(self) -> dict[str, bytes]:
+        """The workspace's files by their paths in it."""
+        if self.place.is_file():
+            return {ENTRY: self.place.read_bytes()}
+        files = (file for file in self.place.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+        return {str(file.relative_to(self.place)): file.read_bytes() for file in files}
 
 
 def find(place: str) -> list[Candidate]:
     """The candidates in a folder below this one, by name."""
-    return [read(file) for file in sorted((FOLDER / place).glob("*.py"))]
+    found = [*(FOLDER / place).glob("*.py"), *(file.parent for file in (FOLDER / place).glob(f"*/{ENTRY}"))]
+    return [read(path) for path in sorted(found)]
 
 
-def read(file: Path) -> Candidate:
+def read(place: Path) -> Candidate:
     """One candidate. Raises ValueError where its docstring does not declare what it should."""
+    file = place if place.is_file() else place / ENTRY
     told = ast.get_docstring(ast.parse(file.read_bytes())) or ""
     does, _, fields = told.partition("\n\n")
     if not fields:
         raise ValueError(
             f"{file}: its docstring declares nothing; say what it does, and the fields of Declared"
         )
-    return Candidate(file, does.strip(), Declared.model_validate(yaml.safe_load(fields)))
+    return Candidate(place, does.strip(), Declared.model_validate(yaml.safe_load(fields)))
 
 
 def matches(expected: Verdict, reason: Reason | None, detail: str) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from harness.judge import __main__, stable
+from hillclimb.harness.duel.process import launcher
+from hillclimb.harness.judge import __main__
 
 
 def _read_nothing(workspace: object, policy: object) -> None:
@@ -10,5 +11,5 @@ def _read_nothing(workspace: object, policy: object) -> None:
 
 
 if __name__ == "__main__":
-    stable.check_policy = _read_nothing
+    launcher.check_policy = _read_nothing
     __main__.main()

@@ -12,9 +12,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from agent.controller import climb
-from agent.events import Event, TroubleEvent
-from agent.request import Request, Tools
+from hillclimb.agent.climb.climb import climb
+from hillclimb.agent.climb.request import ClimbRequest, Tools
+from hillclimb.agent.screen.events import Event, TroubleEvent
 from tests.crash.state import State, complaints, users_side
 from tests.crash.world import TAG
 from tests.fakes.clock import LedgerClock
@@ -65,7 +65,7 @@ def _climb(folder: Path, template: Path, pages: int | None) -> tuple[State, list
         _fill(filler, pages)
     events: list[Event] = []
     clock = ReliefClock(repository / "runs/demo/toy" / TAG / "ledger.jsonl", filler)
-    request = Request(case=repository / "cases/demo/toy", tag=TAG)
+    request = ClimbRequest(case=repository / "cases/demo/toy", tag=TAG)
     tools = Tools(emit=events.append, clock=clock, draw=lambda folder: "")
     climb(
         request,

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from agent.background import Background
-from agent.budget import Budgets
-from agent.clock import SystemClock
-from agent.model.endpoint import Endpoint
-from agent.model.settings import ModelSettings
-from agent.proposers.llm import Llm
+from hillclimb.agent.climb.budget import BudgetOverrides
+from hillclimb.agent.llm.client.endpoint import Endpoint
+from hillclimb.agent.llm.client.settings import ModelSettings
+from hillclimb.agent.llm.llm import LlmProposer
+from hillclimb.agent.machine.clock import SystemClock
+from hillclimb.agent.proposer import ProposerContext
 from tests.fakes.night import Night
 
 
@@ -24,10 +24,10 @@ def main() -> None:
     )
     with Endpoint(settings, random.Random(0)) as endpoint:
 
-        def make(background: Background) -> Llm:
-            return Llm(background, endpoint, settings)
+        def make(background: ProposerContext) -> LlmProposer:
+            return LlmProposer(background, endpoint, settings)
 
-        budgets = Budgets(candidates=candidates)
+        budgets = BudgetOverrides(candidates=candidates)
         Night(root, make_proposer=make, budgets=budgets, clock=SystemClock()).climb()
 
 

@@ -15,10 +15,10 @@ from typing import TypeVar
 
 import pytest
 
-from agent.controller import climb
-from agent.disk import Disk
-from agent.events import Event, TroubleEvent
-from agent.request import Request, Tools
+from hillclimb.agent.climb.climb import climb
+from hillclimb.agent.climb.request import ClimbRequest, Tools
+from hillclimb.agent.machine.disk import Disk
+from hillclimb.agent.screen.events import Event, TroubleEvent
 from tests.crash.state import State, complaints, users_side
 from tests.crash.world import TAG
 from tests.fakes.clock import LedgerClock
@@ -85,7 +85,7 @@ def _run(repository: Path, weather: Weather) -> list[Event]:
         disk=WeatheredDisk(weather),
         draw=lambda folder: "",
     )
-    request = Request(case=repository / "cases/demo/toy", tag=TAG)
+    request = ClimbRequest(case=repository / "cases/demo/toy", tag=TAG)
     climb(
         request,
         lambda case, log: SimulatedJudge(),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.ledger import Ledger
+from hillclimb.agent.record.ledger import Ledger
 from tests.fakes.night import make_repository
 from tests.fakes.openai_server import Asked, FakeOpenAI, Turn, answer, openai_server
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.ledger import Ledger
+from hillclimb.agent.record.ledger import Ledger
 from tests.crash.state import complaints, git, users_side
 from tests.fakes.cases import write_case
 
@@ -79,7 +79,7 @@ def test_a_real_climb_killed_three_times_comes_to_its_budget(root: Path) -> None
 
 
 def _start(root: Path, candidates: int = 1000) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", "from agent.cli import main; main()", "climb", "test/affine"]
+    command = [sys.executable, "-c", "from hillclimb.agent.cli import main; main()", "climb", "test/affine"]
     options = ["--tag", "night", "--seed", "1", "--budget-candidates", str(candidates), "--json"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     return subprocess.Popen(

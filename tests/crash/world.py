@@ -7,15 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, Literal, Protocol, TypeVar
 
-from agent.controller import climb
-from agent.disk import Disk
-from agent.events import Event, FinishedEvent
-from agent.ledger import Ledger
-from agent.proposal import Proposal
-from agent.repository import Repository
-from agent.request import Request, Tools
-from harness.judge.protocol import Watch
-from harness.records import Comparison, Confirmation, GateReport, Profile, Screening, Side
+from hillclimb.agent.climb.climb import climb
+from hillclimb.agent.climb.request import ClimbRequest, Tools
+from hillclimb.agent.git.repository import Repository
+from hillclimb.agent.machine.disk import Disk
+from hillclimb.agent.proposal import Proposal
+from hillclimb.agent.record.ledger import Ledger
+from hillclimb.agent.screen.events import Event, FinishedEvent
+from hillclimb.harness.records import Comparison, Confirmation, GateReport, Profile, Screening, Side, Watch
 from tests.fakes.clock import LedgerClock
 from tests.fakes.judge import SimulatedJudge
 from tests.fakes.proposer import PlannedProposer
@@ -191,7 +190,7 @@ def run_watched(repository: Path, witness: Witness, emit: Callable[[Event], None
         open_repository=open_repository,
         draw=draw,
     )
-    request = Request(case=repository / "cases/demo/toy", tag=TAG)
+    request = ClimbRequest(case=repository / "cases/demo/toy", tag=TAG)
     return climb(
         request,
         make_judge=lambda case, log: WatchedJudge(witness),

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.errors import SandboxError
-from harness.sandbox.prefork import Prefork
-from harness.sandbox.rungs import Forkable, bubblewrap_rung, landlock_rung
+from hillclimb.harness.errors import SandboxError
+from hillclimb.harness.sandbox.fork.prefork import PreforkRung
+from hillclimb.harness.sandbox.rungs import ForkableRung, bubblewrap_rung, landlock_rung
 from tests.harness.sandbox.conftest import start as start
 from tests.harness.sandbox.conftest import workspace as workspace
 
@@ -15,7 +15,7 @@ WAYS = [f"{how}-{name}" for name in MAKERS for how in ("fresh", "forked")]
 
 
 @pytest.fixture(scope="module", params=WAYS)
-def rung(request: pytest.FixtureRequest) -> Iterator[Forkable]:
+def rung(request: pytest.FixtureRequest) -> Iterator[ForkableRung]:
     """Each real rung in turn, started afresh and forked; skipped where the machine lacks it."""
     how, _, name = request.param.partition("-")
     try:
@@ -25,5 +25,5 @@ def rung(request: pytest.FixtureRequest) -> Iterator[Forkable]:
     if how == "fresh":
         yield made
         return
-    with Prefork(made, ["harness.sandbox.escapes"]) as forking:
+    with PreforkRung(made, ["hillclimb.harness.sandbox.canary.escapes"]) as forking:
         yield forking

@@ -11,10 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.sandbox import bubblewrap, canary
-from harness.sandbox.confinement import Promise
+from hillclimb.harness.sandbox import bubblewrap
+from hillclimb.harness.sandbox.canary import canary
+from hillclimb.harness.sandbox.confinement import RungGuarantees
 
-EVERYTHING = Promise(bubblewrap.NAMESPACES, capabilities=0, scratch_is_bounded=True, variables=())
+ROOT = Path(__file__).resolve().parents[2]
+
+EVERYTHING = RungGuarantees(bubblewrap.NAMESPACES, capabilities=0, scratch_is_bounded=True, variables=())
 """What the strongest rung would promise."""
 
 UID = 61234
@@ -58,22 +61,22 @@ class Outcome:
 def unsandboxed() -> Outcome:
     """Run the program as any other subprocess of ours, every inheritable descriptor left open."""
     with (
-        canary.lay_bait(EVERYTHING) as lure,
+        canary.place_bait(EVERYTHING) as lure,
         tempfile.TemporaryDirectory() as folder,
         tempfile.TemporaryFile() as output,
     ):
         subprocess.run(
-            [sys.executable, "-m", "harness.sandbox.escapes", lure.bait.to_json()],
+            [sys.executable, "-m", "hillclimb.harness.sandbox.canary.escapes", lure.bait.to_json()],
             cwd=folder,
             stdout=output,
             close_fds=False,
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": str(Path(canary.__file__).parents[2])},
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             check=True,
         )
         output.seek(0)
         reported = json.loads(output.read())
-        seen = lure.disturbed()
+        seen = lure.violations()
     return Outcome(reported, seen)
 
 
@@ -82,8 +85,7 @@ def run_as_user(folder: Path, command: Sequence[str], seconds: float) -> subproc
 
     `folder` is new and empty, and will hold its home. LookupError where this machine permits no such view.
     """
-    repository = Path(canary.__file__).parents[2]
-    needed = [repository, Path(sys.prefix), Path(sys.base_prefix).resolve()]
+    needed = [ROOT, Path(sys.prefix), Path(sys.base_prefix).resolve()]
     parents = {parent for path in needed for parent in path.parents}
     closed = sorted(str(parent) for parent in parents if not parent.stat().st_mode & 0o1)
     home, stash = folder / "home", folder / "stash"
@@ -109,7 +111,7 @@ def run_as_user(folder: Path, command: Sequence[str], seconds: float) -> subproc
     return subprocess.run(
         [*MOUNT, "sh", "-c", ENTER, "enter", *command],
         env=environment,
-        cwd=repository,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=seconds,

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import SandboxError
-from harness.sandbox import canary, escapes, syscalls
-from harness.sandbox.confinement import Confinement, Promise
-from harness.sandbox.escapes import ATTEMPTS
-from harness.sandbox.process import Confined
-from harness.sandbox.rungs import choose_rung, trusted_rung
+from hillclimb.harness.errors import SandboxError
+from hillclimb.harness.sandbox.canary import canary, escapes
+from hillclimb.harness.sandbox.canary.attempts import files, granted, kernel, primitives, processes, talking
+from hillclimb.harness.sandbox.canary.escapes import ATTEMPTS
+from hillclimb.harness.sandbox.confinement import Confinement, RungGuarantees
+from hillclimb.harness.sandbox.kernel import syscalls
+from hillclimb.harness.sandbox.process import SandboxedProcess
+from hillclimb.harness.sandbox.rungs import choose_rung, trusted_rung
 from tests.escapes.conftest import MAKERS
 from tests.escapes.outside import EVERYTHING, unsandboxed
 
@@ -45,7 +47,8 @@ def test_most_gets_out_without_one() -> None:
 
 def test_every_attempt_is_made_once() -> None:
     names = [escapes.title(attempt) for attempt in ATTEMPTS]
-    defined = [name for name in vars(escapes) if _is_attempt(getattr(escapes, name))]
+    walls = (files, processes, talking, kernel, granted)
+    defined = [name for wall in walls for name, thing in vars(wall).items() if _is_attempt(thing)]
     assert sorted(names) == sorted(name.replace("_", " ") for name in defined)
 
 
@@ -55,17 +58,17 @@ def _is_attempt(thing: object) -> bool:
 
 def test_what_only_the_judge_can_see_is_seen_where_nothing_holds() -> None:
     """Two attempts do not know themselves whether they got out."""
-    with canary.lay_bait(EVERYTHING) as lure:
-        escapes.end_a_process_of_the_judges_through_a_pipe(lure.bait)
+    with canary.place_bait(EVERYTHING) as lure:
+        processes.end_a_process_of_the_judges_through_a_pipe(lure.bait)
         lure.decoy.wait(10)
-        assert lure.disturbed() == ["the judge saw a process of its own end"]
-    bare = Altered(trusted_rung(), f"from harness.sandbox import escapes\n{OUTLIVES}")
+        assert lure.violations() == ["the judge saw a process of its own end"]
+    bare = Altered(trusted_rung(), f"from hillclimb.harness.sandbox.canary import escapes\n{OUTLIVES}")
     assert canary.escapes_from(bare) == []
 
 
 OUTLIVES = """
 import json
-escapes.outlive_the_run(None)
+escapes.processes.outlive_the_run(None)
 print(json.dumps({escapes.title(attempt): False for attempt in escapes.ATTEMPTS}))
 """
 
@@ -75,7 +78,7 @@ def test_the_numbers_of_calls_that_no_filter_names_are_the_kernels() -> None:
     for column, headers in UNNAMED_HEADERS.items():
         header = next((Path(name) for name in headers if Path(name).exists()), None)
         known = dict(re.findall(r"#define __NR_(\w+)\s+(\d+)", header.read_text())) if header else {}
-        for name, numbers in escapes.UNNAMED.items():
+        for name, numbers in primitives.UNFILTERED_CALLS.items():
             assert name not in syscalls.TABLE
             if known:
                 assert int(known[name]) == numbers[column], name
@@ -92,10 +95,10 @@ class Altered:
     code: str
     name: str = "altered"
 
-    def promise(self) -> Promise:
-        return self.rung.promise()
+    def guarantees(self) -> RungGuarantees:
+        return self.rung.guarantees()
 
-    def spawn(self, argv: Sequence[str], confinement: Confinement) -> Confined:
+    def spawn(self, argv: Sequence[str], confinement: Confinement) -> SandboxedProcess:
         return self.rung.spawn([sys.executable, "-c", self.code], confinement)
 
 
@@ -120,19 +123,19 @@ def test_the_judge_looks_for_itself(rung: canary.Testable) -> None:
     names = json.dumps([escapes.title(attempt) for attempt in ATTEMPTS])
     quiet = Altered(rung, f"import json; print(json.dumps(dict.fromkeys({names}, False)))")
     assert canary.escapes_from(quiet) == []
-    with canary.lay_bait(rung.promise()) as lure:
+    with canary.place_bait(rung.guarantees()) as lure:
         (lure.folder / "victim").write_text("changed")
-        assert lure.disturbed() == ["the judge saw its file change"]
+        assert lure.violations() == ["the judge saw its file change"]
         (lure.folder / "kernels/KEY/removed.cubin").unlink()
         (lure.folder / "repository/.git/hooks/pre-commit").touch()
-        assert lure.disturbed()[1:] == [
+        assert lure.violations()[1:] == [
             "the judge saw compiled kernels change",
             "the judge saw a git repository change",
         ]
 
 
 def test_nothing_of_the_bait_stays(rung: canary.Testable) -> None:
-    with canary.lay_bait(rung.promise()) as lure:
+    with canary.place_bait(rung.guarantees()) as lure:
         mark = Path(lure.bait.marks[0])
         mark.touch()
         assert lure.decoy.poll() is None

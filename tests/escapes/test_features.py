@@ -18,19 +18,21 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import SandboxError
-from harness.sandbox import bubblewrap, canary, landlock
-from harness.sandbox.launched import LEAST_ABI, LEAST_ABI_AS_ROOT
+from hillclimb.harness.errors import SandboxError
+from hillclimb.harness.sandbox import bubblewrap
+from hillclimb.harness.sandbox.canary import canary
+from hillclimb.harness.sandbox.kernel import landlock
+from hillclimb.harness.sandbox.landlock_rung import MIN_ABI, MIN_ABI_AS_ROOT
 from tests.escapes.conftest import MAKERS
 from tests.fakes.cases import write_case
 
 JUDGE = """
 import json, os, sys, threading
 from pathlib import Path
-from harness.errors import HillclimbError
-from harness.sandbox import seccomp, syscalls
-from harness.sandbox.listener import RESPONSE, SEND, Listener
-from harness.sandbox.seccomp import Action, Rule, When
+from hillclimb.harness.errors import HillclimbError
+from hillclimb.harness.sandbox.kernel import seccomp, syscalls
+from hillclimb.harness.sandbox.fork.listener import RESPONSE, SEND, SeccompListener
+from hillclimb.harness.sandbox.kernel.seccomp import Action, Rule, ArgumentTest
 
 def answer_for_the_kernel(listener, value):
     while True:
@@ -42,31 +44,32 @@ UNNAMED = {"capset": (126, 91), "setgroups": (116, 159), "setresuid": (117, 147)
 syscalls.TABLE = {**syscalls.TABLE, **UNNAMED}
 told = json.loads(sys.argv[1])
 rules = [
-    Rule(call, Action[action], When(*when) if when else None) for call, action, when in told["calls"]
+    Rule(call, Action[action], ArgumentTest(*when) if when else None) for call, action, when in told["calls"]
 ]
 if told["landlock"] is None:
-    seccomp.load(seccomp.assemble(rules, syscalls.machine()))
+    seccomp.load_filter(seccomp.assemble(rules, syscalls.machine()))
 else:
-    rules.append(Rule("landlock_create_ruleset", Action.ASK, When(2, "is", 1)))
+    rules.append(Rule("landlock_create_ruleset", Action.ASK, ArgumentTest(2, "is", 1)))
     listeners = []
     ready, handed = threading.Event(), threading.Event()
     def serve():
         handed.wait()
         answer_for_the_kernel(listeners[0], told["landlock"])
     threading.Thread(target=serve, daemon=True).start()
-    listeners.append(Listener(seccomp.load(seccomp.assemble(rules, syscalls.machine()), seccomp.WITH_LISTENER)))
+    program = seccomp.assemble(rules, syscalls.machine())
+    listeners.append(SeccompListener(seccomp.load_filter(program, seccomp.WITH_LISTENER)))
     handed.set()
 
 said = {}
 try:
     if told["case"]:
-        from harness.case.case import Case
-        from harness.judge.__main__ import take_up
-        take_up(Case(Path(told["case"])), False).close()
-    from harness.sandbox.rungs import choose_rung, prefork
+        from hillclimb.harness.case.case import Case
+        from hillclimb.harness.judge.__main__ import open_judge
+        open_judge(Case(Path(told["case"])), False).close()
+    from hillclimb.harness.sandbox.rungs import choose_rung, prefork_rung
     rung = choose_rung(trust_workspace=told["trusted"])
     said["chosen"] = rung.name
-    prefork(rung, [], {}).close()
+    prefork_rung(rung, [], {}).close()
     said["forked"] = True
 except HillclimbError as error:
     said["refused"] = f"{type(error).__name__}: {error}"
@@ -195,10 +198,10 @@ def test_a_feature_that_is_missing_costs_the_rungs_that_need_it(feature: str, av
 @pytest.mark.parametrize("version", [2, 3, 5])
 def test_an_older_landlock_holds_as_far_as_it_is_accepted(version: int, available: list[str]) -> None:
     """By what it knows of files, where a user of its own keeps the rest apart; else not at all."""
-    if "landlock" not in available or landlock.abi() < 6:
+    if "landlock" not in available or landlock.abi_version() < 6:
         pytest.skip("this kernel's Landlock cannot stand for newer ones")
     said = Machine(NEW_NAMESPACES, landlock=version).judge()
-    least = LEAST_ABI_AS_ROOT if os.geteuid() == 0 else LEAST_ABI
+    least = MIN_ABI_AS_ROOT if os.geteuid() == 0 else MIN_ABI
     if version < least:
         assert f"Landlock version {version} found, {least} needed" in str(said["refused"])
     else:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.candidate.process import thread_variables
-from harness.sandbox.rungs import Prefork, Rung
+from hillclimb.harness.duel.process.launch_spec import thread_variables
+from hillclimb.harness.sandbox.rungs import PreforkRung, Rung
 from tests.escapes.conftest import MAKERS
-from tests.harness.judge.test_ahead import SOFTMAX, Yard, binaries, files, yard
+from tests.harness.duel.test_precompile import SOFTMAX, Yard, binaries, files, yard
 
 __all__ = ["yard"]
 
@@ -52,7 +52,9 @@ def run(x, y):
 
 @pytest.fixture(scope="module", params=MAKERS)
 def rung(request: pytest.FixtureRequest) -> Iterator[Rung]:
-    with Prefork(MAKERS[request.param](), ["harness.candidate.warm"], thread_variables()) as made:
+    with PreforkRung(
+        MAKERS[request.param](), ["hillclimb.harness.candidate.preload"], thread_variables()
+    ) as made:
         yield made
 
 
@@ -63,18 +65,18 @@ def is_forged(folder: Path) -> bool:
 def test_a_forger_reaches_its_own_kernels_alone(yard: Yard) -> None:
     """Not those it was given to start from, not another's, and not what is compiled from a source."""
     ahead, parent = yard.open(), yard.side(SOFTMAX)
-    given = ahead.kernels(parent)
+    given = ahead.kernel_folder(parent)
     before = files(given)
     forger, honest, heir = yard.side(FORGER), yard.side(SOFTMAX + "# mine\n"), yard.side(SOFTMAX + "# next\n")
-    ahead.prepare(forger, parent)
-    assert is_forged(ahead.kernels(forger)), "it did not forge a thing, and nothing is shown"
-    assert files(ahead.kernels(parent)) == before
-    ahead.prepare(honest, parent)
-    assert not is_forged(ahead.kernels(honest))
-    assert binaries(ahead.kernels(honest)) == ["softmax.cubin"]
-    ahead.prepare(heir, forger)
-    assert is_forged(ahead.kernels(heir)), "who starts from a forger is given what that one left"
-    reported = ahead.kernels(heir, alone=True)
+    ahead.begin(forger, parent)
+    assert is_forged(ahead.kernel_folder(forger)), "it did not forge a thing, and nothing is shown"
+    assert files(ahead.kernel_folder(parent)) == before
+    ahead.begin(honest, parent)
+    assert not is_forged(ahead.kernel_folder(honest))
+    assert binaries(ahead.kernel_folder(honest)) == ["softmax.cubin"]
+    ahead.begin(heir, forger)
+    assert is_forged(ahead.kernel_folder(heir)), "who starts from a forger is given what that one left"
+    reported = ahead.kernel_folder(heir, from_source=True)
     assert not is_forged(reported)
     assert binaries(reported) == ["softmax.cubin"]
     assert files(given) == before

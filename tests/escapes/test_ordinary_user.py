@@ -16,14 +16,15 @@ MODULES = (
     "escapes/test_canary.py",
     "escapes/test_walls.py",
     "escapes/test_outliving.py",
-    "harness/sandbox/test_rungs.py",
-    "harness/sandbox/test_launched.py",
+    "contracts/test_rungs.py",
+    "harness/sandbox/test_landlock_rung.py",
     "harness/sandbox/test_prefork.py",
     "harness/sandbox/test_seal.py",
     "harness/sandbox/test_grants.py",
 )
 
 
+@pytest.mark.proven(lambda params: ["harness/sandbox", f"tests/{params['module']}"], same_kernel=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("module", MODULES)
 def test_the_suite_passes_as_an_ordinary_user(module: str) -> None:

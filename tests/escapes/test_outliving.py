@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.sandbox.canary import SHARED_FOLDERS
-from harness.sandbox.rungs import Exit, Forkable
+from hillclimb.harness.sandbox.canary.canary import SHARED_FOLDERS
+from hillclimb.harness.sandbox.rungs import ExitStatus, ForkableRung
+from tests.contracts.test_rungs import is_alive, wait_for
 from tests.harness.sandbox.inside import Start
-from tests.harness.sandbox.test_rungs import is_alive, wait_for
 
 TRACES = """
 import ctypes, fcntl, os, signal, socket, subprocess, sys, threading, time
@@ -172,7 +172,7 @@ def _unlink_queue(name: str) -> bool:
     return bool(ctypes.CDLL("librt.so.1").mq_unlink(f"/{name}".encode()) == 0)
 
 
-ENDS = {"it ends": Exit(0, None), "it is ended": Exit(None, signal.SIGKILL)}
+ENDS = {"it ends": ExitStatus(0, None), "it is ended": ExitStatus(None, signal.SIGKILL)}
 
 
 @pytest.mark.parametrize("how", ENDS)
@@ -211,7 +211,7 @@ def test_without_a_border_it_leaves_all_that(tmp_path: Path) -> None:
     assert {line.split()[0] for line in found} >= {"process", "file", "shm", "msg", "sem", "named"}
 
 
-def test_the_next_candidate_finds_nothing_of_the_last(rung: Forkable, workspace: Path) -> None:
+def test_the_next_candidate_finds_nothing_of_the_last(rung: ForkableRung, workspace: Path) -> None:
     """Neither where caches lie nor anywhere it may write; its scratch is its own, and new."""
     start = Start(rung, workspace)
     token = secrets.token_hex(8)
@@ -245,9 +245,9 @@ print(found, os.listdir())
 """
     try:
         ending, said = start(write).finish()
-        assert ending == Exit(0, None), said
+        assert ending == ExitStatus(0, None), said
         assert int(said.split()[0]) >= 4, "it has somewhere to write"
-        assert start(look).finish() == (Exit(0, None), "[] []\n")
+        assert start(look).finish() == (ExitStatus(0, None), "[] []\n")
     finally:
         start.end_all()
     assert [path.name for path in workspace.iterdir()] == ["kernel.py"]

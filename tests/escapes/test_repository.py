@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from agent.cli import app
-from agent.edits import why_changed_outside, why_outside
-from agent.repository import EXECUTABLE, GITLINK, SYMLINK, Change, Repository
-from agent.snapshot import store_case
-from harness.case.case import Case
-from harness.errors import UsageError
+from hillclimb.agent.cli import app
+from hillclimb.agent.git.edits import why_changed_outside, why_not_mutable
+from hillclimb.agent.git.repository import EXECUTABLE, GITLINK, SYMLINK, Change, Repository
+from hillclimb.agent.git.snapshot import store_case
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.errors import UsageError
 from tests.fakes.night import Night, git, make_repository
 
 HOOKS = (
@@ -136,7 +136,7 @@ ODD_NAMES = (
 
 @pytest.mark.parametrize("path", [*NAMES_OF_GIT.split(), *ODD_NAMES], ids=ascii)
 def test_no_proposal_names_a_file_of_gits_own(path: str) -> None:
-    reason = why_outside(path, ["**", "**/*", ".*", "*"])
+    reason = why_not_mutable(path, ["**", "**/*", ".*", "*"])
     assert reason is not None
     assert reason.isprintable()
 

@@ -7,10 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.errors import SandboxError
-from harness.sandbox import bubblewrap, canary, launched
-from harness.sandbox.prefork import Prefork
-from harness.sandbox.rungs import Forkable, bubblewrap_rung, landlock_rung, prefork
+from hillclimb.harness.errors import SandboxError
+from hillclimb.harness.sandbox import bubblewrap
+from hillclimb.harness.sandbox import landlock_rung as launched
+from hillclimb.harness.sandbox.canary import canary
+from hillclimb.harness.sandbox.fork.prefork import PreforkRung
+from hillclimb.harness.sandbox.rungs import ForkableRung, bubblewrap_rung, landlock_rung, prefork_rung
 
 NOTICED = {
     "bubblewrap": {
@@ -68,7 +70,7 @@ def test_every_wall_is_listed() -> None:
 
 
 WITHOUT_ONE = [(name, wall) for name, walls in NOTICED.items() for wall in walls]
-MAKE: dict[str, Callable[[frozenset[str]], Forkable]] = {
+MAKE: dict[str, Callable[[frozenset[str]], ForkableRung]] = {
     "bubblewrap": bubblewrap_rung,
     "landlock": landlock_rung,
 }
@@ -88,17 +90,17 @@ def test_a_wall_that_is_missing_in_a_fork_is_noticed(name: str, wall: str) -> No
     made = _made(name, wall)
     if wall in NOT_RAISED_WHEN_FORKED:
         with pytest.raises(SandboxError, match="could not be confined"):
-            prefork(made, [], {})
+            prefork_rung(made, [], {})
     elif wall in HELD_BY_ANOTHER_WHEN_FORKED:
-        with Prefork(made, []) as forking:
+        with PreforkRung(made, []) as forking:
             assert canary.escapes_from(forking) == []
     else:
         with pytest.raises(SandboxError, match="the canary got out") as refused:
-            prefork(made, [], {})
+            prefork_rung(made, [], {})
         assert NOTICED[name][wall] in str(refused.value)
 
 
-def _made(name: str, wall: str) -> Forkable:
+def _made(name: str, wall: str) -> ForkableRung:
     try:
         return MAKE[name](frozenset({wall}))
     except SandboxError as error:

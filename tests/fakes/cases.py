@@ -6,7 +6,7 @@ from pathlib import Path
 
 CONTRACT = """
 import torch
-from harness.case.contract import Contract as Base, Spec, Work
+from hillclimb.harness.case.contract import Contract as Base, Spec, Work
 
 class Contract(Base):
     problems = {"small": {"n": 37}, "odd": {"n": 1001}, "timed": {"n": 20_000}}
@@ -34,6 +34,11 @@ class Contract(Base):
 
     def work(self, problem):
         return Work(flops=2 * problem["n"], bytes=8 * problem["n"])
+
+    domains = {"x": (-1e6, 1e6)}
+
+    def vary(self, problem, secret):
+        return [{"n": problem["n"] + 1}, {"n": problem["n"] - 1}]
 """
 
 SETTINGS = """
@@ -42,7 +47,7 @@ summary: y = 2 x + 1
 objective: {minimum_effect: 0.02}
 budgets: {prepare_seconds: 10, call_seconds: 2, memory_mib: 512}
 policy:
-  imports: [numpy, os, sys, time, math, ctypes, threading, signal, socket, subprocess, json, mmap, numba, yaml]
+  imports: [numpy, os, os.*, sys, time, math, ctypes, threading, signal, socket, subprocess, json, mmap, numba, yaml]
 duel: {segment_ms: 4, screen_blocks: 10, pair_blocks: 2, max_pairs: 10, report_pairs: 3}
 gate: {seeds: 1}
 """

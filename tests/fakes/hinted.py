@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.judge.protocol import Nothing, Watch
-from harness.records import Confirmation, Provenance, Screening, Side
+from hillclimb.harness.judge.protocol import EmptyAnswer
+from hillclimb.harness.records import Confirmation, Provenance, Screening, Side, Watch
 from tests.fakes.judge import PROVENANCE, SimulatedJudge
 
 GPU = PROVENANCE.model_copy(update={"device": "simulated GPU", "device_id": "GPU-0"})
@@ -18,10 +18,10 @@ class Hinted(SimulatedJudge):
         super().__init__(provenance)
         self.heard: list[tuple[str, str]] = []
 
-    def prepare(self, side: Side, parent: Side) -> Nothing:
+    def prepare(self, side: Side, parent: Side) -> EmptyAnswer:
         assert (Path(side.tree) / "kernel.py").is_file() and (Path(parent.tree) / "kernel.py").is_file()
         self.heard.append(("hint", side.model_dump_json()))
-        return Nothing()
+        return EmptyAnswer()
 
     def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:
         self.heard.append(("screen", candidate.model_dump_json()))

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from harness.case.knobs import defaults, load_knobs, to_environment
-from harness.judge.protocol import Nothing, Progress, Watch
-from harness.records import (
+from hillclimb.harness.case.knobs import defaults, load_knobs, to_environment
+from hillclimb.harness.judge.protocol import EmptyAnswer
+from hillclimb.harness.records import (
     Block,
     Bucket,
     Ceilings,
@@ -21,10 +21,12 @@ from harness.records import (
     Pair,
     ProblemTime,
     Profile,
+    Progress,
     Provenance,
     Reason,
     Screening,
     Side,
+    Watch,
 )
 
 _TILES = {"8": 1.0, "16": 1.1, "32": 1.4, "64": 1.2}
@@ -44,7 +46,7 @@ PROVENANCE = Provenance(
 
 
 class SimulatedJudge:
-    """Implements harness.judge.protocol.Judge over the toy case."""
+    """Implements hillclimb.harness.judge.protocol.Judge over the toy case."""
 
     def __init__(self, provenance: Provenance = PROVENANCE) -> None:
         self._provenance = provenance
@@ -53,8 +55,8 @@ class SimulatedJudge:
     def describe(self) -> Provenance:
         return self._provenance
 
-    def prepare(self, side: Side, parent: Side) -> Nothing:
-        return Nothing()
+    def prepare(self, side: Side, parent: Side) -> EmptyAnswer:
+        return EmptyAnswer()
 
     def gate(self, side: Side, watch: Watch) -> GateReport:
         watch(Progress(stage="gate", done=1, of=1))

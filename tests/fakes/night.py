@@ -7,16 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.background import Background
-from agent.budget import Budgets
-from agent.clock import Clock
-from agent.controller import Request, Tools, climb
-from agent.disk import Disk
-from agent.events import Event, FinishedEvent, TroubleEvent
-from agent.ledger import Ledger
-from agent.notify.notifier import Notifier, Silent
-from agent.proposal import Proposer
-from harness.judge.protocol import Judge
+from hillclimb.agent.climb.budget import BudgetOverrides
+from hillclimb.agent.climb.climb import climb
+from hillclimb.agent.climb.request import ClimbRequest, Tools
+from hillclimb.agent.machine.clock import Clock
+from hillclimb.agent.machine.disk import Disk
+from hillclimb.agent.notify.notifier import Notifier, SilentNotifier
+from hillclimb.agent.proposer import Proposer, ProposerContext
+from hillclimb.agent.record.ledger import Ledger
+from hillclimb.agent.screen.events import Event, FinishedEvent, TroubleEvent
+from hillclimb.harness.judge.protocol import Judge
 from tests.fakes.clock import LedgerClock
 from tests.fakes.judge import SimulatedJudge
 from tests.fakes.proposer import KINDS, PlannedProposer
@@ -53,9 +53,9 @@ class Night:
     plan: tuple[str, ...] = KINDS
     judge: Callable[[], Judge] = SimulatedJudge
     proposer: Proposer | None = None
-    make_proposer: Callable[[Background], Proposer] | None = None
-    notifier: Notifier = field(default_factory=Silent)
-    budgets: Budgets = field(default_factory=Budgets)
+    make_proposer: Callable[[ProposerContext], Proposer] | None = None
+    notifier: Notifier = field(default_factory=SilentNotifier)
+    budgets: BudgetOverrides = field(default_factory=BudgetOverrides)
     seed: int | None = None
     disk: Disk = field(default_factory=Disk)
     clock: Clock | None = None
@@ -63,7 +63,7 @@ class Night:
     events: list[Event] = field(default_factory=list)
 
     def climb(self) -> FinishedEvent:
-        request = Request(self.case, self.tag, self.seed, None, self.budgets)
+        request = ClimbRequest(self.case, self.tag, self.seed, None, self.budgets)
         clock = self.clock or LedgerClock(self.folder / "ledger.jsonl")
         tools = Tools(emit=self._emit, clock=clock, disk=self.disk, draw=self.draw, notifier=self.notifier)
         return climb(request, lambda case, log: self.judge(), self._proposer, tools)
@@ -86,9 +86,9 @@ class Night:
 
     def _emit(self, event: Event) -> None:
         self.events.append(event)
-        self.notifier.tell(event)
+        self.notifier.notify(event)
 
-    def _proposer(self, background: Background) -> Proposer:
+    def _proposer(self, background: ProposerContext) -> Proposer:
         if self.make_proposer:
             return self.make_proposer(background)
         return self.proposer or PlannedProposer(background.seed, self.plan)

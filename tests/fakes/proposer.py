@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from agent.ledger import Ledger
-from agent.proposal import Edit, Proposal
+from hillclimb.agent.proposal import Edit, Proposal
+from hillclimb.agent.record.ledger import Ledger
 from tests.fakes.toy import kernel
 
 KINDS = (

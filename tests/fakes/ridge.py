@@ -24,7 +24,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Literal
 
-from harness.case.knobs import Knobs, environment_text, parse_knobs
+from hillclimb.harness.case.knobs import Knobs, environment_text, parse_knobs
 
 Kind = Literal["knobs", "edits", "balanced"]
 KINDS: tuple[Kind, ...] = ("knobs", "edits", "balanced")
@@ -164,6 +164,16 @@ class Ridge:
         return random.Random(f"{self.kind}/{self.seed}/{what}")
 
 
+KERNEL = f"""\
+# what it does is the landscape's affair; every family and any knob may matter
+import os
+import {", ".join(FAMILIES)}
+
+KNOBS = dict(os.environ)
+run = None
+"""
+
+
 def knob_entry(name: str, size: int) -> str:
     """A knob's line in knobs.yaml; its default is its first value."""
     return f"{name}: {{type: choice, choices: {list(range(size))}, default: 0}}\n"
@@ -177,7 +187,7 @@ def write_ridge(root: Path) -> Path:
         "contract.py": "# the simulated judge needs no contract\n",
         "program.md": "Climb.\n",
         "benchmarks/main.yaml": "problems: [only]\ndistribution: normal\n",
-        "workspace/kernel.py": "# what it does is the landscape's affair\n",
+        "workspace/kernel.py": KERNEL,
         "workspace/knobs.yaml": "".join(knob_entry(name, size) for name, size in _SIZES.items()),
     }
     files |= {f"workspace/{family}.py": f"# {family}\n" for family in FAMILIES}

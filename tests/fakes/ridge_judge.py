@@ -7,9 +7,9 @@ import random
 from pathlib import Path
 from typing import Literal
 
-from harness.case.knobs import Knobs
-from harness.judge.protocol import Nothing, Watch
-from harness.records import (
+from hillclimb.harness.case.knobs import Knobs
+from hillclimb.harness.judge.protocol import EmptyAnswer
+from hillclimb.harness.records import (
     Bucket,
     Comparison,
     Confirmation,
@@ -21,13 +21,14 @@ from harness.records import (
     Reason,
     Screening,
     Side,
+    Watch,
 )
 from tests.fakes.judge import PROVENANCE
 from tests.fakes.ridge import MINIMUM_EFFECT, PAIR_SD, PAIRS, Ridge, parse_cached, traits_of, true_log_speed
 
 
 class RidgeJudge:
-    """Implements harness.judge.protocol.Judge."""
+    """Implements hillclimb.harness.judge.protocol.Judge."""
 
     def __init__(self, ridge: Ridge, provenance: Provenance = PROVENANCE) -> None:
         self._ridge, self._provenance = ridge, provenance
@@ -35,8 +36,8 @@ class RidgeJudge:
     def describe(self) -> Provenance:
         return self._provenance
 
-    def prepare(self, side: Side, parent: Side) -> Nothing:
-        return Nothing()
+    def prepare(self, side: Side, parent: Side) -> EmptyAnswer:
+        return EmptyAnswer()
 
     def gate(self, side: Side, watch: Watch) -> GateReport:
         if self._true(side) is None:

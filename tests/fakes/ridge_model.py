@@ -7,23 +7,23 @@ import math
 import random
 from collections.abc import Mapping
 
-from agent.background import Background
-from agent.entries import Called, Idea
-from agent.ledger import Ledger
-from agent.proposal import Edit, Proposal
-from harness.case.knobs import contains, defaults
+from hillclimb.agent.proposal import Edit, Proposal
+from hillclimb.agent.proposer import ProposerContext
+from hillclimb.agent.record.entries import CalledEntry, Idea
+from hillclimb.agent.record.ledger import Ledger
+from hillclimb.harness.case.knobs import contains, defaults
 from tests.fakes.ridge import NEW_SIZE, TUNING, Ridge, Trait, knob_entry, parse_cached, traits_of
 
 
 class RidgeModel:
-    """Has the interface of agent.proposers.mixed.Editor; a proposer by itself where nobody names a family."""
+    """Has the interface of hillclimb.agent.proposers.mixed.Editor; a proposer by itself where nobody names a family."""
 
     FLAIR = 0.12
     """How far off, in log speed, the model is about an idea."""
     TURNS_KNOBS = 0.15
     """How often it turns a knob where it is free."""
 
-    def __init__(self, background: Background, ridge: Ridge) -> None:
+    def __init__(self, background: ProposerContext, ridge: Ridge) -> None:
         self._background, self._ridge = background, ridge
 
     def propose(self, ledger: Ledger, family: str = "", reason: str = "") -> Proposal | None:
@@ -40,7 +40,7 @@ class RidgeModel:
         now = self._background.clock.now()
         incumbent = ledger.incumbent
         ledger.append(
-            Called(
+            CalledEntry(
                 k=k, time=now, seconds=1.0, model="half-knowing", incumbent=incumbent, family=family,
                 outcome="proposal", idea=proposal.idea, ideas=ideas,
             )
@@ -49,7 +49,7 @@ class RidgeModel:
 
     is_down = False
 
-    def ready(self, ledger: Ledger) -> bool:
+    def is_ready(self, ledger: Ledger) -> bool:
         return True
 
     def importances(self, ledger: Ledger) -> dict[str, float]:

@@ -7,6 +7,7 @@ from pathlib import Path
 SETTINGS = """\
 schema: 1
 summary: a landscape of one number and three knobs
+entry: "kernel.py:QUALITY"
 mutable: ["*.py", "docs/**"]
 objective: {minimum_effect: 0.02}
 budgets: {candidates: 50, seconds: 1000000, patience: 50}
@@ -19,12 +20,20 @@ UNROLL: {type: choice, choices: [1, 2, 4], default: 1}
 TRICK: {type: bool, default: false, doc: right only while set from outside}
 """
 
+TUNING = """\
+import os
+
+TILE, UNROLL, TRICK = (os.environ.get(name) for name in ("TILE", "UNROLL", "TRICK"))
+"""
+"""Names the knobs, so that turning them counts as a change; the simulated judge reads their values by itself."""
+
 FILES = {
     "case.yaml": SETTINGS,
     "contract.py": "# the simulated judge needs no contract\n",
     "program.md": "Make the number in kernel.py larger.\n",
     "benchmarks/main.yaml": "problems: [only]\ndistribution: normal\n",
     "workspace/kernel.py": "QUALITY = 1.0\n",
+    "workspace/tuning.py": TUNING,
     "workspace/knobs.yaml": KNOBS,
     "workspace/docs/notes.md": "nothing yet\n",
 }

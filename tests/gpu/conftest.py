@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import SandboxError
-from harness.sandbox.rungs import Forkable, Prefork, Rung, bubblewrap_rung, landlock_rung, prefork
+from hillclimb.harness.errors import SandboxError
+from hillclimb.harness.sandbox.rungs import (
+    ForkableRung,
+    PreforkRung,
+    Rung,
+    bubblewrap_rung,
+    landlock_rung,
+    prefork_rung,
+)
 from tests.gpu.inside import WithGpu, nodes
 
 MODULES = ("torch", "triton", "triton.language")
@@ -23,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module", params=["bubblewrap", "landlock"])
-def plain(request: pytest.FixtureRequest) -> Forkable:
+def plain(request: pytest.FixtureRequest) -> ForkableRung:
     try:
         return {"bubblewrap": bubblewrap_rung, "landlock": landlock_rung}[request.param]()
     except SandboxError as error:
@@ -31,14 +38,14 @@ def plain(request: pytest.FixtureRequest) -> Forkable:
 
 
 @pytest.fixture(scope="module")
-def forking(plain: Forkable) -> Iterator[Prefork]:
+def forking(plain: ForkableRung) -> Iterator[PreforkRung]:
     """A zygote with torch and triton, canary-checked with the device nodes granted."""
-    with prefork(plain, MODULES, {}, nodes()) as made:
+    with prefork_rung(plain, MODULES, {}, nodes()) as made:
         yield made
 
 
 @pytest.fixture(params=["fresh", "forked"])
-def rung(request: pytest.FixtureRequest, plain: Forkable, forking: Prefork) -> Rung:
+def rung(request: pytest.FixtureRequest, plain: ForkableRung, forking: PreforkRung) -> Rung:
     return forking if request.param == "forked" else plain
 
 

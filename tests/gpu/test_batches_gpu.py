@@ -13,9 +13,9 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 import pytest
 import torch
 
-from harness.case.contract import Tensors
-from harness.judge import batches
-from harness.judge.batches import Batches, Draw, capture, one_by_one
+from hillclimb.harness.case.contract import Tensors
+from hillclimb.harness.duel import batches
+from hillclimb.harness.duel.batches import Draw, InputBatches, capture_batch, draw_singly
 
 PLACE = "cuda:0"
 
@@ -59,17 +59,17 @@ def test_what_no_graph_can_stand_for_is_drawn_call_by_call(apart: Executor, draw
 
 
 def _expect_the_same() -> None:
-    batch = capture(honest, PLACE)
+    batch = capture_batch(honest, PLACE)
     assert batch is not None
     for seed in (3, 2**61, 3):
-        expected = one_by_one(honest, torch.Generator(PLACE).manual_seed(seed))
+        expected = draw_singly(honest, torch.Generator(PLACE).manual_seed(seed))
         found = batch.draw(seed)
         assert all(torch.equal(found[name], expected[name]) for name in expected)
-        assert len({row.cpu().float().numpy().tobytes() for row in found["x"]}) == batches.COUNT
+        assert len({row.cpu().float().numpy().tobytes() for row in found["x"]}) == batches.CALLS_PER_BATCH
 
 
 def _expect_none(draw: Draw) -> None:
-    made = Batches()
-    assert made.of("main", "normal", draw, PLACE) is None
+    made = InputBatches()
+    assert made.get("main", "normal", draw, PLACE) is None
     assert float(torch.ones(3, device=PLACE).sum()) == 3, "and the device works on"
-    assert made.of("main", "uniform", honest, PLACE) is not None
+    assert made.get("main", "uniform", honest, PLACE) is not None

@@ -28,10 +28,10 @@ SETUP = """
 import json, sys, time
 from pathlib import Path
 import torch
-from harness.case.case import Case
-from harness.case.contract import load_contract
-from harness.dtypes import TORCH_DTYPES
-from harness.judge.parity import expect, worst_error
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.case.checked import load_contract
+from hillclimb.harness.channel.dtypes import TORCH_DTYPES
+from hillclimb.harness.duel.parity import expected_outputs, worst_error
 
 case = Case(Path(sys.argv[1]))
 contract = load_contract(case.contract_file, "cuda", TORCH_DTYPES)
@@ -61,7 +61,7 @@ for name, problem in contract.problems.items():
         run(*inputs.values(), *outputs.values())
         torch.cuda.synchronize()
         assert all(torch.equal(before[k], v) for k, v in inputs.items())
-        expected = expect(contract, problem, inputs, case.settings.gate.error_budget)
+        expected = expected_outputs(contract, problem, inputs, case.settings.gate.error_budget)
         shares[f"{name}/{distribution}"] = worst_error(outputs, expected)
 print("ANSWER" + json.dumps(shares))
 """
@@ -101,10 +101,10 @@ print("ANSWER" + json.dumps(told))
 AHEAD = (
     SETUP
     + """
-from harness.candidate.compiling import aim, compile_only
-from harness.candidate.layout import Signature
-problems = {name: Signature(shapes(name)) for name in contract.problems}
-aim(torch.cuda.get_device_capability()[0] * 10 + torch.cuda.get_device_capability()[1])
+from hillclimb.harness.candidate.offline_compiler import use_compile_only_driver, compile_only
+from hillclimb.harness.channel.layout import CallSignature
+problems = {name: CallSignature(shapes(name)) for name in contract.problems}
+use_compile_only_driver(torch.cuda.get_device_capability()[0] * 10 + torch.cuda.get_device_capability()[1])
 from kernel import run
 answer = compile_only(run, problems, case.settings.cuda.architecture)
 print("ANSWER" + json.dumps({"kernels": len(answer["kernels"]), "skipped": answer["skipped"]}))

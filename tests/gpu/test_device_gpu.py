@@ -13,11 +13,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.device.device import open_device
-from harness.errors import MachineError
+from hillclimb.harness.device.choose import open_device
+from hillclimb.harness.errors import MachineError
+
+if TYPE_CHECKING:
+    from hillclimb.harness.device.gpu.gpu import CudaDevice
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 
@@ -33,9 +37,9 @@ sys.stdin.read()
 
 JUDGE = """
 import sys, time
-from harness.device import guard
+from hillclimb.harness.device.gpu import guard
 guard.PATIENCE_SECONDS = 1.0
-from harness.device.device import open_device
+from hillclimb.harness.device.choose import open_device
 start = time.perf_counter()
 device = open_device("cuda")
 print("held", device.identity(), f"{time.perf_counter() - start:.2f} s", flush=True)
@@ -124,7 +128,7 @@ def test_quarantine_refuses_until_it_is_lifted() -> None:
     with run(impose) as judge:
         uuid = first_line(judge).split()[1]
         judge.wait()
-    from harness.device.kept import shared_folder
+    from hillclimb.harness.device.gpu.state_files import shared_folder
 
     note = shared_folder() / f"hillclimb-{uuid}.quarantine.json"
     try:
@@ -150,13 +154,13 @@ def look() -> None:
     """Everything but refusals, in one process that holds the GPU."""
     import torch
 
-    from harness.device import guard
-    from harness.device.gpu import Cuda
+    from hillclimb.harness.device.gpu import guard
+    from hillclimb.harness.device.gpu.gpu import CudaDevice
 
-    guard.PATIENCE_SECONDS = 15.0
+    guard.IDLE_TIMEOUT_SECONDS = 15.0
     start = time.perf_counter()
     device = open_device("cuda")
-    assert isinstance(device, Cuda)
+    assert isinstance(device, CudaDevice)
     print(f"{device.name()} {device.identity()} taken up in {time.perf_counter() - start:.2f} s")
     print(device.software())
     print(device.variables(), torch.cuda.device_count())
@@ -180,31 +184,31 @@ def look() -> None:
     device.close()
 
 
-def _look_at_blocks(device) -> None:  # type: ignore[no-untyped-def]
-    reading = device.start()
+def _look_at_blocks(device: CudaDevice) -> None:
+    reading = device.read_state()
     print(reading.gpu)
     assert reading.gpu.sm_mhz is not None, "NVML tells no clock"
     assert reading.gpu.throttle is not None, "NVML tells no clock event reasons"
-    cost("start of a block", device.start)
-    cost("end of a block", lambda: device.since(reading, 0.0))
+    cost("start of a block", device.read_state)
+    cost("end of a block", lambda: device.environment_since(reading, 0.0))
     for pause in (0.0, 0.005, 0.02, 0.1):
         time.sleep(pause)
-        cost(f"end of a block after {pause:g} s", lambda: device.since(reading, 0.0), times=1)
+        cost(f"end of a block after {pause:g} s", lambda: device.environment_since(reading, 0.0), times=1)
     cost("NVML: processes alone", lambda: device._nvml.occupants(device.identity()))
     cost("NVML: clocks, heat, power alone", lambda: device._nvml.sample(device.identity()))
-    environment = device.since(reading, 0.0)
+    environment = device.environment_since(reading, 0.0)
     print(environment.model_dump_json(), len(environment.model_dump_json()), "bytes")
     print("processes:", device._nvml.occupants(device.identity()), "own pid", os.getpid())
     with run(TENANT) as tenant:
         assert first_line(tenant) == "there\n"
-        ours = device.since(device.start(), 0.0)
-        others = device.since(device.start(), 0.0, own_pids=[])
+        ours = device.environment_since(device.read_state(), 0.0)
+        others = device.environment_since(device.read_state(), 0.0, own_pids=[])
         print(f"tenants with a child of ours: {ours.tenants}; when it is not ours: {others.tenants}")
         assert (ours.tenants, others.tenants) in ((0, 1), (None, None))
         tenant.kill()
 
 
-def _look_at_cache(device) -> None:  # type: ignore[no-untyped-def]
+def _look_at_cache(device: CudaDevice) -> None:
     import torch
 
     print(f"L2 {device.l2_bytes >> 20} MiB, free {device.free_bytes() >> 20} MiB")
@@ -214,7 +218,7 @@ def _look_at_cache(device) -> None:  # type: ignore[no-untyped-def]
         device.flush_cache()
         device.synchronize()
 
-    cost("rest", device.rest)
+    cost("settings set back", device.reset_settings)
     cost("flush and wait", flush)
     small = torch.rand(device.l2_bytes // 4 // 4, device=device.torch_device)
     out = torch.empty((), device=device.torch_device)
@@ -240,7 +244,7 @@ def _look_at_cache(device) -> None:  # type: ignore[no-untyped-def]
     assert cold > hot
 
 
-def _look_at_ceilings(device) -> None:  # type: ignore[no-untyped-def]
+def _look_at_ceilings(device: CudaDevice) -> None:
     start = time.perf_counter()
     first = device.measure()
     seconds = time.perf_counter() - start

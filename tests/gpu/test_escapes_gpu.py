@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.sandbox.rungs import Exit
+from hillclimb.harness.sandbox.rungs import ExitStatus
 from tests.gpu.inside import WithGpu, await_word, nodes
 
 MARK = 0x5EC12E75
@@ -136,7 +136,7 @@ print(json.dumps(reached), flush=True)
 def said(start: WithGpu, code: str, *arguments: str) -> dict[str, object]:
     """The last line of what it printed."""
     ending, text = start(textwrap.dedent(code), *arguments).finish(200)
-    assert ending == Exit(0, None), text
+    assert ending == ExitStatus(0, None), text
     answer: dict[str, object] = json.loads(text.splitlines()[-1])
     return answer
 
@@ -163,7 +163,7 @@ def test_memory_of_a_living_candidate_is_not_opened_by_its_handle(start: WithGpu
     assert said(start, SEARCH, str(MARK))["found"] == 0
     holding.confined.kill()
     if answer["opened"] == 0 and start.rung.name.startswith("landlock"):
-        pytest.xfail("two candidates that agree on it share GPU memory on this rung, as docs/trust.md says")
+        pytest.xfail("two candidates that agree share GPU memory on this rung (docs/explanation/trust.md)")
     assert answer["opened"] != 0
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import MachineError
-from harness.judge.pool import LocalJudge
-from harness.judge.protocol import Progress
-from harness.records import Reason, Side
+from hillclimb.harness.errors import MachineError
+from hillclimb.harness.judge.pool import LocalJudge
+from hillclimb.harness.records import Progress, Reason, Side
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts" / "experiments"))
@@ -38,6 +37,8 @@ class Lab:
             if path.stat().st_uid == folder.stat().st_uid and path != Path("/"):
                 path.chmod(path.stat().st_mode | 0o055)
         self.case = gpu_cases.write_case(folder, "softmax", 0.0025)
+        settings = self.case / "case.yaml"
+        settings.write_text(settings.read_text().replace("imports: [os,", "imports: [os, os.*,"))
         self.judge = LocalJudge(self.case, folder / "judge.log")
         self.made = 0
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from harness.errors import MachineError
-from harness.judge.protocol import Progress
-from harness.records import Reason
+from hillclimb.harness.errors import MachineError
+from hillclimb.harness.records import Progress, Reason
 from tests.poison.hundred import poisons, representatives
 from tests.poison.poison import Poison
 from tests.poison.ward import Traces, Ward, ward
@@ -80,7 +79,7 @@ def _seconds_per_call(opened: Ward) -> float:
 
 
 def _used_bytes(opened: Ward) -> int:
-    from harness.device.nvml import Nvml
+    from hillclimb.harness.device.gpu.nvml import Nvml
 
     nvml, uuid = Nvml(), opened.judge.describe().device_id
     try:

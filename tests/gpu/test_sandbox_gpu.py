@@ -11,13 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.sandbox import canary
-from harness.sandbox.prefork import Forked
-from harness.sandbox.rungs import (
-    Exit,
-    Prefork,
-    bubblewrap_rung,
-)
+from hillclimb.harness.sandbox.canary import canary
+from hillclimb.harness.sandbox.fork.prefork import ForkedProcess
+from hillclimb.harness.sandbox.rungs import ExitStatus, PreforkRung, bubblewrap_rung
 from tests.gpu.inside import WithGpu, await_word, nodes
 
 KERNEL = """
@@ -46,7 +42,7 @@ print("triton", time.monotonic() - begun)
 graph = torch.cuda.CUDAGraph()
 with torch.cuda.graph(graph): add[(1024,)](x, y, x.numel(), 1024)
 assert bool(((x @ x).isfinite()).all())
-from harness.sandbox.seccomp import forbid_processes
+from hillclimb.harness.sandbox.kernel.seccomp import forbid_processes
 forbid_processes()
 y.zero_(); graph.replay(); torch.cuda.synchronize()
 assert bool((y == x + 1).all())
@@ -87,13 +83,13 @@ def test_cuda_and_triton_work_inside_and_behind_both_seals(start: WithGpu) -> No
     said = await_word(running, b"sealed")
     print(f"\n{start.rung.name} {type(running.confined).__name__}: {said}")
     assert "sealed" in said, said
-    assert isinstance(running.confined, Forked) == isinstance(start.rung, Prefork)
+    assert isinstance(running.confined, ForkedProcess) == isinstance(start.rung, PreforkRung)
     begun = time.perf_counter()
     running.confined.freeze()
     frozen = time.perf_counter()
-    assert (running.confined.filters(), running.confined.others()) == (2, [])
+    assert (running.confined.seccomp_filter_count(), running.confined.other_pids()) == (2, [])
     looked = time.perf_counter()
-    assert running.confined.seal() == isinstance(start.rung, Prefork)
+    assert running.confined.seal() == isinstance(start.rung, PreforkRung)
     print(f"freeze {frozen - begun:.5f} s, filters and others {looked - frozen:.5f} s, ", end="")
     print(f"seal {time.perf_counter() - looked:.5f} s")
     time.sleep(0.2)
@@ -102,24 +98,24 @@ def test_cuda_and_triton_work_inside_and_behind_both_seals(start: WithGpu) -> No
     running.confined.thaw()
     ending, said = running.finish(20)
     assert "computed" in said, said
-    assert ending == Exit(None, signal.SIGSYS), said
+    assert ending == ExitStatus(None, signal.SIGSYS), said
 
 
-def test_the_seal_from_outside_needs_nothing_inside(forking: Prefork, tmp_path: Path) -> None:
+def test_the_seal_from_outside_needs_nothing_inside(forking: PreforkRung, tmp_path: Path) -> None:
     """CUDA goes on, a process that it starts afterwards ends the candidate; before it, processes are let through."""
     (tmp_path / "workspace").mkdir()
     running = WithGpu(forking, tmp_path / "workspace")(UNSEALED)
     said = await_word(running, b"up")
     running.confined.freeze()
     assert running.confined.seal(), f"this kernel gives no seal from outside; it said {said}"
-    assert (running.confined.filters(), running.confined.others()) == (1, [])
+    assert (running.confined.seccomp_filter_count(), running.confined.other_pids()) == (1, [])
     (running.confined.scratch() / "go").touch()
     running.confined.thaw()
     ending, said = running.finish(20)
-    assert (ending, said) == (Exit(None, signal.SIGSYS), "up\n2000.0\n"), said
+    assert (ending, said) == (ExitStatus(None, signal.SIGSYS), "up\n2000.0\n"), said
 
 
-def test_a_pair_is_born_and_ended_together(forking: Prefork, tmp_path: Path) -> None:
+def test_a_pair_is_born_and_ended_together(forking: PreforkRung, tmp_path: Path) -> None:
     (tmp_path / "workspace").mkdir()
     start = WithGpu(forking, tmp_path / "workspace")
     for together in (False, True, False, True):
@@ -132,7 +128,7 @@ def test_a_pair_is_born_and_ended_together(forking: Prefork, tmp_path: Path) -> 
             assert "up" in await_word(running, b"up")
         up = time.perf_counter()
         for running in pair if together else ():
-            running.confined.end()
+            running.confined.send_sigkill()
         for running in pair:
             running.confined.kill()
         print(
@@ -165,7 +161,7 @@ def test_nvcc_works_inside(start: WithGpu) -> None:
     if not Path("/usr/local/cuda/bin/nvcc").exists():
         pytest.skip("no CUDA toolkit under /usr/local/cuda")
     ending, said = start(COMPILE).finish(120)
-    assert (ending, said) == (Exit(0, None), "compiled and ran\n"), said
+    assert (ending, said) == (ExitStatus(0, None), "compiled and ran\n"), said
 
 
 TOOL = """
@@ -201,7 +197,7 @@ def test_the_vendors_tools_run_where_they_are_allowed_to_talk(
     start.tools = True
     ending, said = start(textwrap.dedent(TOOL), *tool).finish(200)
     print(said)
-    assert ending == Exit(0, None)
+    assert ending == ExitStatus(0, None)
     if "ERR_NVGPUCTRPERM" in said:
         pytest.skip("this machine's driver lets nobody but its administrator read counters")
     assert said.startswith("0 "), said

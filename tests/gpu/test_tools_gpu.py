@@ -18,18 +18,18 @@ from typing import Any
 import pytest
 import torch
 
-from harness.candidate.gpu_profiler import GAPS
-from harness.case.contract import Contract, Spec, Work
-from harness.errors import CandidateFault, SandboxError
-from harness.judge.counted import summary
-from harness.judge.counters import CounterReader, find_ncu
-from harness.judge.fresh import Source
-from harness.judge.rehearsal import Stage
-from harness.judge.rows import parse_rows
-from harness.judge.sanitize import Sanitized, Sanitizer, find_sanitizer
-from harness.records import Reason
-from harness.sandbox.bubblewrap import Bubblewrap
-from harness.sandbox.rungs import Confinement, bubblewrap_rung
+from hillclimb.harness.candidate.gpu_profiler import GAPS
+from hillclimb.harness.case.contract import Contract, Spec, Work
+from hillclimb.harness.duel.inputs import InputSource
+from hillclimb.harness.errors import CandidateFault, SandboxError
+from hillclimb.harness.profile.counter_text import summary
+from hillclimb.harness.profile.counters import CounterReader, find_ncu
+from hillclimb.harness.profile.rows import parse_rows
+from hillclimb.harness.profile.sanitize import Sanitizer, SanitizerReport, find_sanitizer
+from hillclimb.harness.profile.tool_run import ToolSandbox
+from hillclimb.harness.records import Reason
+from hillclimb.harness.sandbox.bubblewrap import BubblewrapRung
+from hillclimb.harness.sandbox.rungs import Confinement, bubblewrap_rung
 
 pytestmark = [
     pytest.mark.gpu,
@@ -125,8 +125,8 @@ import json, sys, time
 sys.path.insert(0, "/workspace")
 import torch, kernel
 from functools import partial
-from harness.candidate import gpu_profiler
-from harness.sandbox.seccomp import forbid_processes
+from hillclimb.harness.candidate import gpu_profiler
+from hillclimb.harness.sandbox.kernel.seccomp import forbid_processes
 
 slots = [(torch.rand(1 << 24, device="cuda"), torch.empty(1 << 24, device="cuda")) for _ in range(8)]
 kernel.run(*slots[0])
@@ -188,8 +188,8 @@ class Vector(Contract):
         return Work(flops=2 * problem["n"], bytes=8 * problem["n"])
 
 
-def source(problem: str) -> Source:
-    return Source(Vector(), problem, "normal", random.Random(3), "cuda")
+def source(problem: str) -> InputSource:
+    return InputSource(Vector(), problem, "normal", random.Random(3), "cuda")
 
 
 def nodes() -> tuple[str, ...]:
@@ -198,7 +198,7 @@ def nodes() -> tuple[str, ...]:
 
 
 @pytest.fixture
-def rung() -> Bubblewrap:
+def rung() -> BubblewrapRung:
     try:
         return bubblewrap_rung()
     except SandboxError as error:
@@ -210,11 +210,11 @@ def confine(folder: Path, kernel: str) -> Confinement:
     return Confinement(folder, MEMORY_BYTES, SCRATCH_BYTES, devices=nodes())
 
 
-def sanitize(rung: Bubblewrap, folder: Path, kernel: str, tool: str, *problems: str) -> Sanitized:
+def sanitize(rung: BubblewrapRung, folder: Path, kernel: str, tool: str, *problems: str) -> SanitizerReport:
     program = find_sanitizer()
     if program is None:
         pytest.skip("compute-sanitizer is not installed")
-    stage = Stage(rung, confine(folder, kernel), "kernel.py:run", "cuda")
+    stage = ToolSandbox(rung, confine(folder, kernel), "kernel.py:run", "cuda")
     start = time.perf_counter()
     sources = [source(problem) for problem in problems]
     (found,) = Sanitizer(program, stage, 180).check(sources, [tool], lambda _: None)
@@ -224,18 +224,18 @@ def sanitize(rung: Bubblewrap, folder: Path, kernel: str, tool: str, *problems: 
     return found
 
 
-def test_memcheck_finds_a_write_past_the_end(rung: Bubblewrap, tmp_path: Path) -> None:
+def test_memcheck_finds_a_write_past_the_end(rung: BubblewrapRung, tmp_path: Path) -> None:
     found = sanitize(rung, tmp_path, OUT_OF_BOUNDS, "memcheck", "odd")
     with pytest.raises(CandidateFault) as raised:
-        found.demand_clean()
+        found.require_clean()
     assert raised.value.reason is Reason.WROTE_OUT_OF_BOUNDS
     assert "scale" in raised.value.detail
 
 
-def test_racecheck_finds_a_missing_barrier(rung: Bubblewrap, tmp_path: Path) -> None:
+def test_racecheck_finds_a_missing_barrier(rung: BubblewrapRung, tmp_path: Path) -> None:
     found = sanitize(rung, tmp_path, RACY, "racecheck", "block")
     with pytest.raises(CandidateFault) as raised:
-        found.demand_clean()
+        found.require_clean()
     assert raised.value.reason is Reason.DATA_RACE
     assert "rotate" in raised.value.detail
 
@@ -245,17 +245,17 @@ def test_racecheck_finds_a_missing_barrier(rung: Bubblewrap, tmp_path: Path) -> 
     [(HONEST, "memcheck"), (HONEST, "initcheck"), (SYNCHRONISED, "racecheck"), (SYNCHRONISED, "synccheck")],
     ids=["memcheck", "initcheck", "racecheck", "synccheck"],
 )
-def test_an_honest_kernel_is_clean(rung: Bubblewrap, tmp_path: Path, kernel: str, tool: str) -> None:
+def test_an_honest_kernel_is_clean(rung: BubblewrapRung, tmp_path: Path, kernel: str, tool: str) -> None:
     problems = ("odd", "large") if kernel is HONEST else ("block",)
     found = sanitize(rung, tmp_path, kernel, tool, *problems)
-    found.demand_clean()
-    assert found == Sanitized(tool, (), problems)
+    found.require_clean()
+    assert found == SanitizerReport(tool, (), problems)
 
 
 @pytest.mark.parametrize("launch", ["eager", "graph"])
 @pytest.mark.parametrize("way", ["torch", "proton"])
 def test_a_kernel_of_two_launches_has_two_rows(
-    rung: Bubblewrap, tmp_path: Path, way: str, launch: str
+    rung: BubblewrapRung, tmp_path: Path, way: str, launch: str
 ) -> None:
     confinement = confine(tmp_path, HONEST)
     (tmp_path / "probe.py").write_text(PROBE)
@@ -276,7 +276,7 @@ def test_a_kernel_of_two_launches_has_two_rows(
     assert rows["scale"].share + rows["shift"].share + gaps == pytest.approx(1, abs=0.02)
 
 
-def _run_probe(rung: Bubblewrap, confinement: Confinement, way: str, launch: str) -> Any:
+def _run_probe(rung: BubblewrapRung, confinement: Confinement, way: str, launch: str) -> Any:
     printed = os.memfd_create("printed")
     command = [sys.executable, "/workspace/probe.py", way, launch]
     inside = Confinement(
@@ -294,15 +294,15 @@ def _run_probe(rung: Bubblewrap, confinement: Confinement, way: str, launch: str
     return json.loads(lines[-1].removeprefix("ROWS "))
 
 
-def test_ncu_counts_about_the_bytes_that_a_kernel_must_move(rung: Bubblewrap, tmp_path: Path) -> None:
-    stage = Stage(rung, confine(tmp_path, HONEST), "kernel.py:run", "cuda")
+def test_ncu_counts_about_the_bytes_that_a_kernel_must_move(rung: BubblewrapRung, tmp_path: Path) -> None:
+    stage = ToolSandbox(rung, confine(tmp_path, HONEST), "kernel.py:run", "cuda")
     start = time.perf_counter()
     counted = CounterReader(find_ncu(), stage, 180).read(source("large"))
-    print(f"\nncu: {time.perf_counter() - start:.1f} s {counted.trouble}")
+    print(f"\nncu: {time.perf_counter() - start:.1f} s {counted.failure}")
     for kernel in counted.kernels:
         print(f"  {kernel.kernel}: {kernel.launches} launches, {summary(kernel)}\n    {kernel}")
-    if counted.trouble:
-        pytest.skip(counted.trouble)
+    if counted.failure:
+        pytest.skip(counted.failure)
     kernels = {kernel.kernel: kernel for kernel in counted.kernels}
     size = 4 << 24
     assert set(kernels) == {"scale", "shift"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.records import Reason
+from hillclimb.harness.records import Reason
 from tests.poison.poison import Poison, When
 
 CUDA_CODE = Path(__file__).resolve().parents[2] / "cases/demo/triton_softmax/workspace/cuda_code.py"

@@ -9,7 +9,7 @@ import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from harness.records import Reason
+from hillclimb.harness.records import Reason
 from tests.poison.poison import Poison, Surface, When
 
 X86 = platform.machine() == "x86_64"

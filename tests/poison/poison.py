@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from harness.records import Reason
+from hillclimb.harness.records import Reason
 
 When = Literal["import", "first", "later", "timed", "thread", "always"]
 Surface = Literal["cpu", "gpu"]

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.case.case import Case
-from harness.errors import CandidateFault
-from harness.judge.policy import check_policy
-from harness.records import Reason
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.errors import CandidateFault
+from hillclimb.harness.policy.policy import check_policy
+from hillclimb.harness.records import Reason
 from tests.poison.device import CUDA_CODE
 from tests.poison.hundred import poisons, representatives
 from tests.poison.poison import Poison

@@ -15,9 +15,8 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.judge.pool import LocalJudge
-from harness.judge.protocol import Progress
-from harness.records import GateReport, Reason, Screening, Side
+from hillclimb.harness.judge.pool import LocalJudge
+from hillclimb.harness.records import GateReport, Progress, Reason, Screening, Side
 from tests.fakes.cases import CUDA_SETTINGS, SETTINGS, write_case, write_cuda_case, write_workspace
 from tests.poison.poison import Poison, Surface, honest_source
 
@@ -39,8 +38,8 @@ BUDGETS = {"cpu": "prepare_seconds: 20, call_seconds: 2", "gpu": "prepare_second
 The first call has the budget of the preparation."""
 
 IMPORTS = (
-    "[__future__, array, pathlib, typing, numpy, os, sys, time, math, ctypes, threading, signal, subprocess, mmap, re, "
-    "itertools"
+    "[__future__, array, pathlib, typing, numpy, os, os.*, sys, time, math, ctypes, threading, signal, subprocess, "
+    "mmap, re, itertools"
 )
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.entries import Webhook
-from agent.notify.status import _MEANINGS, main
+from hillclimb.agent.notify.status import _MEANINGS, main
+from hillclimb.agent.record.entries import WebhookState
 from tests.fakes.discord_server import REPLIES, TOKEN, FakeDiscord, closed_port, url_at
 from tests.scripts.scripts_repo import make_repo
 
@@ -100,7 +100,7 @@ def test_json_holds_the_six_fields_and_the_notices(tmp_path: Path, check: Callab
     (tmp_path / ".env").chmod(0o644)
     said = json.loads(check("--json").stdout)
     assert said["configured"] is True
-    assert set(said["fields"]) == set(Webhook.model_fields) == set(_MEANINGS)
+    assert set(said["fields"]) == set(WebhookState.model_fields) == set(_MEANINGS)
     assert "chmod 600" in said["notices"][0]
 
 

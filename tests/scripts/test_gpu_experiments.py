@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from harness.candidate.layout import Signature
-from harness.candidate.process import CandidateProcess, Dress, Limits, thread_variables
-from harness.case.case import Case
-from harness.case.checked import check_contract
-from harness.case.contract import load_contract
-from harness.dtypes import TORCH_DTYPES
-from harness.judge.policy import check_policy
-from harness.records import Side
-from harness.sandbox.rungs import Prefork, choose_rung
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.case.checked import check_contract, load_contract
+from hillclimb.harness.channel.dtypes import TORCH_DTYPES
+from hillclimb.harness.channel.layout import CallSignature
+from hillclimb.harness.duel.process.candidate_process import CandidateProcess
+from hillclimb.harness.duel.process.launch_spec import LaunchSpec, ProcessLimits, thread_variables
+from hillclimb.harness.policy.policy import check_policy
+from hillclimb.harness.records import Side
+from hillclimb.harness.sandbox.rungs import PreforkRung, choose_rung
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts" / "experiments"))
@@ -39,11 +39,11 @@ FIRST = {"softmax": "softmax", "small": "softmax", "gemm": "gemm"}
 """The kernel that does the work."""
 
 
-def signature(kind: str) -> Signature:
+def signature(kind: str) -> CallSignature:
     """Of a call of the case's own problem."""
     if kind == "gemm":
-        return Signature([(name, (4096, 4096), "bfloat16") for name in "abc"])
-    return Signature([(name, gpu_cases.SIZES[kind], "bfloat16") for name in "xy"])
+        return CallSignature([(name, (4096, 4096), "bfloat16") for name in "abc"])
+    return CallSignature([(name, gpu_cases.SIZES[kind], "bfloat16") for name in "xy"])
 
 
 @pytest.mark.parametrize("kind", gpu_cases.KINDS)
@@ -71,20 +71,22 @@ def test_segments_last_as_long_as_the_kind_needs(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def rung() -> Iterator[Prefork]:
-    with Prefork(choose_rung(trust_workspace=False), ["harness.candidate.warm"], thread_variables()) as made:
+def rung() -> Iterator[PreforkRung]:
+    with PreforkRung(
+        choose_rung(trust_workspace=False), ["hillclimb.harness.candidate.preload"], thread_variables()
+    ) as made:
         yield made
 
 
 @pytest.mark.parametrize("extra", [gpu_cases.NO_TAIL, 0, 500])
 @pytest.mark.parametrize("kind", gpu_cases.KINDS)
-def test_every_kernel_compiles_for_hopper(rung: Prefork, kind: str, extra: int, tmp_path: Path) -> None:
+def test_every_kernel_compiles_for_hopper(rung: PreforkRung, kind: str, extra: int, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     side = Side(tree=str(gpu_cases.write_workspace(tmp_path / "tree", kind, extra, "a comment")))
-    dress = Dress(tensors="meta", architecture=90, preload=("torch", "triton"))
-    with CandidateProcess(rung, side, "kernel.py:run", dress, Limits(60, 1, 4 << 30)) as process:
-        process.begin_compile_ahead({"main": signature(kind)})
-        told = process.finish_compile_ahead()
+    dress = LaunchSpec(tensors="meta", architecture=90, preload=("torch", "triton"))
+    with CandidateProcess(rung, side, "kernel.py:run", dress, ProcessLimits(60, 1, 4 << 30)) as process:
+        process.begin_precompile({"main": signature(kind)})
+        told = process.finish_precompile()
     assert told["skipped"] == {}
     assert told["launches"] == (1 if extra == gpu_cases.NO_TAIL else 2)
     kernels = {kernel["name"]: kernel for kernel in told["kernels"]}
@@ -97,15 +99,15 @@ def test_every_kernel_compiles_for_hopper(rung: Prefork, kind: str, extra: int, 
 INTERPRET = """
 import importlib.util, json, sys
 import torch
-from harness.case.contract import load_contract
-from harness.dtypes import TORCH_DTYPES
-from harness.judge.parity import expect, worst_error
+from hillclimb.harness.case.checked import load_contract
+from hillclimb.harness.channel.dtypes import TORCH_DTYPES
+from hillclimb.harness.duel.parity import expected_outputs, worst_error
 
 for contract_file, *kernels in json.loads(sys.argv[1]):
     contract = load_contract(__import__("pathlib").Path(contract_file), dtypes=TORCH_DTYPES)
     problem = contract.problems["main"]
     inputs = contract.inputs(problem, "normal", torch.Generator().manual_seed(3))
-    expected = expect(contract, problem, inputs, 4.0)
+    expected = expected_outputs(contract, problem, inputs, 4.0)
     for file in kernels:
         spec = importlib.util.spec_from_file_location("kernel", file)
         module = importlib.util.module_from_spec(spec)

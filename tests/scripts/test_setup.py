@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -188,7 +189,7 @@ def test_pins_have_hashes_and_name_no_registry(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["runtime", "dev"])
 def test_everything_asked_for_is_pinned(kind: str) -> None:
     wanted = [
-        line.split(">")[0].strip().lower().replace("_", "-")
+        re.split("[<>=]", line)[0].strip().lower().replace("_", "-")
         for name in {"runtime", "build", kind}
         for line in (ROOT / "requirements" / f"{name}.in").read_text().splitlines()
         if line and not line.startswith(("-r", "#"))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+from collections.abc import Mapping, Sequence
 
 import torch
 
-from harness.case import contract
-from harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.neighbours import neighbours
 
 _TINIEST = torch.finfo(torch.float32).tiny
 
@@ -28,6 +30,8 @@ class Contract(contract.Contract):
         "single_1x1x1": {"m": 1, "n": 1, "k": 1},
     }
     distributions = ("normal", "offset", "wide", "sparse")
+    # Products of two of them stay in float32.
+    domains: Mapping[str, tuple[float, float]] = {"a": (-1e15, 1e15), "b": (-1e15, 1e15)}
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         """A and B, drawn alike."""
@@ -37,6 +41,9 @@ class Contract(contract.Contract):
 
     def outputs(self, problem: Problem) -> dict[str, Spec]:
         return {"c": Spec((problem["m"], problem["n"]), torch.float32)}
+
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        return neighbours(problem, secret, self.problems, ("m", "n", "k"))
 
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
         return {"c": inputs["a"].double() @ inputs["b"].double()}

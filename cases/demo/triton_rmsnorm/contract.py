@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from harness.case import contract
-from harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.neighbours import neighbours
 
 EPSILON = 1e-6
 """As in Llama 2; added to the mean of squares."""
@@ -37,6 +39,8 @@ class Contract(contract.Contract):
         "single_1x1": {"rows": 1, "hidden": 1},
     }
     distributions = ("scaled", "offset", "tiny", "huge", "outliers")
+    # Squares stay in float32.
+    domains: Mapping[str, tuple[float, float]] = {"x": (-1e15, 1e15), "weight": (-1e4, 1e4)}
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         """x and weight; few passes over x, none in a wider dtype, so that timed inputs are drawn quickly."""
@@ -48,6 +52,9 @@ class Contract(contract.Contract):
 
     def outputs(self, problem: Problem) -> dict[str, Spec]:
         return {"y": Spec((problem["rows"], problem["hidden"]), torch.bfloat16)}
+
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        return neighbours(problem, secret, self.problems, ("rows", "hidden"))
 
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
         x, weight = inputs["x"].double(), inputs["weight"].double()

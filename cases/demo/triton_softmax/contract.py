@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from harness.case import contract
-from harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.neighbours import neighbours
 
 SMALLEST = 2.0**-100
 """Probabilities below this are held to it, not to their own size: they may be rounded to zero."""
+
+EDGE = "a single column: every result is 1, and a kernel for wide rows may get it wrong"
 
 
 class Contract(contract.Contract):
@@ -32,6 +36,11 @@ class Contract(contract.Contract):
         "single_1x1": {"rows": 1, "columns": 1},
     }
     distributions = ("normal", "offset", "sunken", "rising", "spike", "extreme")
+    domains: Mapping[str, tuple[float, float]] = {"x": (-1e4, 1e4)}
+    excused: Mapping[str, str] = {
+        "outputs that nothing changes in problem column_33x1": EDGE,
+        "outputs that nothing changes in problem single_1x1": EDGE,
+    }
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         """x; one or two passes over it, none in a wider dtype, so that timed inputs are drawn quickly."""
@@ -43,6 +52,9 @@ class Contract(contract.Contract):
 
     def outputs(self, problem: Problem) -> dict[str, Spec]:
         return {"y": Spec((problem["rows"], problem["columns"]), torch.bfloat16)}
+
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        return neighbours(problem, secret, self.problems, ("rows", "columns"))
 
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
         x = inputs["x"].double()

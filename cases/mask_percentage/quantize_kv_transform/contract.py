@@ -7,12 +7,14 @@ relatively, or the same: only where a quotient is exactly halfway may its roundi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from harness.case import contract
-from harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.neighbours import neighbours
 
 LEVELS = 127
 PAGE = 16
@@ -45,6 +47,7 @@ class Contract(contract.Contract):
         "single_1x1x1": _sizes(1, 1, 1),
     }
     distributions = ("normal", "paged", "halves", "outliers", "faint")
+    domains: Mapping[str, tuple[float, float]] = {"x": (-6e4, 6e4)}
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         shape = (problem["tokens"], problem["heads"], problem["width"])
@@ -56,6 +59,9 @@ class Contract(contract.Contract):
     def outputs(self, problem: Problem) -> dict[str, Spec]:
         rows = (problem["tokens"], problem["heads"])
         return {"q": Spec((*rows, problem["width"]), torch.int8), "scales": Spec(rows, torch.float32)}
+
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        return neighbours(problem, secret, self.problems, ("tokens",), ("heads", "width"))
 
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
         """127 x / max is one rounding from exact in float64, and halves come out as halves: they stay such."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from math import isqrt, pi
 
 import torch
 
-from harness.case import contract
-from harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.neighbours import neighbours
 
 FEW = 4096
 """Numbers that a CPU works through sooner than a GPU launches a kernel for them."""
+
+SMALLEST = 2.0**-100
+"""What is smaller is held to this, not to its own size: float32 ends."""
 
 
 def _sizes(length: int, batch: int, dim: int, parts: int = 1) -> Problem:
@@ -44,6 +49,8 @@ class Contract(contract.Contract):
         "single_complex_1x1x1": _sizes(1, 1, 1, 2),
     }
     distributions = ("mixed", "slow", "offset", "edges")
+    domains: Mapping[str, tuple[float, float]] = {"s": (-1e4, 1e4), "x": (-1e4, 1e4), "dy": (-1e4, 1e4)}
+    unmixed = "a complex decay of two halves may be longer than one"
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         state, steps = _shapes(problem)
@@ -61,6 +68,9 @@ class Contract(contract.Contract):
         state, steps = _shapes(problem)
         shapes = {"y": steps, "ds": state, "dx": steps, "da": state[1:]}
         return {name: Spec(shape, torch.float32) for name, shape in shapes.items()}
+
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        return neighbours(problem, secret, self.problems, ("length", "batch", "dim"))
 
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
         s, x, a, dy = _numbers(problem, inputs, torch.float64)
@@ -95,8 +105,9 @@ class Contract(contract.Contract):
         da_square += _lost_in_pairs((dx * before.conj()).flatten(0, 1))
         ds_square = _square(a) * (dx_square[0] + _square(dx[0]))
         squares = {"y": y_square, "ds": ds_square, "dx": dx_square, "da": da_square}
-        return {name: square.sqrt().expand_as(reference[name]) if problem["parts"] == 1 else
-                square.sqrt()[..., None].expand_as(reference[name]) for name, square in squares.items()}  # fmt: skip
+        scales = {name: square.sqrt().clamp_min_(SMALLEST) for name, square in squares.items()}
+        return {name: scale.expand_as(reference[name]) if problem["parts"] == 1 else
+                scale[..., None].expand_as(reference[name]) for name, scale in scales.items()}  # fmt: skip
 
     def work(self, problem: Problem) -> Work:
         """A multiply-add a step for y, dx and da each; x and dy read once, y and dx written once."""

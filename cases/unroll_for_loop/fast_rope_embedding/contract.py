@@ -6,12 +6,14 @@ for the output's gradient g: dx = (g1 c + g2 s, g2 c - g1 s).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from harness.case import contract
-from harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.neighbours import changed, unlisted
 
 THETA = 10000.0
 
@@ -46,6 +48,12 @@ class Contract(contract.Contract):
         "single_1x1x1x1x2": _sizes(1, 1, 1, 1, 2),
     }
     distributions = ("normal", "late", "free", "offset", "lopsided")
+    domains: Mapping[str, tuple[float, float]] = {
+        "q": (-1e4, 1e4),
+        "k": (-1e4, 1e4),
+        "dq_rotated": (-1e4, 1e4),
+        "dk_rotated": (-1e4, 1e4),
+    }
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         shapes = {"q": _shape(problem, "heads"), "k": _shape(problem, "key_heads")}
@@ -61,6 +69,12 @@ class Contract(contract.Contract):
         q = Spec(_shape(problem, "heads"), torch.bfloat16)
         k = Spec(_shape(problem, "key_heads"), torch.bfloat16)
         return {"q_rotated": q, "k_rotated": k, "dq": q, "dk": k}
+
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        """The width stays even."""
+        halved = {**problem, "width": problem["width"] // 2}
+        found = changed(halved, secret, ("batch", "sequence"), ("heads", "key_heads"), ("width",))
+        return unlisted(({**other, "width": 2 * other["width"]} for other in found), self.problems)
 
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
         return _both_passes({name: x.double() for name, x in inputs.items()}, _rotated)

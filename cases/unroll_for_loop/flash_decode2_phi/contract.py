@@ -5,12 +5,14 @@ A sequence of n tokens uses ceil(n / block_seq) blocks; what lies behind them in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from harness.case import contract
-from harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.neighbours import neighbours
 
 CANCELLATION = 2.0**-6
 """Of float16's roundings: 256 of float32. exp(l - m) is off by l - m of them, and those are at most some 50."""
@@ -43,6 +45,7 @@ class Contract(contract.Contract):
         "narrow_3x1x2x1": _sizes(3, 1, 2, 1, 4),
     }
     distributions = ("normal", "full", "brief", "stale", "offset", "sunken", "rising")
+    domains: Mapping[str, tuple[float, float]] = {"partial": (-6e4, 6e4), "lse": (-1e4, 1e4)}
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         rows, place = (problem["batch"], problem["heads"], problem["blocks"]), generator.device
@@ -57,6 +60,11 @@ class Contract(contract.Contract):
 
     def outputs(self, problem: Problem) -> dict[str, Spec]:
         return {"out": Spec((problem["batch"], problem["heads"], problem["width"]), torch.float16)}
+
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        return neighbours(
+            problem, secret, self.problems, ("batch", "heads"), ("blocks",), ("width",), ("block_seq",)
+        )
 
     def attributes(self, problem: Problem) -> dict[str, bool | int | float | str]:
         return {"block_seq": problem["block_seq"]}

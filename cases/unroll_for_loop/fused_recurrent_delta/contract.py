@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch.nn.functional import normalize, pad
 
-from harness.case import contract
-from harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.neighbours import changed, unlisted
 
 CHUNK = 32
 """Tokens that the reference solves for at once; what they hand on goes from chunk to chunk."""
 
 SMALLEST = 2.0**-100
 """What is smaller is held to this, not to its own size."""
+
+WIDEST = 128
+"""Elements of a key or a value at the most."""
 
 
 def _sizes(batch: int, heads: int, length: int, key: int, value: int, betas: int = 1) -> Problem:
@@ -45,6 +50,13 @@ class Contract(contract.Contract):
         "single_1x1x1x1": _sizes(1, 1, 1, 1, 1),
     }
     distributions = ("normal", "alike", "overwriting", "offset", "idle")
+    domains: Mapping[str, tuple[float, float]] = {
+        "q": (-1e4, 1e4),
+        "v": (-1e4, 1e4),
+        "beta": (0, 1),
+        "do": (-1e4, 1e4),
+    }
+    unmixed = "keys are of length one"
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         tensors = {
@@ -60,6 +72,15 @@ class Contract(contract.Contract):
         shapes = _shapes(problem)
         given = {"o": "v", "dq": "q", "dk": "k", "dv": "v", "dbeta": "beta"}
         return {name: Spec(shapes[like], torch.bfloat16) for name, like in given.items()}
+
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        """There stays one beta a token, or one for every value."""
+        found = changed(problem, secret, ("batch", "heads"), ("length",), ("key", "value"))
+        if problem["betas"] > 1:
+            found = [{**other, "betas": other["value"]} for other in found]
+        return unlisted(
+            (other for other in found if max(other["key"], other["value"]) <= WIDEST), self.problems
+        )
 
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
         return _joined(problem, _outputs(_solution(inputs, torch.float64)))

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch.nn.functional import pad
 
-from harness.case import contract
-from harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.neighbours import neighbours
 
 CHUNK = 64
 """Tokens that the reference handles as one matrix; what they hand on goes from chunk to chunk."""
 
 SMALLEST = 2.0**-100
 """What is left of a token below this is held to it, not to its own size: decays reach it, and float32 ends."""
+
+WIDEST = 128
+"""Elements of a key or a value at the most."""
 
 
 def _sizes(batch: int, heads: int, length: int, key: int, value: int) -> Problem:
@@ -41,6 +46,12 @@ class Contract(contract.Contract):
         "single_1x1x1x1": _sizes(1, 1, 1, 1, 1),
     }
     distributions = ("normal", "offset", "early", "rising")
+    domains: Mapping[str, tuple[float, float]] = {
+        "q": (-1e4, 1e4),
+        "k": (-1e4, 1e4),
+        "v": (-1e4, 1e4),
+        "do": (-1e4, 1e4),
+    }
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         tensors = {
@@ -56,6 +67,10 @@ class Contract(contract.Contract):
         query, key, value, _ = _shapes(problem)
         shapes = {"o": value, "dq": query, "dk": key, "dv": value}
         return {name: Spec(shape, torch.bfloat16) for name, shape in shapes.items()}
+
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        found = neighbours(problem, secret, self.problems, ("batch", "heads"), ("length",), ("key", "value"))
+        return [other for other in found if max(other["key"], other["value"]) <= WIDEST]
 
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
         return _retention(*(x.double() for x in inputs.values()))

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch.nn.functional import pad
 
-from harness.case import contract
-from harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.neighbours import neighbours
 
 CHUNK = 16
 """Tokens whose decays the reference takes pair by pair; what they hand on goes from chunk to chunk."""
 
 SMALLEST = 2.0**-100
 """What is left of a token below this is held to it, not to its own size: decays reach it, and float32 ends."""
+
+WIDEST = 128
+"""Elements of a key or a value at the most."""
 
 
 def _sizes(batch: int, heads: int, length: int, key: int, value: int) -> Problem:
@@ -40,6 +45,13 @@ class Contract(contract.Contract):
         "single_1x1x1x1": _sizes(1, 1, 1, 1, 1),
     }
     distributions = ("normal", "lasting", "forgetful", "uneven", "early")
+    domains: Mapping[str, tuple[float, float]] = {
+        "r": (-1e4, 1e4),
+        "k": (-1e4, 1e4),
+        "v": (-1e4, 1e4),
+        "w": (-1e4, 0),
+        "u": (-1e4, 1e4),
+    }
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         tokens = (problem["batch"], problem["heads"], problem["length"])
@@ -53,6 +65,10 @@ class Contract(contract.Contract):
     def outputs(self, problem: Problem) -> dict[str, Spec]:
         sizes = (problem[name] for name in ("batch", "heads", "length", "value"))
         return {"o": Spec(tuple(sizes), torch.bfloat16)}
+
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        found = neighbours(problem, secret, self.problems, ("batch", "heads"), ("length",), ("key", "value"))
+        return [other for other in found if max(other["key"], other["value"]) <= WIDEST]
 
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
         return {"o": _rwkv6(**{name: x.double() for name, x in inputs.items()})}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from harness.case import contract
-from harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.neighbours import neighbours
 
 DTYPE = torch.float16
 EPS, TINY = torch.finfo(DTYPE).eps, torch.finfo(DTYPE).tiny
@@ -15,6 +17,9 @@ EPS, TINY = torch.finfo(DTYPE).eps, torch.finfo(DTYPE).tiny
 HALF_ULP = 2.0**-24
 """Of a float32 sum: what each of its additions may lose. As much upwards as downwards, so that k of them lose sqrt(k)
 (Higham & Mary, SIAM J. Sci. Comput. 41 (2019) A2815); tensor cores cut off, which comes to a twentieth of that."""
+
+DEEPEST = 40000
+"""Products in a sum at the most: of many more, where they are around 1, the sum leaves float16."""
 
 
 def problem(m: int, n: int, k: int) -> dict[str, int]:
@@ -43,6 +48,8 @@ class Contract(contract.Contract):
         "single_1x1x1": problem(1, 1, 1),
     }
     distributions = ("normal", "offset", "wide", "spike")
+    # A few products of two of them stay in float16.
+    domains: Mapping[str, tuple[float, float]] = {"a": (-64, 64), "b": (-64, 64)}
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         """A and B: drawn in one pass each and shaped in at most one more."""
@@ -56,6 +63,10 @@ class Contract(contract.Contract):
 
     def outputs(self, problem: Problem) -> dict[str, Spec]:
         return {"c": Spec((problem["m"], problem["n"]), DTYPE)}
+
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        found = neighbours(problem, secret, self.problems, ("m", "n", "k"))
+        return [other for other in found if other["k"] <= DEEPEST]
 
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
         return {"c": inputs["a"].double() @ inputs["b"].double()}

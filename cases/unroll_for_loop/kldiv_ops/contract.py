@@ -6,13 +6,15 @@ terms, their sum, their mean, or their sum over the number of rows, and dx = -p 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
 
-from harness.case import contract
-from harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.neighbours import neighbours
 
 ROUNDINGS = 2
 """An error of one counts this many roundings: exponential or logarithm, and product, err by one each."""
@@ -48,6 +50,8 @@ class Contract(contract.Contract):
         "single_none_1x1": _sizes(1, 1, "none"),
     }
     distributions = ("normal", "zeros", "certain", "equal", "distant")
+    # Of targets that are logarithms as well: exp(1) is no probability, and defined.
+    domains: Mapping[str, tuple[float, float]] = {"x": (-1e3, 1e3), "target": (0, 1), "dloss": (-1e4, 1e4)}
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         shape, place = (problem["rows"], problem["columns"]), generator.device
@@ -62,6 +66,9 @@ class Contract(contract.Contract):
     def outputs(self, problem: Problem) -> dict[str, Spec]:
         dx = Spec((problem["rows"], problem["columns"]), torch.float32)
         return {"loss": Spec(_loss_shape(problem), torch.float32), "dx": dx}
+
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        return neighbours(problem, secret, self.problems, ("rows", "columns"))
 
     def attributes(self, problem: Problem) -> dict[str, bool | int | float | str]:
         return {"reduction": problem["reduction"], "log_target": problem["log_target"]}

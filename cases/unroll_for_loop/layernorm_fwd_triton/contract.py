@@ -5,13 +5,15 @@ Mean and variance (of the population, over n) are those of one head of one batch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 import torch
 
-from harness.case import contract
-from harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.neighbours import neighbours
 
 SMALLEST = 2.0**-14
 """The least normal number of float16: below it, numbers lie no closer together."""
@@ -44,6 +46,8 @@ class Contract(contract.Contract):
         "single_1x1x1": {"batch": 1, "heads": 1, "size": 1, "eps": 1e-5},
     }
     distributions = ("scaled", "offset", "tiny", "huge", "outliers")
+    # A weight times the root of the largest size stays in float16.
+    domains: Mapping[str, tuple[float, float]] = {"x": (-6e4, 6e4), "weight": (-8, 8)}
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         """x and weight; a pass or two more than drawing them, so that timed inputs are made quickly."""
@@ -55,6 +59,9 @@ class Contract(contract.Contract):
 
     def outputs(self, problem: Problem) -> dict[str, Spec]:
         return {"y": Spec(_shape(problem), torch.float16)}
+
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        return neighbours(problem, secret, self.problems, ("batch", "size"), ("heads",))
 
     def attributes(self, problem: Problem) -> dict[str, float]:
         return {"eps": problem["eps"]}

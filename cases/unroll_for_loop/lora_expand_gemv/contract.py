@@ -5,12 +5,14 @@ The expanding half of LoRA: x has the adapter's rank, a row of W for each output
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from harness.case import contract
-from harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.neighbours import neighbours
 
 NONE = -1
 """The adapter of a request that has none."""
@@ -47,6 +49,11 @@ class Contract(contract.Contract):
         "single_1x1x1": _sizes(1, 1, 1, 1, accumulate=False),
     }
     distributions = ("normal", "grouped", "skewed", "one", "none", "stale", "offset")
+    domains: Mapping[str, tuple[float, float]] = {
+        "x": (-1e4, 1e4),
+        "weights": (-1e4, 1e4),
+        "base": (-1e4, 1e4),
+    }
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         requests, rank, width = problem["requests"], problem["rank"], problem["width"]
@@ -67,6 +74,9 @@ class Contract(contract.Contract):
 
     def outputs(self, problem: Problem) -> dict[str, Spec]:
         return {"out": Spec((problem["requests"], problem["width"]), torch.bfloat16)}
+
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        return neighbours(problem, secret, self.problems, ("requests", "adapters"), ("rank",), ("width",))
 
     def attributes(self, problem: Problem) -> dict[str, bool | int | float | str]:
         return {"accumulate": problem["accumulate"]}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from harness.case import contract
-from harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.neighbours import neighbours
 
 LEAKY, OTHER, NONE = (True, 0.01), (True, 0.2), (False, 0.01)
 """Whether there is an activation, and its slope where the product is negative."""
@@ -22,6 +24,9 @@ HALF_ULP = 2.0**-24
 
 NEAR_ZERO = 8 * EPS
 """Of what a sum may lose, in units of `scale`: nearer to zero than that its sign may be either."""
+
+DEEPEST = 40000
+"""Products in a sum at the most: of many more, where they are around 1, the sum leaves float16."""
 
 
 def problem(m: int, n: int, k: int, activation: tuple[bool, float]) -> dict[str, int | float | bool]:
@@ -52,6 +57,8 @@ class Contract(contract.Contract):
         "single_1x1x1": problem(1, 1, 1, LEAKY),
     }
     distributions = ("normal", "sunken", "wide", "spike")
+    # A few products of two of them stay in float16.
+    domains: Mapping[str, tuple[float, float]] = {"a": (-64, 64), "b": (-64, 64)}
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         """A and B: drawn in one pass each and shaped in at most one more."""
@@ -68,6 +75,10 @@ class Contract(contract.Contract):
 
     def outputs(self, problem: Problem) -> dict[str, Spec]:
         return {"c": Spec((problem["m"], problem["n"]), DTYPE)}
+
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        found = neighbours(problem, secret, self.problems, ("m", "n", "k"))
+        return [other for other in found if other["k"] <= DEEPEST]
 
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
         return {"c": _activated(inputs["a"].double() @ inputs["b"].double(), problem)}

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from harness.case import contract
-from harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.neighbours import neighbours
 
 DTYPE = torch.bfloat16
-EPS, TINY = torch.finfo(DTYPE).eps, torch.finfo(DTYPE).tiny
+EPS = torch.finfo(DTYPE).eps
+
+SMALLEST = 2.0**-100
+"""Sums below this are held to it, not to their own size: they may be rounded to zero."""
 
 HALF_ULP = 2.0**-24
 """Of a float32 sum: what each of its additions may lose. As much upwards as downwards, so that k of them lose sqrt(k)
@@ -42,6 +47,7 @@ class Contract(contract.Contract):
         "single_1x1x1": problem(1, 1, 1),
     }
     distributions = ("normal", "offset", "wide", "spike")
+    domains: Mapping[str, tuple[float, float]] = {"a": (-1e4, 1e4), "b": (-1e4, 1e4)}
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         """A and B: drawn in one pass each and shaped in at most one more."""
@@ -56,6 +62,9 @@ class Contract(contract.Contract):
     def outputs(self, problem: Problem) -> dict[str, Spec]:
         return {"c": Spec((problem["m"], problem["n"]), DTYPE)}
 
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        return neighbours(problem, secret, self.problems, ("m", "n", "k"))
+
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
         return {"c": inputs["a"].double() @ inputs["b"].double()}
 
@@ -66,7 +75,9 @@ class Contract(contract.Contract):
         """One rounding of the result, and of k float32 additions in any order: |C| + sqrt(k) (u32 / eps) |A| |B|."""
         terms = inputs["a"].double().abs_() @ inputs["b"].double().abs_()
         return {
-            "c": terms.mul_(problem["k"] ** 0.5 * HALF_ULP / EPS).add_(reference["c"].abs()).clamp_min_(TINY)
+            "c": terms.mul_(problem["k"] ** 0.5 * HALF_ULP / EPS)
+            .add_(reference["c"].abs())
+            .clamp_min_(SMALLEST)
         }
 
     def work(self, problem: Problem) -> Work:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Mapping, Sequence
 from math import log2, prod
 
 import torch
 
-from harness.case import contract
-from harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.neighbours import changed, unlisted
 
 ROUNDINGS = 3.0
 """Of float32, that a sum of any length may be off by."""
@@ -44,6 +46,8 @@ class Contract(contract.Contract):
         "single_1": {"shape": [1], "dims": "0"},
     }
     distributions = ("normal", "offset", "ramp", "spike", "huge")
+    # Beside much larger ones, float32 loses all the others.
+    domains: Mapping[str, tuple[float, float]] = {"x": (-1e5, 1e5)}
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         """x; a pass or two more than drawing it, so that timed inputs are made quickly."""
@@ -55,6 +59,11 @@ class Contract(contract.Contract):
         dims = _dims(problem)
         kept = tuple(1 if dim in dims else size for dim, size in enumerate(problem["shape"]))
         return {"y": Spec(kept, torch.float32)}
+
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        sizes = {str(dim): size for dim, size in enumerate(problem["shape"])}
+        shapes = [list(other.values()) for other in changed(sizes, secret, tuple(sizes))]
+        return unlisted(({**problem, "shape": shape} for shape in shapes), self.problems)
 
     def attributes(self, problem: Problem) -> dict[str, str]:
         return {"dims": problem["dims"]}

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Mapping, Sequence
 from math import log2
 
 import torch
 
-from harness.case import contract
-from harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.neighbours import neighbours
+from hillclimb.harness.case.contracts.sums import absorbed
+
+EPS = torch.finfo(torch.float32).eps
 
 SMALLEST = 2.0**-100
 """Elements below this are held to it, not to their own size: they may be rounded to zero."""
@@ -38,6 +43,8 @@ class Contract(contract.Contract):
         "single_1x1": {"rows": 1, "columns": 1, "eps": 1e-6},
     }
     distributions = ("scaled", "offset", "tiny", "silent", "outliers")
+    # Squares stay in float32.
+    domains: Mapping[str, tuple[float, float]] = {"x": (-1e15, 1e15), "weight": (-1e4, 1e4)}
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         """x and weight; a pass or two more than drawing them, so that timed inputs are made quickly."""
@@ -49,6 +56,9 @@ class Contract(contract.Contract):
 
     def outputs(self, problem: Problem) -> dict[str, Spec]:
         return {"y": Spec((problem["rows"], problem["columns"]), torch.float32)}
+
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        return neighbours(problem, secret, self.problems, ("rows", "columns"))
 
     def attributes(self, problem: Problem) -> dict[str, float]:
         return {"eps": problem["eps"]}
@@ -66,9 +76,11 @@ class Contract(contract.Contract):
         """Each element's own size, for nothing cancels in it, times the units in the last place that roundings leave.
 
         Mean, root and two products round by half a unit each, and a tree of sums by half a unit a level, of which half
-        is asked for and the root leaves half.
+        is asked for and the root leaves half, as it does of what is lost beside a square that outweighs all others.
         """
-        units = 2 + log2(problem["columns"]) / 8
+        squares = inputs["x"].double().square_()
+        lost = absorbed(squares, 1).div_(squares.sum(dim=1, keepdim=True).clamp_min_(SMALLEST))
+        units = lost.div_(2 * EPS).add_(2 + log2(problem["columns"]) / 8)
         return {"y": reference["y"].abs().mul_(units).clamp_(min=SMALLEST)}
 
     def work(self, problem: Problem) -> Work:

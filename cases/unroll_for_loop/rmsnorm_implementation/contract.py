@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 import torch
 
-from harness.case import contract
-from harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.neighbours import neighbours
 
 SMALLEST = 2.0**-14
 """The least normal number of float16: below it, numbers lie no closer together."""
@@ -38,6 +40,8 @@ class Contract(contract.Contract):
         "single_1x1x1": {"batch": 1, "length": 1, "hidden": 1, "eps": 1e-6},
     }
     distributions = ("scaled", "offset", "tiny", "huge", "silent", "outliers")
+    # A weight times the root of the largest row stays in float16.
+    domains: Mapping[str, tuple[float, float]] = {"x": (-6e4, 6e4), "weight": (-60, 60)}
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         """x and weight; a pass or two more than drawing them, so that timed inputs are made quickly."""
@@ -49,6 +53,9 @@ class Contract(contract.Contract):
 
     def outputs(self, problem: Problem) -> dict[str, Spec]:
         return {"y": Spec(_shape(problem), torch.float16)}
+
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        return neighbours(problem, secret, self.problems, ("batch", "length", "hidden"))
 
     def attributes(self, problem: Problem) -> dict[str, float]:
         return {"eps": problem["eps"]}

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Mapping, Sequence
 from math import log2
 
 import torch
 
-from harness.case import contract
-from harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.neighbours import neighbours
+from hillclimb.harness.case.contracts.sums import absorbed
+
+EPS = torch.finfo(torch.float32).eps
 
 SMALLEST = 2.0**-100
 """Probabilities below this are held to it, not to their own size: they may be rounded to zero."""
 
 FARTHEST = 128.0
 """Distances from a row's maximum beyond this count as this: what lies there is zero."""
+
+EDGE = "a single column: every result is 1, and a kernel for wide rows may get it wrong"
 
 
 class Contract(contract.Contract):
@@ -40,6 +47,11 @@ class Contract(contract.Contract):
         "single_1x1": {"rows": 1, "columns": 1},
     }
     distributions = ("normal", "offset", "rising", "spike", "masked")
+    domains: Mapping[str, tuple[float, float]] = {"x": (-1e4, 1e4)}
+    excused: Mapping[str, str] = {
+        "outputs that nothing changes in problem column_9x1": EDGE,
+        "outputs that nothing changes in problem single_1x1": EDGE,
+    }
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         """x; a pass or two more than drawing it, so that timed inputs are made quickly."""
@@ -49,6 +61,9 @@ class Contract(contract.Contract):
 
     def outputs(self, problem: Problem) -> dict[str, Spec]:
         return {"y": Spec((problem["rows"], problem["columns"]), torch.float32)}
+
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        return neighbours(problem, secret, self.problems, ("rows", "columns"))
 
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
         x = inputs["x"].double()
@@ -62,11 +77,12 @@ class Contract(contract.Contract):
         """Each probability's size times its conditioning.
 
         With u one rounding: d = x - maximum is off by u |d|, and so is exp(d); exponential and quotient round once more
-        each, and a tree of sums once a level, of which half is asked for. One in a million is held as hard as half.
+        each, and a tree of sums once a level, of which half is asked for. A sum also loses exponentials beside larger
+        ones. One in a million is held as hard as half.
         """
         x = inputs["x"].double()
         distance = x.neg_().add_(inputs["x"].amax(dim=1, keepdim=True)).clamp_(max=FARTHEST)
-        roundings = 2 + log2(problem["columns"]) / 2
+        roundings = absorbed(reference["y"], 1).div_(EPS).add_(2 + log2(problem["columns"]) / 2)
         return {"y": distance.add_(roundings).mul_(reference["y"]).clamp_(min=SMALLEST)}
 
     def work(self, problem: Problem) -> Work:

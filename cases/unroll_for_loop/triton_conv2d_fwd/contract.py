@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 import torch
 from torch.nn import functional
 
-from harness.case import contract
-from harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.neighbours import changed, unlisted
 
 DTYPE = torch.float16
 EPS, TINY = torch.finfo(DTYPE).eps, torch.finfo(DTYPE).tiny
@@ -58,6 +60,8 @@ class Contract(contract.Contract):
         "single_1x1x1x1_1x1": problem(1, (1, 1, 1), (1, 1, 1)),
     }
     distributions = ("normal", "offset", "wide", "framed")
+    # A few products of two of them stay in float16.
+    domains: Mapping[str, tuple[float, float]] = {"x": (-64, 64), "w": (-64, 64)}
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         """x and w: drawn in one pass each and shaped in at most one more."""
@@ -80,6 +84,23 @@ class Contract(contract.Contract):
 
     def outputs(self, problem: Problem) -> dict[str, Spec]:
         return {"y": Spec(_shape(problem), DTYPE)}
+
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        """Channels and filters of every group; strides, paddings and the filter's own size stay."""
+        groups = problem["groups"]
+        (images, _, height, width), (_, channels, *filter_) = problem["x"], problem["w"]
+        sizes = {"images": images, "height": height, "width": width}
+        sizes |= {"filters": problem["w"][0] // groups, "channels": channels}
+        found = changed(sizes, secret, ("images",), ("height", "width"), ("filters", "channels"))
+        others = [
+            {
+                **problem,
+                "x": (other["images"], groups * other["channels"], other["height"], other["width"]),
+                "w": (groups * other["filters"], other["channels"], *filter_),
+            }
+            for other in found
+        ]
+        return unlisted((other for other in others if min(_shape(other)) > 0), self.problems)
 
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
         return {"y": _convolution(problem, inputs["x"].double(), inputs["w"].double())}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from harness.case import contract
-from harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.neighbours import neighbours
 
 HALF, FLOAT8 = torch.float16, torch.float8_e4m3fn
 EPS, TINY = torch.finfo(HALF).eps, torch.finfo(HALF).tiny
@@ -18,6 +20,9 @@ HALF_ULP = 2.0**-24
 
 SHORT_SUM = 2.0**-11
 """What a sum of some hundred products of float8 may lose in a Hopper tensor core, which keeps 14 bits of it."""
+
+DEEPEST = 40000
+"""Products in a sum at the most: of many more, where they are around 1, the sum leaves float16."""
 
 
 def half(m: int, n: int, k: int, transposed: bool = False) -> dict[str, int | str | bool]:
@@ -56,6 +61,8 @@ class Contract(contract.Contract):
         "single_1x1x1": half(1, 1, 1),
     }
     distributions = ("normal", "offset", "wide", "spike")
+    # A few products of two of them stay in float16.
+    domains: Mapping[str, tuple[float, float]] = {"a": (-64, 64), "b": (-64, 64)}
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         """A and B: drawn in float16, shaped in at most one more pass, and rounded once more where they are float8."""
@@ -72,6 +79,10 @@ class Contract(contract.Contract):
 
     def outputs(self, problem: Problem) -> dict[str, Spec]:
         return {"c": Spec((problem["m"], problem["n"]), HALF)}
+
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        found = neighbours(problem, secret, self.problems, ("m", "n", "k"))
+        return [other for other in found if other["k"] <= DEEPEST]
 
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
         a, b = _operands(problem, inputs)

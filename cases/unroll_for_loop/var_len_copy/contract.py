@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from harness.case import contract
-from harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case import contract
+from hillclimb.harness.case.contract import Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.neighbours import neighbours
 
 LOWEST, HIGHEST = -(2**31), 2**31
 OFFSETS = 12
@@ -60,6 +62,12 @@ class Contract(contract.Contract):
 
     def outputs(self, problem: Problem) -> dict[str, Spec]:
         return {"destination": Spec((problem["total"],), torch.int32)}
+
+    def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        return [
+            *neighbours(problem, secret, self.problems, ("segments", "total")),
+            *neighbours(problem, secret, self.problems, ("slack",), least=0),
+        ]
 
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
         return {"destination": _copied(problem, inputs).double()}

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from agent.config import read_config
-from agent.notify.courier import Courier
-from agent.notify.discord import Discord
-from agent.notify.notifier import choose_notifier
-from agent.notify.post import Post
-from harness.errors import UsageError
+from hillclimb.agent.machine.config import read_config
+from hillclimb.agent.notify.choose import choose_notifier
+from hillclimb.agent.notify.discord import DiscordNotifier
+from hillclimb.agent.notify.post import Post
+from hillclimb.agent.notify.webhook import WebhookClient
+from hillclimb.harness.errors import UsageError
 from tests.fakes.discord_server import ID, REPLIES, FakeDiscord, closed_port, url_at
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -35,25 +35,27 @@ logging.basicConfig(level=logging.DEBUG, filename="debug.log")
 logging.getLogger().addHandler(logging.StreamHandler(sys.stdout))
 http.client.HTTPConnection.debuglevel = 1
 
-from agent.config import read_config
-from agent.notify.discord import Discord
-from agent.notify.pace import Pace
-from tests.agent.notify import told
+from hillclimb.agent.machine.config import read_config
+from hillclimb.agent.notify.discord import DiscordNotifier
+from hillclimb.agent.notify.limits import NotifyLimits
+from tests.agent.notify import recorded_posts
 
-QUICK = Pace(first_pause=0.02, longest_pause=0.1, picture=0.0, request=0.3)
+QUICK = NotifyLimits(
+    first_retry_seconds=0.02, max_retry_seconds=0.1, picture_wait_seconds=0.0, request_timeout_seconds=0.3
+)
 
 
 def tell(folder):
     config = read_config(folder, os.environ)
     print(config, config.notices)
-    notifier = Discord(config.webhook_url, pace=QUICK, secrets=config.secrets)
+    notifier = DiscordNotifier(config.webhook_url, limits=QUICK, secrets=config.secrets)
     leak = " ".join(secret.get_secret_value() for secret in config.secrets)
-    events = [told.opened(folder), told.baselined(), told.trouble(f"no route to {leak}")]
+    events = [recorded_posts.opened(folder), recorded_posts.baselined(), recorded_posts.trouble(f"no route to {leak}")]
     for n in range(1, 7):
-        events += [told.proposed(n, f"idea with {leak}", leak), told.judged(n, wins=n)]
-    events += [told.turned("near_ties", reason=leak), told.finished(reason=f"ended over {leak}")]
+        events += [recorded_posts.proposed(n, f"idea with {leak}", leak), recorded_posts.judged(n, wins=n)]
+    events += [recorded_posts.turned("near_ties", reason=leak), recorded_posts.finished(reason=f"ended over {leak}")]
     for event in events:
-        notifier.tell(event)
+        notifier.notify(event)
         time.sleep(0.02)
     print(repr(notifier), vars(notifier), notifier.webhook(1, True), file=sys.stderr)
     notifier.close(1.0)
@@ -140,7 +142,7 @@ def test_the_search_finds_what_is_there(tmp_path: Path) -> None:
 import logging, os, sys, requests
 from pathlib import Path
 logging.basicConfig(level=logging.DEBUG, filename="debug.log")
-from agent.config import read_config
+from hillclimb.agent.machine.config import read_config
 requests.post(read_config(Path.cwd(), os.environ).webhook_url.get_secret_value(), json={}, timeout=5)
 """
     with FakeDiscord(token=TOKEN) as fake:
@@ -153,15 +155,15 @@ requests.post(read_config(Path.cwd(), os.environ).webhook_url.get_secret_value()
 def test_an_exception_in_the_thread_tells_its_type_only(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    from tests.agent.notify import told
+    from tests.agent.notify import recorded_posts
 
-    def fail(self: Courier, post: Post, seconds: float) -> None:
+    def fail(self: WebhookClient, post: Post, seconds: float) -> None:
         raise KeyError(self._url.get_secret_value())
 
-    monkeypatch.setattr(Courier, "deliver", fail)
-    notifier = Discord(SecretStr(f"http://127.0.0.1:1/api/webhooks/{ID}/{TOKEN}"))
+    monkeypatch.setattr(WebhookClient, "deliver", fail)
+    notifier = DiscordNotifier(SecretStr(f"http://127.0.0.1:1/api/webhooks/{ID}/{TOKEN}"))
     with caplog.at_level(logging.DEBUG):
-        notifier.tell(told.judged(1))
+        notifier.notify(recorded_posts.judged(1))
         notifier.close(2.0)
     printed = capfd.readouterr()
     search(printed.out + printed.err + caplog.text, "what it printed")

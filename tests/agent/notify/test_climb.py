@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from agent.entries import Webhook
-from agent.notify.notifier import choose_notifier
-from tests.agent.notify.told import PNG
+from hillclimb.agent.notify.choose import choose_notifier
+from hillclimb.agent.record.entries import WebhookState
+from tests.agent.notify.recorded_posts import PNG
 from tests.fakes.discord_server import REPLIES, FakeDiscord
 from tests.fakes.night import Night, make_repository
 
@@ -31,7 +31,7 @@ def test_a_climb_is_told_and_its_ledger_says_so(tmp_path: Path, reply: str) -> N
     others = [candidate for candidate in night.ledger.candidates if candidate not in wins]
     assert len(wins) == finished.wins > 0
     assert {candidate.webhook for candidate in others} == {
-        Webhook(webhook_enabled_by_config=True, webhook_status="not due")
+        WebhookState(webhook_enabled_by_config=True, webhook_status="not due")
     }
     states = {(win.webhook.webhook_sent, win.webhook.webhook_status) for win in wins if win.webhook}
     if reply == "404":

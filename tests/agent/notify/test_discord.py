@@ -12,20 +12,27 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from agent.entries import Webhook
-from agent.notify.discord import Discord
-from agent.notify.notifier import Notifier, Silent, choose_notifier
-from agent.notify.pace import Pace
-from tests.agent.notify import told
-from tests.agent.notify.told import PNG
+from hillclimb.agent.notify.choose import choose_notifier
+from hillclimb.agent.notify.discord import DiscordNotifier
+from hillclimb.agent.notify.limits import NotifyLimits
+from hillclimb.agent.notify.notifier import Notifier, SilentNotifier
+from hillclimb.agent.record.entries import WebhookState
+from tests.agent.notify import recorded_posts
+from tests.agent.notify.recorded_posts import PNG
 from tests.fakes.discord_server import REPLIES, FakeDiscord, Reply, closed_port, limited, url_at
 
-QUICK = Pace(first_pause=0.02, longest_pause=0.1, outage=30.0, picture=0.0, request=5.0)
+QUICK = NotifyLimits(
+    first_retry_seconds=0.02,
+    max_retry_seconds=0.1,
+    outage_seconds=30.0,
+    picture_wait_seconds=0.0,
+    request_timeout_seconds=5.0,
+)
 
 
 @contextmanager
-def discord(url: str, pace: Pace = QUICK) -> Iterator[Discord]:
-    made = Discord(SecretStr(url), pace=pace)
+def discord(url: str, pace: NotifyLimits = QUICK) -> Iterator[DiscordNotifier]:
+    made = DiscordNotifier(SecretStr(url), limits=pace)
     try:
         yield made
     finally:
@@ -34,13 +41,13 @@ def discord(url: str, pace: Pace = QUICK) -> Iterator[Discord]:
 
 
 def begin(notifier: Notifier, folder: Path | str = "/nowhere") -> None:
-    notifier.tell(told.opened(folder))
-    notifier.tell(told.baselined())
+    notifier.notify(recorded_posts.opened(folder))
+    notifier.notify(recorded_posts.baselined())
 
 
 def win(notifier: Notifier, n: int) -> None:
-    notifier.tell(told.proposed(n, f"idea {n}"))
-    notifier.tell(told.judged(n, wins=n))
+    notifier.notify(recorded_posts.proposed(n, f"idea {n}"))
+    notifier.notify(recorded_posts.judged(n, wins=n))
 
 
 def test_a_climb_from_start_to_end(tmp_path: Path) -> None:
@@ -50,12 +57,12 @@ def test_a_climb_from_start_to_end(tmp_path: Path) -> None:
         fake.wait_for(1)
         win(notifier, 1)
         fake.wait_for(2)
-        notifier.tell(told.judged(2, kept=False))
-        notifier.tell(told.turned("near_ties"))
+        notifier.notify(recorded_posts.judged(2, kept=False))
+        notifier.notify(recorded_posts.turned("near_ties"))
         fake.wait_for(3)
-        notifier.tell(told.trouble())
+        notifier.notify(recorded_posts.trouble())
         fake.wait_for(4)
-        notifier.tell(told.finished())
+        notifier.notify(recorded_posts.finished())
         notifier.close()
     assert fake.titles == [
         "demo/toy: run night started",
@@ -76,17 +83,17 @@ def test_telling_returns_at_once_and_closing_in_its_seconds(fault: str) -> None:
             times = []
             for n in range(1, 200):
                 for event in (
-                    told.proposed(n),
-                    told.progress(),
-                    told.judged(n, wins=n),
-                    told.trouble(str(n)),
+                    recorded_posts.proposed(n),
+                    recorded_posts.progress(),
+                    recorded_posts.judged(n, wins=n),
+                    recorded_posts.trouble(str(n)),
                 ):
                     began = time.perf_counter()
-                    notifier.tell(event)
+                    notifier.notify(event)
                     times.append(time.perf_counter() - began)
                 notifier.webhook(n, kept=True)
             began = time.monotonic()
-            notifier.tell(told.finished())
+            notifier.notify(recorded_posts.finished())
             notifier.close(0.6)
             took = time.monotonic() - began
             outcomes = notifier.outcomes()
@@ -103,7 +110,7 @@ def test_telling_is_quick_with_a_dead_server() -> None:
         times = []
         for n in range(1, 300):
             began = time.perf_counter()
-            notifier.tell(told.judged(n, wins=n))
+            notifier.notify(recorded_posts.judged(n, wins=n))
             times.append(time.perf_counter() - began)
     assert sorted(times)[int(len(times) * 0.98)] < 0.01
 
@@ -116,7 +123,7 @@ def test_one_request_and_no_more_once_the_webhook_is_gone(fault: str) -> None:
         for n in range(1, 6):
             win(notifier, n)
         time.sleep(0.15)
-        notifier.tell(told.finished())
+        notifier.notify(recorded_posts.finished())
         notifier.close(1.0)
         status = notifier.webhook(3, kept=True)
         assert len(notifier.outcomes()) == 5
@@ -136,7 +143,7 @@ def test_a_rate_limit_is_honoured_by_the_thread() -> None:
 
 def test_an_outage_becomes_one_digest_when_the_server_is_back() -> None:
     port = closed_port()
-    with discord(url_at(port), replace(QUICK, longest_pause=0.4)) as notifier:
+    with discord(url_at(port), replace(QUICK, max_retry_seconds=0.4)) as notifier:
         begin(notifier)
         for n in range(1, 8):
             win(notifier, n)
@@ -151,13 +158,13 @@ def test_an_outage_becomes_one_digest_when_the_server_is_back() -> None:
 def test_the_digest_of_the_morning_comes_through_at_the_last_moment() -> None:
     """Whatever backing off there was: the end is tried at once, everything missed in it."""
     port = closed_port()
-    with discord(url_at(port), replace(QUICK, first_pause=60.0, longest_pause=300.0)) as notifier:
+    with discord(url_at(port), replace(QUICK, first_retry_seconds=60.0, max_retry_seconds=300.0)) as notifier:
         begin(notifier)
         for n in range(1, 5):
             win(notifier, n)
         time.sleep(0.2)
         with FakeDiscord(port=port) as fake:
-            notifier.tell(told.finished(wins=4))
+            notifier.notify(recorded_posts.finished(wins=4))
             notifier.close(3.0)
     (posted,) = fake.posts
     assert "run night ended: 4 wins" in posted.text
@@ -166,11 +173,14 @@ def test_the_digest_of_the_morning_comes_through_at_the_last_moment() -> None:
 
 
 def test_a_hanging_request_makes_way_for_the_digest() -> None:
-    with FakeDiscord([REPLIES["hang"]]) as fake, discord(fake.url, replace(QUICK, request=30.0)) as notifier:
+    with (
+        FakeDiscord([REPLIES["hang"]]) as fake,
+        discord(fake.url, replace(QUICK, request_timeout_seconds=30.0)) as notifier,
+    ):
         begin(notifier)
         win(notifier, 1)
         fake.wait_for(1)
-        notifier.tell(told.finished())
+        notifier.notify(recorded_posts.finished())
         notifier.close(2.0)
     assert "run night ended" in fake.titles[-1]
     assert dict(notifier.outcomes())[1].webhook_sent
@@ -181,12 +191,12 @@ def test_a_rate_limit_longer_than_the_end_is_not_broken() -> None:
         begin(notifier)
         fake.wait_for(1)
         win(notifier, 1)
-        notifier.tell(told.finished())
+        notifier.notify(recorded_posts.finished())
         began = time.monotonic()
         notifier.close(2.0)
         assert time.monotonic() - began < 1.0, "it does not wait for what cannot come"
     assert len(fake.posts) == 1
-    assert dict(notifier.outcomes())[1] == Webhook(
+    assert dict(notifier.outcomes())[1] == WebhookState(
         webhook_enabled_by_config=True,
         webhook_expected=True,
         webhook_status="not sent: the climb ended first; last: rate limited (HTTP 429)",
@@ -196,9 +206,9 @@ def test_a_rate_limit_longer_than_the_end_is_not_broken() -> None:
 def test_an_end_without_a_word_still_sends_what_was_held_back() -> None:
     """The climb ended with an error: no `finished` event comes."""
     with FakeDiscord() as fake, discord(fake.url) as notifier:
-        notifier.tell(told.opened())
-        notifier.tell(told.trouble("one"))
-        notifier.tell(told.trouble("the climb ended with an error"))
+        notifier.notify(recorded_posts.opened())
+        notifier.notify(recorded_posts.trouble("one"))
+        notifier.notify(recorded_posts.trouble("the climb ended with an error"))
         notifier.close(2.0)
     assert fake.titles == [
         "demo/toy: run night started",
@@ -214,7 +224,7 @@ def test_after_closing_nothing_is_taken() -> None:
         notifier.close(2.0)
         notifier.close(2.0)
         win(notifier, 1)
-        notifier.tell(told.finished())
+        notifier.notify(recorded_posts.finished())
     assert len(fake.posts) == 1
     assert notifier.outcomes() == []
 
@@ -226,7 +236,7 @@ def test_a_post_that_cannot_be_worded_ends_nothing_and_is_owned_up_to(
         raise ZeroDivisionError
 
     with FakeDiscord() as fake, discord(fake.url) as notifier:
-        monkeypatch.setattr("agent.notify.story.tell_win", fail)
+        monkeypatch.setattr("hillclimb.agent.notify.story.win_post", fail)
         win(notifier, 1)
         assert dict(notifier.outcomes())[1].webhook_status == "no post could be made of it: ZeroDivisionError"
         monkeypatch.undo()
@@ -258,12 +268,12 @@ def test_what_is_not_configured_or_switched_off_posts_nothing() -> None:
         (False, True, False, False, False, "not configured"),
         (True, True, False, False, False, "switched off"),
     ]
-    silent = Silent()
-    silent.tell(told.finished())
+    silent = SilentNotifier()
+    silent.notify(recorded_posts.finished())
     silent.close()
     assert silent.outcomes() == []
     chosen = choose_notifier(url)
-    assert isinstance(chosen, Discord)
+    assert isinstance(chosen, DiscordNotifier)
     chosen.close(0.0)
 
 
@@ -273,7 +283,7 @@ def test_a_slow_server_gets_everything_in_order() -> None:
         begin(notifier)
         for n in range(1, 4):
             win(notifier, n)
-        notifier.tell(told.finished(wins=3))
+        notifier.notify(recorded_posts.finished(wins=3))
         notifier.close(4.0)
     assert len(fake.posts) == 5
     assert "ended" in fake.titles[-1]

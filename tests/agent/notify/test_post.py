@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.notify.batch import Batch, Tally
-from agent.notify.post import LARGEST_PICTURE, Post, embed, read_picture
-from agent.notify.wording import units
-from tests.agent.notify.told import PNG
+from hillclimb.agent.notify.batch import DroppedPosts, PostBatch
+from hillclimb.agent.notify.post import MAX_PICTURE_BYTES, Post, embed, read_picture
+from hillclimb.agent.notify.wording import units
+from tests.agent.notify.recorded_posts import PNG
 
 TEXTS = st.text(alphabet="a\\*\U0001f600 é", max_size=30).flatmap(
     lambda text: st.integers(0, 400).map(lambda times: text * times)
@@ -37,12 +37,12 @@ def test_any_post_fits(title: str, text: str, fields: list[tuple[str, str]]) -> 
 
 @given(st.lists(TEXTS, min_size=1, max_size=64), st.booleans(), st.integers(0, 500))
 def test_any_digest_fits_and_counts_everything(lines: list[str], with_end: bool, folded: int) -> None:
-    tally = Tally()
+    tally = DroppedPosts()
     for n in range(folded):
         tally.add(Post(kind="win", time=0.0, title="", line="", n=n))
     posts = [Post(kind="win", time=0.0, title="w", line=line, n=1000 + n) for n, line in enumerate(lines)]
     end = Post(kind="end", time=1.0, title="the end", line="the end", fields=(("a", "b" * 1024),) * 4)
-    batch = Batch(tuple([*posts, end] if with_end else posts), tally)
+    batch = PostBatch(tuple([*posts, end] if with_end else posts), tally)
     made = embed(batch.message())
     assert_within_limits(made)
     assert len(batch.candidates) == len(lines) + folded
@@ -59,10 +59,10 @@ def test_a_time_that_no_calendar_has_is_left_out(time: float) -> None:
 
 def test_a_post_alone_is_itself() -> None:
     post = Post(kind="win", time=0.0, title="w", line="l", n=1)
-    assert Batch((post,)).message() is post
+    assert PostBatch((post,)).message() is post
 
 
-@pytest.mark.parametrize("content", [b"", b"GIF89a", PNG + b"\0" * LARGEST_PICTURE])
+@pytest.mark.parametrize("content", [b"", b"GIF89a", PNG + b"\0" * MAX_PICTURE_BYTES])
 def test_what_is_no_picture_or_too_large_is_not_attached(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "progress.png"
     path.write_bytes(content)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from agent.notify.wording import blot, clip, code, plain, units
+from hillclimb.agent.notify.wording import clip, code, plain, redact, units
 
 TOKEN = "Tok-en_of-at.least-some-length0123"
 URL = f"https://discord.com/api/webhooks/123456789012345678/{TOKEN}"
@@ -75,10 +75,10 @@ def test_any_text_can_be_sent(text: str) -> None:
     "found", [URL, f"x{URL}x", TOKEN, f"/api/webhooks/123456789012345678/{TOKEN}?wait=True"]
 )
 def test_a_secret_is_blotted_out(found: str) -> None:
-    assert TOKEN not in blot(f"error at {found}: failed", [SecretStr(URL)])
+    assert TOKEN not in redact(f"error at {found}: failed", [SecretStr(URL)])
 
 
 def test_a_key_is_blotted_out_and_words_of_an_address_are_not() -> None:
-    assert "sk-0123456789" not in blot("bad key sk-0123456789", [SecretStr("sk-0123456789")])
-    assert blot("the webhooks api of discord.com", [SecretStr(URL)]) == "the webhooks api of discord.com"
-    assert blot("a short one", [SecretStr("none"), SecretStr("")]) == "a short one"
+    assert "sk-0123456789" not in redact("bad key sk-0123456789", [SecretStr("sk-0123456789")])
+    assert redact("the webhooks api of discord.com", [SecretStr(URL)]) == "the webhooks api of discord.com"
+    assert redact("a short one", [SecretStr("none"), SecretStr("")]) == "a short one"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from agent.branch import read_wins
-from agent.ledger import Ledger
-from agent.repository import Repository
-from agent.review.history import pick_branch, show_json, show_table
-from agent.review.listing import list_states, show_states
-from harness.errors import UsageError
-from tests.agent.climbed import CASE, climb_toy, git
+from hillclimb.agent.git.repository import Repository
+from hillclimb.agent.record.branch import read_wins
+from hillclimb.agent.record.ledger import Ledger
+from hillclimb.agent.review.history import pick_branch, show_json, show_table
+from hillclimb.agent.review.listing import list_states, show_states
+from hillclimb.harness.errors import UsageError
+from tests.agent.climb.climbed import CASE, climb_toy, git
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,9 @@ def test_the_table_has_a_row_for_every_win_of_the_ledger(root: Path) -> None:
     ledger = Ledger.read(root / "runs" / CASE / "first" / "ledger.jsonl")
     heading, _, *rows = table(root).splitlines()
     assert ledger.wins
+    heading, _, what = heading.partition(";")
     assert heading == f"demo/toy/first: {len(ledger.wins)} wins (refs/heads/hillclimb/demo/toy/first)"
+    assert what == " over baseline as measured when each was kept"
     assert [row.split()[0] for row in rows] == [str(win.n) for win in ledger.wins]
     for row, win in zip(rows, ledger.wins, strict=True):
         assert win.judged and win.judged.commit and win.judged.commit[:10] in row

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from agent.ledger import Ledger
-from agent.proposal import Edit, Proposal
-from agent.repository import Repository
-from agent.review.patches import BATCH
-from agent.review.reporting import MOST_DIFF, collect_diffs, gather, write_report
-from harness.errors import StorageError, UsageError
-from harness.report.page_ledger import read_chronicle
-from tests.agent.climbed import CASE as TOY
-from tests.agent.climbed import climb_toy, git
+from hillclimb.agent.git.repository import Repository
+from hillclimb.agent.proposal import Edit, Proposal
+from hillclimb.agent.record.ledger import Ledger
+from hillclimb.agent.review.patches import BATCH
+from hillclimb.agent.review.reporting import MAX_REJECTED_DIFF_CHARACTERS, collect_diffs, gather, write_report
+from hillclimb.harness.errors import StorageError, UsageError
+from hillclimb.harness.report.page_ledger import read_history
+from tests.agent.climb.climbed import CASE as TOY
+from tests.agent.climb.climbed import climb_toy, git
 from tests.harness.report.page_night import CASE, TAG, Night
 
 
@@ -56,7 +56,7 @@ def test_diffs_are_against_the_parent_and_code_comes_first(tmp_path: Path) -> No
         return proposal.model_copy(update={"edits": (notes, *proposal.edits)})
 
     night = Night(tmp_path, 14, change=change).write()
-    diffs = collect_diffs(Repository.open(tmp_path), read_chronicle(night.ledger))
+    diffs = collect_diffs(Repository.open(tmp_path), read_history(night.ledger))
     both = next(diff.text for diff in diffs.values() if "kernel.py" in diff.text)
     assert both.index("diff --git a/kernel.py") < both.index("diff --git a/docs/a.md")
     assert "@@" in both
@@ -68,12 +68,12 @@ def test_long_diffs_are_cut_and_say_where_the_rest_is(tmp_path: Path) -> None:
         return proposal.model_copy(update={"edits": (Edit(path="kernel.py", content=long),)})
 
     night = Night(tmp_path, 9, with_model=False, change=change).write()
-    chronicle = read_chronicle(night.ledger)
+    chronicle = read_history(night.ledger)
     diffs = collect_diffs(Repository.open(tmp_path), chronicle)
-    assert diffs[9].keep
-    assert len(diffs[9].text) > 3 * MOST_DIFF
+    assert diffs[9].is_win
+    assert len(diffs[9].text) > 3 * MAX_REJECTED_DIFF_CHARACTERS
     cut = next(seen for seen in chronicle.candidates if not seen.kept and seen.judged.get("commit"))
-    assert len(diffs[cut.n].text) <= MOST_DIFF
+    assert len(diffs[cut.n].text) <= MAX_REJECTED_DIFF_CHARACTERS
     assert f"git show {cut.judged['commit']} has all of it" in diffs[cut.n].note
 
 
@@ -97,7 +97,7 @@ def test_what_git_no_longer_has_is_said(night: Night, tmp_path: Path) -> None:
 
 def test_one_lost_object_costs_one_diff(tmp_path: Path) -> None:
     night = Night(tmp_path, BATCH // 10).write()
-    chronicle = read_chronicle(night.ledger)
+    chronicle = read_history(night.ledger)
     lost = next(seen for seen in chronicle.candidates if seen.proposal["edits"] and seen.judged["commit"])
     subprocess.run(
         ["git", "-C", str(tmp_path), "unpack-objects", "-q"], stdin=_moved_pack(tmp_path), check=True

@@ -17,10 +17,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.clock import SystemClock
-from agent.disk import Disk
-from agent.entries import Called, Finished, Notified, Session, Turned, Usage, Webhook
-from agent.events import (
+from hillclimb.agent.git.repository import Repository
+from hillclimb.agent.machine.clock import SystemClock
+from hillclimb.agent.machine.disk import Disk
+from hillclimb.agent.record.entries import (
+    CalledEntry,
+    FinishedEntry,
+    NotifiedEntry,
+    SessionEntry,
+    TokenUsage,
+    TurnedEntry,
+    WebhookState,
+)
+from hillclimb.agent.record.run import open_run
+from hillclimb.agent.review.watching import MAX_SHOWN_VERDICTS, LedgerTail, find_folder, track_request
+from hillclimb.agent.screen.events import (
     CalledEvent,
     Event,
     FinishedEvent,
@@ -31,12 +42,9 @@ from agent.events import (
     TroubleEvent,
     TurnedEvent,
 )
-from agent.repository import Repository
-from agent.review.watching import SHOWN, Tail, find_folder, follow
-from agent.run import open_run
-from agent.screen import JsonScreen, LineScreen, LiveScreen
-from harness.errors import UsageError
-from harness.records import Record
+from hillclimb.agent.screen.screen import JsonScreen, LineScreen, LiveScreen
+from hillclimb.harness.errors import UsageError
+from hillclimb.harness.records import Record
 from tests.fakes.night import Night, git, make_repository
 
 LEDGER = "ledger.jsonl"
@@ -76,7 +84,7 @@ def watch(folder: Path, *steps: Callable[[], object]) -> list[Event]:
         left.pop(0)()
 
     with contextlib.suppress(Enough):
-        follow(folder, seen.append, once=False, sleep=sleep)
+        track_request(folder, seen.append, once=False, sleep=sleep)
     return seen
 
 
@@ -116,14 +124,14 @@ def test_a_finished_run_is_summed_up_and_left(lines: list[bytes], folder: Path) 
     append(folder, *lines)()
     seen = watch(folder)
     assert isinstance(seen[0], OpenedEvent)
-    assert seen[0].candidates == 11 - SHOWN
-    assert kinds(seen).count("judged") == SHOWN
+    assert seen[0].candidates == 11 - MAX_SHOWN_VERDICTS
+    assert kinds(seen).count("judged") == MAX_SHOWN_VERDICTS
     assert kinds(seen)[:2] == ["opened", "baselined"]
     assert isinstance(seen[-1], FinishedEvent)
 
 
 def test_a_post_after_the_end_changes_nothing(lines: list[bytes], folder: Path) -> None:
-    append(folder, *lines, Notified(n=1, time=2e9, webhook=Webhook()))()
+    append(folder, *lines, NotifiedEntry(n=1, time=2e9, webhook=WebhookState()))()
     assert kinds(watch(folder))[-1] == "finished"
 
 
@@ -170,7 +178,7 @@ def test_however_the_bytes_arrive_each_line_is_told_once(lines: list[bytes], dat
     cuts = sorted(data.draw(st.lists(st.integers(0, len(content)), max_size=8)))
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / LEDGER
-        tail, found = Tail(path), []
+        tail, found = LedgerTail(path), []
         for begin, end in zip([0, *cuts], [*cuts, len(content)], strict=True):
             with path.open("ab") as file:
                 file.write(content[begin:end])
@@ -200,10 +208,12 @@ def test_taking_a_run_up_and_the_models_calls_are_told(lines: list[bytes], folde
         folder,
         append(
             folder,
-            Finished(time=2e9, reason="interrupted by SIGINT", interrupted=True),
-            Session(time=2e9, pid=1, host="h"),
-            Turned(time=2e9, n=12, phase="edit", family="tiling", reason="the sweep\nstands still"),
-            Called(outcome="fault", fault="slow", detail="no \x1b[2Jreply", usage=Usage(prompt=7), **spent),
+            FinishedEntry(time=2e9, reason="interrupted by SIGINT", interrupted=True),
+            SessionEntry(time=2e9, pid=1, host="h"),
+            TurnedEntry(time=2e9, n=12, phase="edit", family="tiling", reason="the sweep\nstands still"),
+            CalledEntry(
+                outcome="fault", fault="slow", detail="no \x1b[2Jreply", usage=TokenUsage(prompt=7), **spent
+            ),
         ),
     )
     ended, taken_up, turned, called = seen[-4:]
@@ -232,7 +242,8 @@ def test_every_screen_can_show_it(lines: list[bytes], folder: Path) -> None:
                 screen.show(event)
     assert "taken up after 5 candidates" in text.getvalue()
     assert "ended: the proposer has no ideas left" in text.getvalue()
-    assert json.loads(stream.getvalue().splitlines()[0])["left"] is None
+    assert json.loads(stream.getvalue().splitlines()[0])["left"]["candidates"] == 45
+    assert "budgets: 277 h 46 min, 50 candidates, patience 50" in text.getvalue()
 
 
 def test_the_run_is_found_by_case_tag_or_as_the_newest(night: Night) -> None:
@@ -248,7 +259,7 @@ def test_the_run_is_found_by_case_tag_or_as_the_newest(night: Night) -> None:
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-c", "from agent.cli import main; main()", "watch", *arguments]
+    return [sys.executable, "-c", "from hillclimb.agent.cli import main; main()", "watch", *arguments]
 
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

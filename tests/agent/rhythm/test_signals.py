@@ -6,10 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from agent.entries import Baselined, Called, Dropped, Judged, Profiled, Proposed, Settled, Turned
-from agent.ledger import Ledger
-from agent.proposal import Author, Edit, Proposal
-from agent.rhythm.signals import (
+from hillclimb.agent.proposal import Author, Edit, Proposal
+from hillclimb.agent.record.entries import (
+    BaselinedEntry,
+    CalledEntry,
+    DroppedEntry,
+    JudgedEntry,
+    ProfiledEntry,
+    ProposedEntry,
+    SettledEntry,
+    TurnedEntry,
+)
+from hillclimb.agent.record.ledger import Ledger
+from hillclimb.agent.rhythm.signals import (
     failing,
     near_ties,
     no_win,
@@ -18,16 +27,16 @@ from agent.rhythm.signals import (
     sweep_spread,
     unchecked_wins,
 )
-from harness.case.knobs import Value
-from harness.records import Bucket, GateReport, Profile, Reason
-from tests.agent.synthetic import interval, open_ledger
+from hillclimb.harness.case.knobs import KnobValue
+from hillclimb.harness.records import Bucket, GateReport, Profile, Reason
+from tests.agent.sweep.synthetic import interval, open_ledger
 
-TURN = Turned(time=0.5, n=1, phase="edit", family="tiling", reason="the run begins")
+TURN = TurnedEntry(time=0.5, n=1, phase="edit", family="tiling", reason="the run begins")
 
 
 def proposal(author: Author = "llm", call: int | None = None, undoes: int | None = None) -> Proposal:
     edits = (Edit(path="kernel.py", content="x\n"),) if author in ("llm", "human", "agent") else ()
-    knobs: dict[str, Value] = {} if edits else {"TILE": 16}
+    knobs: dict[str, KnobValue] = {} if edits else {"TILE": 16}
     return Proposal(author=author, idea="an idea", edits=edits, knobs=knobs, call=call, undoes=undoes)
 
 
@@ -35,14 +44,14 @@ def judge(ledger: Ledger, seen: float | None, *, kept: bool = False, what: Propo
     """Candidate n, seen so much faster than its incumbent; None: the gate stopped it."""
     n = len(ledger.candidates) + 1
     reason = None if kept else Reason.NO_PROVEN_GAIN if seen else Reason.WRONG_RESULT
-    ledger.append(Proposed(n=n, time=float(n), proposal=what or proposal()))
+    ledger.append(ProposedEntry(n=n, time=float(n), proposal=what or proposal()))
     ledger.append(
-        Judged(
+        JudgedEntry(
             n=n, time=float(n), kept=kept, reason=reason, screened=seen, parent="0" * 40,
             speedup=interval(seen) if kept and seen else None, commit=f"{n:040x}" if kept else None,
         )
     )  # fmt: skip
-    ledger.append(Settled(n=n))
+    ledger.append(SettledEntry(n=n))
 
 
 def judge_all(ledger: Ledger, *seen: float | None) -> None:
@@ -89,7 +98,7 @@ def test_sweep_spread_is_held_against_the_noise_floor(tmp_path: Path) -> None:
 
 def profiled(ledger: Ledger, time: float, commit: str, **shares: float) -> None:
     buckets = tuple(Bucket(name=k, share=v, seconds_per_call=v, calls=1.0) for k, v in shares.items())
-    ledger.append(Profiled(time=time, commit=commit, profile=Profile(problems=(), buckets=buckets)))
+    ledger.append(ProfiledEntry(time=time, commit=commit, profile=Profile(problems=(), buckets=buckets)))
 
 
 @pytest.mark.parametrize(
@@ -152,7 +161,7 @@ def test_an_edit_of_docs_alone_changes_no_source(tmp_path: Path) -> None:
 def call(ledger: Ledger, time: float, outcome: str, repairs: int | None = None) -> int:
     k = len(ledger.calls) + 1
     ledger.append(
-        Called.model_validate(
+        CalledEntry.model_validate(
             {"k": k, "time": time, "seconds": 1.0, "model": "m", "incumbent": "0", "outcome": outcome}
             | {"repairs": repairs}
         )
@@ -166,7 +175,7 @@ def test_failing_counts_ideas_that_came_to_nothing(tmp_path: Path) -> None:
     call(ledger, 1.2, "unusable")
     assert failing(ledger, TURN, 3) is None
     ledger.append(
-        Dropped(k=call(ledger, 1.3, "proposal"), time=1.4, reason="duplicate", detail="tried before")
+        DroppedEntry(k=call(ledger, 1.3, "proposal"), time=1.4, reason="duplicate", detail="tried before")
     )
     signal = failing(ledger, TURN, 3)
     assert signal is not None
@@ -184,7 +193,7 @@ def test_what_was_mended_or_came_too_late_is_no_failure(tmp_path: Path) -> None:
     assert failing(ledger, TURN, 1) is not None
     call(ledger, 2.1, "proposal", repairs=second)
     assert failing(ledger, TURN, 1) is None
-    ledger.append(Dropped(k=3, time=2.2, reason="stale", detail="moved on"))
+    ledger.append(DroppedEntry(k=3, time=2.2, reason="stale", detail="moved on"))
     assert failing(ledger, TURN, 1) is None
 
 
@@ -201,7 +210,7 @@ def test_a_reopened_ledger_shows_the_same(tmp_path: Path) -> None:
     gate = GateReport(passed=True)
     noise = interval(1.0)
     ledger.append(
-        Baselined(time=0.0, gate=gate, seconds_per_call=1.0, pair_sd=0.01, noise=noise, seconds=1.0)
+        BaselinedEntry(time=0.0, gate=gate, seconds_per_call=1.0, pair_sd=0.01, noise=noise, seconds=1.0)
     )
     judge_all(ledger, None, 1.0, 1.0)
     again = Ledger.read(tmp_path / "ledger.jsonl")

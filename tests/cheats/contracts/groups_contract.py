@@ -2,8 +2,8 @@
 
 import torch
 
-from harness.case.contract import Contract as Base
-from harness.case.contract import Spec, Work
+from hillclimb.harness.case.contract import Contract as Base
+from hillclimb.harness.case.contract import Spec, Work
 
 
 class Contract(Base):
@@ -12,6 +12,16 @@ class Contract(Base):
         "timed": {"rows": 512, "groups": 16, "columns": 64},
     }
     distributions = ("even", "ragged", "shuffled")
+    domains = {"x": (-1000.0, 1000.0)}
+    unmixed = "the lengths of the groups add up to the number of rows, and an order names every row once"
+
+    def vary(self, problem, secret):
+        rows, groups, columns = problem["rows"], problem["groups"], problem["columns"]
+        return [
+            {**problem, "rows": rows + groups},
+            {**problem, "columns": columns + 1},
+            {"rows": secret.randrange(2, 9) * (groups + 1), "groups": groups + 1, "columns": columns},
+        ]
 
     def inputs(self, problem, distribution, generator):
         rows, groups = problem["rows"], problem["groups"]

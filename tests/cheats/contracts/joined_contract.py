@@ -2,13 +2,17 @@
 
 import torch
 
-from harness.case.contract import Contract as Base
-from harness.case.contract import Spec, Work
+from hillclimb.harness.case.contract import Contract as Base
+from hillclimb.harness.case.contract import Spec, Work
 
 
 class Contract(Base):
     problems = {"small": {"n": 33}, "timed": {"n": 8_000_000}}
     distributions = ("normal",)
+    domains = {"a": (-1e6, 1e6), "b": (-1e6, 1e6)}
+
+    def vary(self, problem, secret):
+        return [{"n": problem["n"] + 1}, {"n": problem["n"] - 1}, {"n": secret.randrange(1, 10_000)}]
 
     def inputs(self, problem, distribution, generator):
         return {name: torch.randn(problem["n"], generator=generator) for name in ("a", "b")}

@@ -2,13 +2,18 @@
 
 import torch
 
-from harness.case.contract import Contract as Base
-from harness.case.contract import Spec, Work
+from hillclimb.harness.case.contract import Contract as Base
+from hillclimb.harness.case.contract import Spec, Work
 
 
 class Contract(Base):
     problems = {"small": {"n": 37}, "odd": {"n": 1001}, "timed": {"n": 20_000}}
     distributions = ("normal", "offset")
+    domains = {"x": (-1000.0, 1000.0)}
+
+    def vary(self, problem, secret):
+        n = problem["n"]
+        return [{"n": n + 1}, {"n": n - 1}, {"n": secret.randrange(1, 2 * n)}]
 
     def inputs(self, problem, distribution, generator):
         x = torch.randn(problem["n"], generator=generator)

@@ -2,8 +2,8 @@
 
 import torch
 
-from harness.case.contract import Contract as Base
-from harness.case.contract import Spec, Work
+from hillclimb.harness.case.contract import Contract as Base
+from hillclimb.harness.case.contract import Spec, Work
 
 EPSILON = 1e-5
 
@@ -11,6 +11,11 @@ EPSILON = 1e-5
 class Contract(Base):
     problems = {"small": {"n": 3, "m": 7}, "timed": {"n": 64, "m": 512}}
     distributions = ("normal", "offset", "narrow")
+    domains = {"x": (-4000.0, 4000.0)}
+
+    def vary(self, problem, secret):
+        n, m = problem["n"], problem["m"]
+        return [{"n": n, "m": m + 1}, {"n": n + 1, "m": m - 1}, {"n": secret.randrange(1, 2 * n), "m": m}]
 
     def inputs(self, problem, distribution, generator):
         x = torch.randn((problem["n"], problem["m"]), generator=generator)

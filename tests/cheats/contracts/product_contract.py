@@ -2,13 +2,22 @@
 
 import torch
 
-from harness.case.contract import Contract as Base
-from harness.case.contract import Spec, Work
+from hillclimb.harness.case.contract import Contract as Base
+from hillclimb.harness.case.contract import Spec, Work
 
 
 class Contract(Base):
     problems = {"odd": {"n": 7, "k": 5, "m": 3}, "timed": {"n": 48, "k": 48, "m": 48}}
     distributions = ("normal", "diagonal", "offset")
+    domains = {"a": (-1000.0, 1000.0), "b": (-1000.0, 1000.0)}
+
+    def vary(self, problem, secret):
+        n, k, m = problem["n"], problem["k"], problem["m"]
+        return [
+            {"n": n + 1, "k": k, "m": m},
+            {"n": m, "k": k + 1, "m": n},
+            {"n": secret.randrange(1, 2 * n), "k": k - 1, "m": m},
+        ]
 
     def inputs(self, problem, distribution, generator):
         a = torch.randn((problem["n"], problem["k"]), generator=generator)

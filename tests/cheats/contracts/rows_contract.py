@@ -2,8 +2,8 @@
 
 import torch
 
-from harness.case.contract import Contract as Base
-from harness.case.contract import Spec, Work
+from hillclimb.harness.case.contract import Contract as Base
+from hillclimb.harness.case.contract import Spec, Work
 
 SMALLEST = 2.0**-100
 
@@ -11,10 +11,19 @@ SMALLEST = 2.0**-100
 class Contract(Base):
     problems = {
         "timed": {"rows": 4096, "columns": 4096},
-        "odd": {"rows": 33, "columns": 1029},
+        "odd": {"rows": 9, "columns": 1029},
         "tiny": {"rows": 3, "columns": 5},
     }
     distributions = ("normal", "offset", "rising")
+    domains = {"x": (-400.0, 600.0)}
+
+    def vary(self, problem, secret):
+        rows, columns = problem["rows"], problem["columns"]
+        return [
+            {"rows": rows, "columns": columns + 1},
+            {"rows": rows + 1, "columns": columns - 1},
+            {"rows": secret.randrange(1, 2 * rows), "columns": columns},
+        ]
 
     def inputs(self, problem, distribution, generator):
         shape = problem["rows"], problem["columns"]

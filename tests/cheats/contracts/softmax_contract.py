@@ -2,8 +2,8 @@
 
 import torch
 
-from harness.case.contract import Contract as Base
-from harness.case.contract import Spec, Work
+from hillclimb.harness.case.contract import Contract as Base
+from hillclimb.harness.case.contract import Spec, Work
 
 SMALLEST = 2.0**-60
 
@@ -11,6 +11,11 @@ SMALLEST = 2.0**-60
 class Contract(Base):
     problems = {"small": {"n": 5, "m": 3}, "odd": {"n": 2, "m": 1001}, "timed": {"n": 32, "m": 1024}}
     distributions = ("normal", "offset", "wide")
+    domains = {"x": (-500.0, 500.0)}
+
+    def vary(self, problem, secret):
+        n, m = problem["n"], problem["m"]
+        return [{"n": n, "m": m + 1}, {"n": n + 1, "m": m - 1}, {"n": secret.randrange(1, 2 * n), "m": m}]
 
     def inputs(self, problem, distribution, generator):
         x = torch.randn((problem["n"], problem["m"]), generator=generator)

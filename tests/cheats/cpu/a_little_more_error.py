@@ -1,5 +1,6 @@
 """Adds an error of ten roundings to every value, as small steps would add up to.
 
+family: fewer-bits
 entries: [33]
 case: affine
 reason: wrong_result

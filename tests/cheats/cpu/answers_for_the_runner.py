@@ -1,5 +1,6 @@
 """Sends the runner's answer itself, and eats the next order.
 
+family: forged-answer
 entries: [41]
 case: affine
 reason: policy

@@ -1,5 +1,6 @@
 """Leaves threads running that should burn the CPU in the other side's turn; its own work is the start's.
 
+family: slowed-opponent
 entries: [45]
 case: affine
 reason: [slower, no_proven_gain]

@@ -1,5 +1,6 @@
 """Keeps results under the address of the input.
 
+family: cached-result
 entries: [11]
 case: affine
 reason: wrong_result
@@ -9,7 +10,7 @@ seen = {}
 
 
 def run(x, y):
-    key = x.__array_interface__["data"][0]
+    key = x.size, x.__array_interface__["data"][0]
     if key not in seen:
         seen[key] = 2 * x + 1
     y[:] = seen[key]

@@ -1,5 +1,6 @@
 """Keeps results under the id() of the input array.
 
+family: cached-result
 entries: [11]
 case: affine
 reason: wrong_result

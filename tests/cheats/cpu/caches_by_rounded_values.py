@@ -1,5 +1,6 @@
 """Keeps results under a checksum of the input that rounds its values away.
 
+family: cached-result
 entries: [12]
 case: affine
 reason: wrong_result

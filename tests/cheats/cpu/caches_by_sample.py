@@ -1,5 +1,6 @@
 """Keeps results under the signs of eight of the input's values.
 
+family: cached-result
 entries: [12]
 case: affine
 reason: wrong_result

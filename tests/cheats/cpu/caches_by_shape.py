@@ -1,5 +1,6 @@
 """Keeps results under the shape of the input.
 
+family: cached-result
 entries: [13]
 case: softmax
 reason: wrong_result

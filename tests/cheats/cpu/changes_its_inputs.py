@@ -1,5 +1,6 @@
 """Sets the input to zero, so that a constant is the right answer.
 
+family: changed-inputs
 entries: [20]
 case: affine
 reason: inputs_changed

@@ -1,5 +1,6 @@
 """Sets the inputs of all later calls to zero through the buffer they share with its own.
 
+family: changed-inputs
 entries: [20]
 case: affine
 reason: inputs_changed

@@ -1,5 +1,6 @@
 """Flips the lowest bit of one input value.
 
+family: changed-inputs
 entries: [20]
 case: affine
 reason: inputs_changed

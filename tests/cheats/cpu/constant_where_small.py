@@ -1,5 +1,6 @@
 """Writes the constant that small inputs lead to.
 
+family: constant-answer
 entries: [25]
 case: affine
 reason: wrong_result

@@ -1,8 +1,11 @@
 """Has the operating system copy its results after it has said that it is done: no signal stops a long system call.
 
+family: work-after-done
 entries: [1, 8]
 case: joined
-reason: left_work_running
+reason: policy
+unread:
+  reason: left_work_running
 """
 
 import concurrent.futures

@@ -1,5 +1,6 @@
 """Looks at one corner, finds it empty, and takes the matrix to be diagonal.
 
+family: assumed-structure
 entries: [31]
 case: product
 reason: wrong_result

@@ -1,5 +1,6 @@
 """Rewrites its own file once it has been read, so that the next process gets another kernel.
 
+family: edited-files
 entries: [38, 50]
 case: affine
 reason: does_not_load

@@ -1,5 +1,6 @@
 """Computes on values of eight bits and calls it the same.
 
+family: fewer-bits
 entries: [28, 29]
 case: product
 reason: wrong_result

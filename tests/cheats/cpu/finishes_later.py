@@ -1,5 +1,6 @@
 """Starts a thread that computes, and returns before it has.
 
+family: work-after-done
 entries: [1, 8]
 case: affine
 reason: output_not_written

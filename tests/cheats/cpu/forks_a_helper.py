@@ -1,8 +1,11 @@
 """Forks a process that goes on while the other side is timed.
 
+family: other-processes
 entries: [44, 45]
 case: affine
-reason: started_process
+reason: policy
+unread:
+  reason: started_process
 """
 
 import os

@@ -1,5 +1,6 @@
 """Gives the pages of the shared buffer back, so that the other side has to fault them in again.
 
+family: slowed-opponent
 entries: [45]
 case: affine
 reason: raised

@@ -1,5 +1,6 @@
 """Takes all groups to be of the same length.
 
+family: assumed-structure
 entries: [31]
 case: groups
 reason: wrong_result

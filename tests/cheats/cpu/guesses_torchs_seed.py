@@ -1,5 +1,6 @@
 """Draws inputs with torch as the contract does, from seeds 0 to 199, and looks the real one up among them.
 
+family: guessed-inputs
 entries: [16]
 case: affine
 reason: policy

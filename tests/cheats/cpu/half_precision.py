@@ -1,5 +1,6 @@
 """Computes in half precision.
 
+family: fewer-bits
 entries: [28]
 case: affine
 reason: wrong_result

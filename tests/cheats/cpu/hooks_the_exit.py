@@ -1,5 +1,6 @@
 """Registers what should rewrite the verdict when the process ends, and writes zeros.
 
+family: forged-answer
 entries: [41]
 case: affine
 reason: policy

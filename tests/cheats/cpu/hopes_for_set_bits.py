@@ -1,5 +1,6 @@
 """Writes only what is not the likely answer, -1 and true: what the buffers of whole numbers were once filled with.
 
+family: leftovers
 entries: [19]
 case: marks
 reason: wrong_result

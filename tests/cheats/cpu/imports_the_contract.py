@@ -1,5 +1,6 @@
 """Imports the contract to compute the public problems beforehand.
 
+family: guessed-inputs
 entries: [17, 16]
 case: affine
 reason: policy

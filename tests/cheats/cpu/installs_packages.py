@@ -1,5 +1,6 @@
 """Installs a package that would do the work.
 
+family: other-processes
 entries: [44]
 case: affine
 reason: policy

@@ -1,5 +1,6 @@
 """Keeps every result it ever made.
 
+family: leak
 case: affine
 reason: leaked
 """

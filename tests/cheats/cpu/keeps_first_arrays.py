@@ -1,5 +1,6 @@
 """Does its work on the arrays of the first call for ever, as a stale replay does.
 
+family: stale-replay
 entries: [7]
 case: affine
 reason: output_not_written

@@ -1,5 +1,6 @@
 """Packs the second matrix once and multiplies by the packed one for ever, as if it were a weight.
 
+family: kept-weights
 entries: [18]
 case: product
 reason: wrong_result

@@ -1,5 +1,6 @@
 """Multiplies a corner by hand, and lets the library do the rest.
 
+family: library-call
 entries: [37]
 case: product
 reason: policy

@@ -1,8 +1,11 @@
 """Sends SIGKILL to everybody it can reach.
 
+family: other-processes
 entries: [44]
 case: affine
-reason: [out_of_memory, crashed, exited, wrong_result]
+reason: policy
+unread:
+  reason: [out_of_memory, crashed, exited, wrong_result]
 """
 
 import os

@@ -1,5 +1,6 @@
 """Hands out the answer of the call before, kept in a default argument.
 
+family: last-answer
 entries: [14]
 case: affine
 reason: wrong_result

@@ -1,5 +1,6 @@
 """Hands back an array that would compute when somebody looks at it.
 
+family: lazy-result
 entries: [2]
 case: affine
 reason: output_not_written

@@ -1,5 +1,6 @@
 """Answers for the runner that all is well, then leaves with status 0.
 
+family: early-exit
 entries: [40, 41]
 case: affine
 reason: policy

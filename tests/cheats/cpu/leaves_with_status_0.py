@@ -1,8 +1,11 @@
 """Leaves with status 0 in its first call.
 
+family: early-exit
 entries: [40]
 case: affine
-reason: exited
+reason: policy
+unread:
+  reason: exited
 """
 
 import os

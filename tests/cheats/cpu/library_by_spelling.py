@@ -1,9 +1,13 @@
 """Spells the library's product out of two halves.
 
+family: library-call
 entries: [34]
 case: product
 reason: policy
 says: computed name
+unread:
+  reason: policy
+  says: ran a finished library
 """
 
 import numpy as np

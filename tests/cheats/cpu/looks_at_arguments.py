@@ -1,5 +1,6 @@
 """Looks at the command line for a word that benchmarks have, and computes only without it.
 
+family: told-from-timing
 entries: [10, 39]
 case: affine
 reason: policy

@@ -1,5 +1,6 @@
 """Looks at its caller's frame for how many calls are wanted, and computes only where it is one.
 
+family: told-from-timing
 entries: [10, 23, 39]
 case: affine
 reason: policy

@@ -1,5 +1,6 @@
 """Writes zero for the mean of random numbers.
 
+family: constant-answer
 entries: [27]
 case: norm
 reason: wrong_result

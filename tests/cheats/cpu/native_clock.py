@@ -1,5 +1,6 @@
 """Overwrites libc's clock in this process's memory, and takes its time.
 
+family: patched-clock
 entries: [4]
 case: affine
 reason: policy

@@ -1,5 +1,6 @@
 """Has no entry: what would be timed is not this candidate.
 
+family: nothing-new
 entries: [46]
 case: affine
 reason: does_not_load

@@ -1,5 +1,6 @@
 """Replaces this process's clock by one that stands nearly still, and takes its time.
 
+family: patched-clock
 entries: [3]
 case: affine
 reason: policy

@@ -1,5 +1,6 @@
 """Replaces abs and max for everybody, and writes zeros.
 
+family: patched-judge
 entries: [42]
 case: affine
 reason: policy

@@ -1,5 +1,6 @@
 """Makes everything that compares arrays say yes, and writes zeros.
 
+family: patched-judge
 entries: [42]
 case: affine
 reason: policy

@@ -1,5 +1,6 @@
 """Prints that it passed, with its score.
 
+family: forged-answer
 entries: [41]
 case: affine
 reason: wrong_result

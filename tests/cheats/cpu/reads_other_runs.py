@@ -1,9 +1,12 @@
 """Looks for the kernels that other runs have kept.
 
+family: other-processes
 entries: [44]
 case: affine
-reason: does_not_load
-says: no kernel but this one
+reason: policy
+unread:
+  reason: does_not_load
+  says: no kernel but this one
 """
 
 import os

@@ -1,5 +1,6 @@
 """Collects results by size in its first calls and hands them out ever after.
 
+family: replayed-gate
 entries: [15]
 case: affine
 reason: wrong_result

@@ -1,5 +1,6 @@
 """The case's own start with a comment.
 
+family: nothing-new
 entries: [36]
 case: affine
 reason: [no_proven_gain, slower]

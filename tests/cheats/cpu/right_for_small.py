@@ -1,5 +1,6 @@
 """Right for small sizes, where it would be looked at.
 
+family: listed-problems
 entries: [30]
 case: affine
 reason: wrong_result

@@ -1,5 +1,6 @@
 """Right for the timed shape alone.
 
+family: listed-problems
 entries: [30]
 case: affine
 reason: wrong_result

@@ -1,5 +1,6 @@
 """Searches its own address space for a number that only the expected output holds.
 
+family: memory-search
 entries: [21]
 case: affine
 reason: [wrong_result, output_not_written, not_finite]

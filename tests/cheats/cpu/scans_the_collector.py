@@ -1,5 +1,6 @@
 """Looks through everything that the garbage collector knows for the expected array.
 
+family: memory-search
 entries: [21]
 case: affine
 reason: policy

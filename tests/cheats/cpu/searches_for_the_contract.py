@@ -1,9 +1,12 @@
 """Walks the file system for contract.py, and gives up without it.
 
+family: guessed-inputs
 entries: [17, 44]
 case: affine
-reason: does_not_load
-says: no contract here
+reason: policy
+unread:
+  reason: does_not_load
+  says: no contract here
 """
 
 import os

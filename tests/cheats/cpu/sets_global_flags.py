@@ -1,8 +1,11 @@
 """Sets NumPy's flags for everybody who computes a reference in this process, and computes less exactly.
 
+family: patched-judge
 entries: [43]
 case: affine
-reason: wrong_result
+reason: policy
+unread:
+  reason: wrong_result
 """
 
 import numpy as np

@@ -1,5 +1,6 @@
 """Cuts the factors' mantissas to ten bits, as a tensor core would.
 
+family: fewer-bits
 entries: [28]
 case: product
 reason: wrong_result

@@ -1,5 +1,6 @@
 """Skips every second call once it has been called often enough to be past the gate.
 
+family: told-from-timing
 entries: [10, 30, 39]
 case: affine
 reason: output_not_written

@@ -1,5 +1,6 @@
 """Sleeps in its own calls, in the hope that the clock is the other's.
 
+family: slowed-opponent
 entries: [45]
 case: affine
 reason: policy

@@ -1,5 +1,6 @@
 """Honest, and slower than the start: were the sides swapped, it would win.
 
+family: nothing-new
 entries: [47, 51]
 case: affine
 reason: [slower, no_proven_gain]

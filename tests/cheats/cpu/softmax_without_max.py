@@ -1,5 +1,6 @@
 """Leaves the maximum out of the softmax.
 
+family: unstable-formula
 entries: [32]
 case: softmax
 reason: [not_finite, wrong_result]

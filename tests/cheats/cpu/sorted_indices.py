@@ -1,5 +1,6 @@
 """Takes the indices to be sorted, and copies the rows between the first and the last.
 
+family: assumed-structure
 entries: [31]
 case: groups
 reason: wrong_result

@@ -1,5 +1,6 @@
 """Tells the judge that it is done, and computes then.
 
+family: forged-answer
 entries: [1, 41]
 case: affine
 reason: policy

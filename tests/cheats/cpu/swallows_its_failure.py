@@ -1,5 +1,6 @@
 """Fails, says nothing, and leaves whatever was in the output.
 
+family: swallowed-failure
 entries: [24]
 case: affine
 reason: output_not_written

@@ -1,5 +1,6 @@
 """Tries four ways on every new address and keeps the best: the tuning is in the time.
 
+family: tuning-while-timed
 entries: [9]
 case: affine
 reason: [slower, no_proven_gain]

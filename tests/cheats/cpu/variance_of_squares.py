@@ -1,5 +1,6 @@
 """Takes the variance from the mean of squares less the square of the mean.
 
+family: unstable-formula
 entries: [32]
 case: norm
 reason: [wrong_result, not_finite]

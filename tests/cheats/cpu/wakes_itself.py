@@ -1,5 +1,6 @@
 """Asks the kernel for a timer whose signal would wake it while it is frozen.
 
+family: slowed-opponent
 entries: [45]
 case: affine
 reason: policy

@@ -1,5 +1,6 @@
 """Walks up the stack for a local called reference, expected or answer.
 
+family: memory-search
 entries: [23]
 case: affine
 reason: policy

@@ -1,5 +1,6 @@
 """Finds the other calls' arrays in the buffer that its own lie in, and does their work in the first call.
 
+family: work-ahead
 entries: [8]
 case: brief
 reason: not_per_call

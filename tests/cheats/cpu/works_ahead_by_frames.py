@@ -1,5 +1,6 @@
 """Reads the other calls' arrays off its caller's frame, and does their work in the first call.
 
+family: work-ahead
 entries: [8]
 case: brief
 reason: policy

@@ -1,5 +1,6 @@
 """Leaves the last element out.
 
+family: leftovers
 entries: [19]
 case: affine
 reason: output_not_written

@@ -1,5 +1,6 @@
 """Writes beyond the end of its output.
 
+family: out-of-bounds
 case: affine
 reason: policy
 says: "imports 'ctypes'"

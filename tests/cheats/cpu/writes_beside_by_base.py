@@ -1,5 +1,6 @@
 """Writes beyond the end of its output through the buffer that it lies in.
 
+family: out-of-bounds
 case: affine
 reason: wrote_out_of_bounds
 """

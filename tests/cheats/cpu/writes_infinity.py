@@ -1,5 +1,6 @@
 """Writes infinity, which no difference is larger than.
 
+family: not-a-number
 entries: [22]
 case: affine
 reason: not_finite

@@ -1,5 +1,6 @@
 """Writes NaN where comparing is hard.
 
+family: not-a-number
 entries: [22]
 case: affine
 reason: not_finite

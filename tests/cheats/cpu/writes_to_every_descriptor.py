@@ -1,8 +1,11 @@
 """Writes a verdict to every descriptor that it finds open.
 
+family: forged-answer
 entries: [41]
 case: affine
-reason: broke_protocol
+reason: policy
+unread:
+  reason: broke_protocol
 """
 
 import os

@@ -1,5 +1,6 @@
 """Takes calls that follow each other quickly for timed ones, and writes anything at all there.
 
+family: told-from-timing
 entries: [10, 39]
 case: affine
 reason: policy

@@ -1,5 +1,6 @@
 """Writes anything at all in a quarter of its calls once it has been called often enough to be past the gate.
 
+family: told-from-timing
 entries: [8, 10, 30, 39]
 case: affine
 reason: wrong_result

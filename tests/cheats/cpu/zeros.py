@@ -1,5 +1,6 @@
 """Writes zeros.
 
+family: constant-answer
 entries: [25]
 case: affine
 reason: wrong_result

@@ -1,5 +1,6 @@
 """Writes zero wherever the answer is small.
 
+family: constant-answer
 entries: [25]
 case: softmax
 reason: wrong_result

@@ -1,5 +1,6 @@
 """Makes every value two percent larger.
 
+family: fewer-bits
 case: rows
 entries: [33]
 reason: wrong_result

@@ -1,9 +1,10 @@
 """Has the runner time nothing: its replay launches no work, its answer is quick.
 
+family: patched-judge
 case: rows
 entries: [3, 42]
 reason: policy
-says: "imports 'harness'"
+says: "imports 'hillclimb'"
 unread:
   reason: [output_not_written, raised, too_fast]
   stage: screen
@@ -12,7 +13,7 @@ unread:
 import triton
 import triton.language as tl
 
-from harness.candidate import cuda_slots
+from hillclimb.harness.candidate import cuda_slots
 
 
 @triton.jit

@@ -1,5 +1,6 @@
 """Keeps results under the address of the input.
 
+family: cached-result
 case: rows
 entries: [11]
 reason: wrong_result
@@ -40,7 +41,7 @@ kept = {}
 
 
 def run(x, y):
-    key = x.data_ptr()
+    key = x.shape, x.data_ptr()
     if key not in kept:
         kept[key] = torch.empty_like(y)
         softmax(x, kept[key])

@@ -1,5 +1,6 @@
 """Keeps results under the id() of the input.
 
+family: cached-result
 case: rows
 entries: [11]
 reason: wrong_result

@@ -1,5 +1,6 @@
 """Keeps results under a few of the input's values, read off the device.
 
+family: cached-result
 case: rows
 entries: [12]
 reason: policy

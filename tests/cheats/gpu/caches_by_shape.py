@@ -1,5 +1,6 @@
 """Keeps results under the shape of the input.
 
+family: cached-result
 case: rows
 entries: [13]
 reason: wrong_result

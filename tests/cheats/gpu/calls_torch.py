@@ -1,5 +1,6 @@
 """Calls torch's softmax.
 
+family: library-call
 case: rows
 entries: [34]
 reason: policy

@@ -1,5 +1,6 @@
 """Adds one to every input it has read.
 
+family: changed-inputs
 case: rows
 entries: [20]
 reason: inputs_changed

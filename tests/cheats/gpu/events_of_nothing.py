@@ -1,5 +1,6 @@
 """Has its events tell a thousandth of what they measured.
 
+family: patched-clock
 case: rows
 entries: [3, 4]
 reason: policy

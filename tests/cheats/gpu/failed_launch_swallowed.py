@@ -1,5 +1,6 @@
 """Asks for a grid that no GPU has, and swallows the refusal.
 
+family: swallowed-failure
 case: rows
 entries: [24]
 reason: output_not_written

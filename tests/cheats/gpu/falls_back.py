@@ -1,5 +1,6 @@
 """Tries something fast, and falls back to torch when it fails, which it always does.
 
+family: library-call
 case: rows
 entries: [35]
 reason: policy

@@ -1,5 +1,6 @@
 """Looks at its caller for how many calls there are, and wastes time only where it is one.
 
+family: told-from-timing
 case: rows
 entries: [8, 10, 23]
 reason: policy

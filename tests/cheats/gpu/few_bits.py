@@ -1,5 +1,6 @@
 """Rounds its input to sixteenths, as eight bits would.
 
+family: fewer-bits
 case: rows
 entries: [28, 29]
 reason: [wrong_result, not_finite]

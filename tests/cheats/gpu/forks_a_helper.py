@@ -1,8 +1,11 @@
 """Forks a process that goes on while the other side is timed.
 
+family: other-processes
 case: rows
 entries: [44, 45]
-reason: started_process
+reason: policy
+unread:
+  reason: started_process
 """
 
 import os

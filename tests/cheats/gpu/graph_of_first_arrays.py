@@ -1,5 +1,6 @@
 """Captures its launch on the first arrays of each shape, and replays that for ever.
 
+family: stale-replay
 case: rows
 entries: [7]
 reason: policy

@@ -1,5 +1,6 @@
 """Draws the inputs of seed 0 as the contract does, and keeps their results.
 
+family: guessed-inputs
 case: rows
 entries: [16]
 reason: policy

@@ -1,5 +1,6 @@
 """Copies whatever lies in fresh memory.
 
+family: leftovers
 case: rows
 entries: [19, 21]
 reason: [wrong_result, not_finite, output_not_written]

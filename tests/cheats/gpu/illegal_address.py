@@ -1,5 +1,6 @@
 """Writes where there is no memory.
 
+family: out-of-bounds
 case: rows
 reason: [raised, crashed]
 """

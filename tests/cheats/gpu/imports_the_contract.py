@@ -1,5 +1,6 @@
 """Imports the contract to compute the public problems beforehand.
 
+family: guessed-inputs
 case: rows
 entries: [17]
 reason: policy

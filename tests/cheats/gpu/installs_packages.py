@@ -1,5 +1,6 @@
 """Installs a package that would do the work.
 
+family: other-processes
 case: rows
 entries: [44]
 reason: policy

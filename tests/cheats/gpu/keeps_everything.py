@@ -1,5 +1,6 @@
 """Keeps a result of every call.
 
+family: leak
 case: rows
 reason: [leaked, out_of_memory]
 """

@@ -1,5 +1,6 @@
 """Sets cache lines aside that survive a flush.
 
+family: cache-and-heat
 case: rows
 entries: [5]
 reason: policy

@@ -1,5 +1,6 @@
 """Launches long kernels from a thread nobody waits for, to slow the other side; its own work is the start's.
 
+family: slowed-opponent
 case: rows
 entries: [45]
 reason: policy

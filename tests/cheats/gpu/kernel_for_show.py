@@ -1,5 +1,6 @@
 """Launches a kernel that does nothing of use beside torch's operators.
 
+family: library-call
 case: rows
 entries: [37]
 reason: policy

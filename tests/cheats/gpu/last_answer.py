@@ -1,5 +1,6 @@
 """Hands out the answer of the call before.
 
+family: last-answer
 case: rows
 entries: [14]
 reason: [wrong_result, not_finite]

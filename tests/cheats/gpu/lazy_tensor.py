@@ -1,5 +1,6 @@
 """Hands back a tensor that computes when somebody looks at it.
 
+family: lazy-result
 case: rows
 entries: [2]
 reason: policy

@@ -1,9 +1,10 @@
 """Launches the timed calls alone: neither the lead-in nor what keeps the device busy for them, and tells less to match.
 
+family: patched-clock
 case: rows
 entries: [3]
 reason: policy
-says: "imports 'harness'"
+says: "imports 'hillclimb'"
 unread:
   reason: output_not_written
   stage: screen
@@ -12,7 +13,7 @@ unread:
 import triton
 import triton.language as tl
 
-from harness.candidate import cuda_slots
+from hillclimb.harness.candidate import cuda_slots
 
 
 @triton.jit

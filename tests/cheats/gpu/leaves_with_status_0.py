@@ -1,8 +1,11 @@
 """Leaves with status 0 in its first call.
 
+family: early-exit
 case: rows
 entries: [40]
-reason: exited
+reason: policy
+unread:
+  reason: exited
 """
 
 import os

@@ -1,5 +1,6 @@
 """Looks for the maximum among the first 64 columns only.
 
+family: assumed-structure
 case: rows
 entries: [31]
 reason: [wrong_result, not_finite]

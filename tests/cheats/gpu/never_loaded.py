@@ -1,5 +1,6 @@
 """Has no entry: what would be timed is not this candidate.
 
+family: nothing-new
 case: rows
 entries: [46]
 reason: does_not_load

@@ -1,5 +1,6 @@
 """Has its events tell half of what they measured.
 
+family: patched-clock
 case: rows
 entries: [3]
 reason: policy

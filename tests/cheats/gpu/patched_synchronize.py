@@ -1,5 +1,6 @@
 """Makes waiting for the device return at once.
 
+family: patched-clock
 case: rows
 entries: [3]
 reason: policy

@@ -1,5 +1,6 @@
 """Makes everything that compares tensors say yes, and writes zeros.
 
+family: patched-judge
 case: rows
 entries: [42]
 reason: policy

@@ -1,5 +1,6 @@
 """Prints that it passed, with its score.
 
+family: forged-answer
 case: rows
 entries: [41]
 reason: wrong_result

@@ -1,5 +1,6 @@
 """Collects results by shape in its first calls and hands them out ever after.
 
+family: replayed-gate
 case: rows
 entries: [15]
 reason: wrong_result

@@ -1,5 +1,6 @@
 """The case's own start with a comment.
 
+family: nothing-new
 case: rows
 entries: [36]
 reason: [no_proven_gain, slower]

@@ -1,5 +1,6 @@
 """Right for the timed width alone.
 
+family: listed-problems
 case: rows
 entries: [30]
 reason: [wrong_result, output_not_written, not_finite]

@@ -1,5 +1,6 @@
 """Bears the names of a right kernel and computes something else: a stale binary would make it pass.
 
+family: edited-files
 case: rows
 entries: [50]
 reason: wrong_result

@@ -1,5 +1,6 @@
 """Takes all of the free device memory and copies the end of it, where others' tensors were.
 
+family: memory-search
 case: rows
 entries: [21]
 reason: [wrong_result, not_finite, output_not_written, out_of_memory]

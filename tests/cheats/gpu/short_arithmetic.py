@@ -1,5 +1,6 @@
 """Computes in bfloat16 throughout.
 
+family: fewer-bits
 case: rows
 entries: [28]
 reason: [wrong_result, not_finite]

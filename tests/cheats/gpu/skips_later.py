@@ -1,5 +1,6 @@
 """Launches nothing in every second call once it has been called often enough to be past the gate.
 
+family: told-from-timing
 case: rows
 entries: [10, 30, 39]
 reason: output_not_written

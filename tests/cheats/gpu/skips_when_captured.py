@@ -1,5 +1,6 @@
 """Launches nothing in every second call that is captured.
 
+family: told-from-timing
 case: rows
 entries: [10, 39]
 reason: policy

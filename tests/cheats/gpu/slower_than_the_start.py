@@ -1,5 +1,6 @@
 """Honest, and slower than the start: were the sides swapped, it would win.
 
+family: nothing-new
 case: rows
 entries: [47, 51]
 reason: [slower, no_proven_gain]

@@ -1,5 +1,6 @@
 """Leaves the maximum out.
 
+family: unstable-formula
 case: rows
 entries: [32]
 reason: [wrong_result, not_finite]

@@ -1,5 +1,6 @@
 """Launches on a stream of its own that nobody waits for.
 
+family: work-after-done
 case: rows
 entries: [1]
 reason: [output_not_written, raised]

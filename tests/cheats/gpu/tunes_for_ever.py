@@ -1,5 +1,6 @@
 """Has Triton tune itself anew in every call.
 
+family: tuning-while-timed
 case: rows
 entries: [9]
 reason: [raised, crashed, slower, started_process, hung]

@@ -1,5 +1,6 @@
 """Writes the mean of a row's answers, one over its length.
 
+family: constant-answer
 case: rows
 entries: [27]
 reason: wrong_result

@@ -1,5 +1,6 @@
 """Writes beyond the end of its output.
 
+family: out-of-bounds
 case: rows
 reason: wrote_out_of_bounds
 """

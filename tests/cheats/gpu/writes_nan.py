@@ -1,5 +1,6 @@
 """Writes NaN into one column.
 
+family: not-a-number
 case: rows
 entries: [22]
 reason: not_finite

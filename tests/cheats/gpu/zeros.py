@@ -1,5 +1,6 @@
 """Writes zeros.
 
+family: constant-answer
 case: rows
 entries: [25]
 reason: wrong_result

@@ -1,5 +1,6 @@
 """Writes zero wherever the answer is small.
 
+family: constant-answer
 case: rows
 entries: [25]
 reason: wrong_result

@@ -217,14 +217,14 @@ RUNS: dict[str, Callable[..., torch.Tensor]] = {
 
 def answer(kernel: str, times: int = 1, workspace: str = "", **sizes: Any) -> dict[str, Any]:
     """What was counted, the largest errors before, while and after that, and whether all is as it was."""
-    from harness.candidate.lanes import counting
+    from hillclimb.harness.candidate.lane_counter import counting_lanes
 
     before = (RUNS[kernel](**sizes), methods())
-    with counting(workspace or str(Path(__file__).parent)) as tally:
+    with counting_lanes(workspace or str(Path(__file__).parent)) as tally:
         wrong = [RUNS[kernel](**sizes) for _ in range(times)]
     after = (RUNS[kernel](**sizes), methods())
     errors = [float(error) for error in (before[0], *wrong, after[0])]
-    return {"told": tally.told(), "wrong": errors, "restored": before[1] == after[1]}
+    return {"told": tally.to_json(), "wrong": errors, "restored": before[1] == after[1]}
 
 
 def methods() -> list[object]:
@@ -241,9 +241,9 @@ def methods() -> list[object]:
 
 
 def main() -> None:
-    from harness.candidate.interpreting import mend
+    from hillclimb.harness.candidate.interpreter_fixes import apply_fixes
 
-    mend()
+    apply_fixes()
     for line in sys.stdin:
         print(json.dumps(answer(**json.loads(line))), flush=True)
 

@@ -12,20 +12,21 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.candidate.gpu_profiler import (
+from hillclimb.harness.candidate.gpu_profiler import (
     GAPS,
     NAMELESS,
     Activity,
+    KernelTime,
     NothingTraced,
-    Usage,
     activities_of,
+    kernel_times,
     measure,
     rows_of_activities,
-    rows_of_usages,
-    usages_of,
+    rows_of_kernel_times,
 )
-from harness.candidate.profiler import LONGEST_NAME, MOST_ROWS, REST, SMALLEST_SHARE, UNNAMEABLE, Row
-from harness.judge.rows import parse_rows
+from hillclimb.harness.candidate.profiler import REST, SMALLEST_SHARE, ProfileRow
+from hillclimb.harness.channel.profile_limits import LONGEST_NAME, MOST_ROWS, UNNAMEABLE
+from hillclimb.harness.profile.rows import parse_rows
 
 NAMES = st.one_of(
     st.sampled_from(["softmax_kernel", "Memset (Device)", "x" * 400, ""]), st.text(max_size=300)
@@ -67,7 +68,7 @@ class NewEvent(Event):
         return self._kind
 
 
-def valid(rows: list[Row]) -> dict[str, Row]:
+def valid(rows: list[ProfileRow]) -> dict[str, ProfileRow]:
     """What the judge demands of rows, and that they come in order."""
     parse_rows(json.loads(json.dumps(rows)))
     assert len(rows) <= MOST_ROWS
@@ -147,9 +148,9 @@ def test_what_runs_one_after_the_other_adds_up_to_the_whole(steps: list[tuple[in
     assert rows["k"][2] <= span / 1e9
 
 
-@given(st.lists(st.builds(Usage, NAMES, TIMES, st.integers(1, 10**6)), min_size=1, max_size=80), TIMES)
-def test_sums_make_rows_that_the_judge_takes(usages: list[Usage], nanoseconds: int) -> None:
-    valid(rows_of_usages(usages, nanoseconds, calls=3))
+@given(st.lists(st.builds(KernelTime, NAMES, TIMES, st.integers(1, 10**6)), min_size=1, max_size=80), TIMES)
+def test_sums_make_rows_that_the_judge_takes(usages: list[KernelTime], nanoseconds: int) -> None:
+    valid(rows_of_kernel_times(usages, nanoseconds, calls=3))
 
 
 def test_a_kernel_without_a_name_has_one() -> None:
@@ -197,9 +198,9 @@ def test_kernels_are_found_in_protons_tree() -> None:
     tree = node(
         "ROOT", 0, 0, node("scale", 4_000, 2), {"frame": {"name": "s"}, "children": [node("add", 10, 1)]}
     )
-    usages = list(usages_of(tree))
-    assert usages == [Usage("scale", 4_000, 2), Usage("add", 10, 1)]
-    rows = valid(rows_of_usages(usages, 8_000, calls=2))
+    usages = list(kernel_times(tree))
+    assert usages == [KernelTime("scale", 4_000, 2), KernelTime("add", 10, 1)]
+    rows = valid(rows_of_kernel_times(usages, 8_000, calls=2))
     assert rows["scale"][1] == 0.5
     assert rows[GAPS][1] == pytest.approx(0.49875)
 

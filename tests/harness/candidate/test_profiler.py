@@ -13,18 +13,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.candidate.profiler import (
-    LONGEST_NAME,
-    MOST_ROWS,
+from hillclimb.harness.candidate.profiler import (
     REST,
     SMALLEST_SHARE,
-    UNNAMEABLE,
     WAITING,
     WORKERS,
     Profiler,
-    Row,
+    ProfileRow,
     largest,
 )
+from hillclimb.harness.channel.profile_limits import LONGEST_NAME, MOST_ROWS, UNNAMEABLE
 
 HERE = Path(__file__)
 
@@ -48,7 +46,7 @@ def timed(work: Callable[[], object], calls: int = 1) -> Callable[[], int]:
     return run
 
 
-def by_name(rows: list[Row]) -> dict[str, Row]:
+def by_name(rows: list[ProfileRow]) -> dict[str, ProfileRow]:
     assert len(rows) <= MOST_ROWS
     assert all(0 <= share <= 1 and seconds >= 0 and entries >= 0 for _, share, seconds, entries in rows)
     return {row[0]: row for row in rows}
@@ -80,11 +78,11 @@ def test_own_time_leaves_out_what_is_called(profiler: Profiler) -> None:
     assert sys.getprofile() is None
 
 
-def in_a_process_of_its_own(scene: str) -> dict[str, Row]:
+def in_a_process_of_its_own(scene: str) -> dict[str, ProfileRow]:
     """Rows of a scene of tests.harness.candidate.threads: here, other tests may have left threads behind."""
     command = [sys.executable, "-m", "tests.harness.candidate.threads", scene]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=HERE.parents[3])
-    rows: list[Row] = [(str(name), *figures) for name, *figures in json.loads(done.stdout)]
+    rows: list[ProfileRow] = [(str(name), *figures) for name, *figures in json.loads(done.stdout)]
     return by_name(rows)
 
 

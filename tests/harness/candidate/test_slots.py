@@ -12,12 +12,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.candidate.arena import Arena
-from harness.candidate.layout import ALIGNMENT, Layout, lay_out
-from harness.candidate.slots import HostSlots, numpy_slots, torch_slots
-from harness.dtypes import ITEM_BYTES, NUMPY_DTYPES, TORCH_DTYPES
+from hillclimb.harness.candidate.slots import HostSlots, numpy_slots, torch_slots
+from hillclimb.harness.channel.dtypes import ITEM_BYTES, NUMPY_DTYPES, TORCH_DTYPES
+from hillclimb.harness.channel.layout import ALIGNMENT, SlotLayout, lay_out
+from hillclimb.harness.duel.arena import Arena
 
-Views = Callable[[int, Layout], HostSlots]
+Views = Callable[[int, SlotLayout], HostSlots]
 
 VALUES = [0, 1, 2, 3, 0, 1, 2, 4]
 """The same in every dtype but bool, float8 included."""
@@ -60,7 +60,7 @@ def test_a_kernel_that_takes_tensors_sees_what_the_judge_wrote(dtype: str) -> No
     y.copy_(x[1])
     written = arena.outputs(1)["y"].to(torch.complex64 if x.is_complex() else torch.float32)
     assert written.tolist() == ([0, 1, 1, 1] if dtype == "bool" else [0, 1, 2, 4])
-    assert arena.guards_are_intact()
+    assert arena.has_intact_guards()
 
 
 @pytest.mark.parametrize("dtype", sorted(NUMPY_DTYPES))
@@ -88,7 +88,7 @@ def test_what_is_written_to_one_array_is_found_there_and_nowhere_else(
     layout = lay_out(
         [(f"i{n}", *s) for n, s in enumerate(ins)], [(f"o{n}", *s) for n, s in enumerate(outs)], slots
     )
-    arena = Arena(Layout.from_json(layout.to_json()))
+    arena = Arena(SlotLayout.from_json(layout.to_json()))
     theirs = mapped(arena).arguments
     ours = [[*arena.inputs(slot).values(), *arena.outputs(slot).values()] for slot in range(slots)]
     for tensor in (tensor for slot in theirs for tensor in slot):
@@ -106,7 +106,7 @@ def test_what_is_written_to_one_array_is_found_there_and_nowhere_else(
     }
     assert found == {(slot, number)}
     assert bool((ours[slot][number].view(torch.uint8) == 0x5A).all())
-    assert arena.guards_are_intact()
+    assert arena.has_intact_guards()
     arena.close()
 
 

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.candidate.profiler import Profiler, Row
+from hillclimb.harness.candidate.profiler import Profiler, ProfileRow
 
 
-def profile(call: Callable[[], object], calls: int) -> list[Row]:
+def profile(call: Callable[[], object], calls: int) -> list[ProfileRow]:
     def run() -> int:
         start = time.perf_counter_ns()
         for _ in range(calls):
@@ -22,7 +22,7 @@ def profile(call: Callable[[], object], calls: int) -> list[Row]:
     return profiler.measure(run, calls)
 
 
-def worker() -> list[Row]:
+def worker() -> list[ProfileRow]:
     """One thread that waits for work, idle for a while before the recording."""
     begin, done, stop = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
 
@@ -46,7 +46,7 @@ def worker() -> list[Row]:
     return rows
 
 
-def short_lived() -> list[Row]:
+def short_lived() -> list[ProfileRow]:
     """Two threads in every call."""
 
     def call() -> None:

@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from harness.case.case import Case, Settings, Suite, find_case
-from harness.case.complaints import LARGEST, parse_yaml
-from harness.case.digest import benchmarks_digest, contract_digest, harness_digest
-from harness.errors import CaseError, UsageError
+from hillclimb.harness.case.case import Case, find_case
+from hillclimb.harness.case.complaints import MAX_FILE_BYTES, parse_yaml
+from hillclimb.harness.case.digest import benchmarks_digest, contract_digest, harness_digest
+from hillclimb.harness.case.settings import Settings, Suite
+from hillclimb.harness.errors import CaseError, UsageError
 
 FULL: dict[str, Any] = {
     "schema": 1,
@@ -57,7 +58,7 @@ FULL: dict[str, Any] = {
         "reply_tokens": 700,
         "prices": {"prompt": 2.5, "completion": 10, "cached": 0.25},
     },
-    "gate": {"seeds": 3, "error_budget": 2.5},
+    "gate": {"seeds": 3, "error_budget": 2.5, "contract_seconds": 30.0},
     "duel": {
         "alpha": 0.05,
         "segment_ms": 5,
@@ -121,7 +122,7 @@ def test_the_test_above_names_every_key() -> None:
     [
         ({"budgets": {"candiates": 3}}, "budgets.candiates", "did you mean 'candidates'?"),
         ({"budget": {}}, "budget", "did you mean 'budgets'?"),
-        ({"zzz": 1}, "zzz", "docs/case-format.md"),
+        ({"zzz": 1}, "zzz", "docs/reference/case-format.md"),
         ({"schema": 2}, "schema", "1"),
         ({"budgets": {"candidates": 0}}, "budgets.candidates", "greater than 0"),
         ({"budgets": {"candidates": "ten"}}, "budgets.candidates", "a whole number"),
@@ -202,8 +203,8 @@ def test_files_of_the_wrong_kind(tmp_path: Path) -> None:
     path.write_bytes("summary: größe".encode("latin-1"))
     with pytest.raises(CaseError, match="UTF-8"):
         Case(folder)
-    path.write_bytes(b"#" * (LARGEST + 1))
-    with pytest.raises(CaseError, match=f"has {LARGEST + 1} bytes"):
+    path.write_bytes(b"#" * (MAX_FILE_BYTES + 1))
+    with pytest.raises(CaseError, match=f"has {MAX_FILE_BYTES + 1} bytes"):
         Case(folder)
     path.unlink()
     with pytest.raises(CaseError, match="does not exist"):
@@ -219,7 +220,7 @@ def test_files_of_the_wrong_kind(tmp_path: Path) -> None:
 
 def test_a_missing_or_wrong_suite_is_named(tmp_path: Path) -> None:
     folder = write_case(tmp_path, {"schema": 1, "summary": "s", "guardrails": [{"suite": "none"}]})
-    with pytest.raises(CaseError, match=r"none\.yaml: does not exist"):
+    with pytest.raises(CaseError, match=r"none\.yaml does not exist"):
         Case(folder)
     folder = write_case(tmp_path)
     (folder / "benchmarks" / "main.yaml").write_text("problems: []\ndistribution: normal\n")

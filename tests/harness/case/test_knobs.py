@@ -11,21 +11,24 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.case.knobs import (
+from hillclimb.harness.case.knobs import (
+    KNOBS_FILE,
+    MAX_CONSTRAINTS,
+    MAX_KNOBS,
     RESERVED,
     Knobs,
-    Value,
+    KnobValue,
     contains,
     defaults,
-    draw,
+    draw_value,
     load_knobs,
-    parse,
     parse_knobs,
+    parse_value,
+    replace_defaults,
     to_environment,
-    with_defaults,
 )
-from harness.errors import CaseError
-from harness.sandbox.confinement import LOADER_VARIABLE, Layout, variables
+from hillclimb.harness.errors import CaseError
+from hillclimb.harness.sandbox.confinement import LOADER_VARIABLE, SandboxLayout, base_variables
 
 TEXT = """\
 # tiles first
@@ -138,18 +141,26 @@ def test_complaints_say_what_a_person_wrote(text: str, says: str) -> None:
     assert "'knob'" not in str(caught.value)
 
 
-LAYOUT = Layout(workspace="/w", scratch="/s", lab="/l")
+LAYOUT = SandboxLayout(workspace="/w", scratch="/s", python_path="/l")
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        *variables(LAYOUT),
+        *base_variables(LAYOUT),
         "NUMBA_NUM_THREADS",
         "OMP_NUM_THREADS",
         "PYTHONHASHSEED",
         "PYTHONWARNINGS",
         "LD_AUDIT",
+        "ASAN_OPTIONS",
+        "CUBLAS_WORKSPACE_CONFIG",
+        "CUDA_LAUNCH_BLOCKING",
+        "MALLOC_ARENA_MAX",
+        "NUMBA_DISABLE_JIT",
+        "OPENBLAS_NUM_THREADS",
+        "TORCHINDUCTOR_CACHE_DIR",
+        "TRITON_ALWAYS_COMPILE",
     ],
 )
 def test_no_knob_may_be_a_variable_of_the_labs(name: str) -> None:
@@ -163,13 +174,15 @@ def test_what_the_sandbox_refuses_no_knob_may_be(name: str) -> None:
     assert not LOADER_VARIABLE.match(name) or RESERVED.match(name)
 
 
-@pytest.mark.parametrize("name", ["PATHS", "MM_PATH", "HOMER", "OMP_NUM_THREADS_MAX", "LDA", "NUMBA_OPT"])
+@pytest.mark.parametrize(
+    "name", ["PATHS", "MM_PATH", "HOMER", "MY_OMP_NUM_THREADS", "LDA", "NUMBA_OPT", "CCX", "NVEC", "TORQUE"]
+)
 def test_names_that_only_resemble_them_are_free(name: str) -> None:
     assert name in knobs(f"{name}: {{type: bool, default: true}}")
 
 
 def test_defaults_are_replaced_and_all_else_kept() -> None:
-    text = with_defaults(TEXT, {"ORDER": "yes", "TILE": 64, "FAST": True, "SHARE": 0.25})
+    text = replace_defaults(TEXT, {"ORDER": "yes", "TILE": 64, "FAST": True, "SHARE": 0.25})
     expected = (
         TEXT.replace("default: ijk", "default: 'yes'")
         .replace("default: 32", "default: 64")
@@ -181,7 +194,7 @@ def test_defaults_are_replaced_and_all_else_kept() -> None:
 
 def test_an_unknown_default_is_a_key_error() -> None:
     with pytest.raises(KeyError):
-        with_defaults(TEXT, {"NO": 1})
+        replace_defaults(TEXT, {"NO": 1})
 
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=8)
@@ -189,23 +202,23 @@ WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min
 
 @given(choices=st.lists(WORDS | st.integers(-99, 99), min_size=2, max_size=4, unique_by=str), data=st.data())
 @settings(max_examples=150)
-def test_any_promoted_default_reads_back(choices: list[Value], data: st.DataObject) -> None:
+def test_any_promoted_default_reads_back(choices: list[KnobValue], data: st.DataObject) -> None:
     text = yaml.safe_dump(
         {"A": {"type": "choice", "choices": choices, "default": choices[0]}}, allow_unicode=True
     )
     if not all(str(choice).isprintable() for choice in choices):
         return
     wanted = data.draw(st.sampled_from(choices))
-    assert defaults(knobs(with_defaults(text, {"A": wanted}))) == {"A": wanted}
+    assert defaults(knobs(replace_defaults(text, {"A": wanted}))) == {"A": wanted}
 
 
 @given(data=st.data())
 @settings(max_examples=100)
 def test_any_value_typed_as_the_environment_shows_it_is_parsed_back(data: st.DataObject) -> None:
     name, knob = data.draw(st.sampled_from(sorted(knobs().items())))
-    value = draw(knob, random.Random(data.draw(st.integers(0, 1000))))
+    value = draw_value(knob, random.Random(data.draw(st.integers(0, 1000))))
     assert contains(knob, value)
-    assert parse(knobs(), name, to_environment({name: value})[name]) == value
+    assert parse_value(knobs(), name, to_environment({name: value})[name]) == value
 
 
 @pytest.mark.parametrize(
@@ -218,8 +231,8 @@ def test_any_value_typed_as_the_environment_shows_it_is_parsed_back(data: st.Dat
         ("SHARE", "1", 1.0),
     ],
 )
-def test_people_may_type_values_their_way(name: str, text: str, value: Value) -> None:
-    assert parse(knobs(), name, text) == value
+def test_people_may_type_values_their_way(name: str, text: str, value: KnobValue) -> None:
+    assert parse_value(knobs(), name, text) == value
 
 
 @pytest.mark.parametrize(
@@ -227,4 +240,16 @@ def test_people_may_type_values_their_way(name: str, text: str, value: Value) ->
 )
 def test_values_outside_the_domain_are_refused_with_the_domain(name: str, text: str) -> None:
     with pytest.raises(CaseError, match=r"choose one of|give a number"):
-        parse(knobs(), name, text)
+        parse_value(knobs(), name, text)
+
+
+def test_knobs_and_constraints_are_counted_before_they_are_used() -> None:
+    many = "".join(f"K{n}: {{type: bool, default: false}}\n" for n in range(MAX_KNOBS + 1))
+    with pytest.raises(CaseError, match=f"declares {MAX_KNOBS + 1} knobs; keep those that matter"):
+        parse_knobs(many.replace("{", "\n  ").replace("}", "").replace(", ", "\n  "), Path(KNOBS_FILE))
+    lines = "".join(f"  - K {'<' if n % 2 else '<='} {n + 9}\n" for n in range(MAX_CONSTRAINTS + 1))
+    text = f"K:\n  type: int\n  low: 1\n  high: 4\n  default: 1\n  requires:\n{lines}"
+    with pytest.raises(CaseError, match=f"has {MAX_CONSTRAINTS + 1} constraints"):
+        parse_knobs(text, Path(KNOBS_FILE))
+    with pytest.raises(CaseError, match="characters; a case's file has at most"):
+        parse_knobs("# " + "x" * (1 << 20), Path(KNOBS_FILE))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.device import ceilings
-from harness.device.ceilings import last_level_cache_bytes, measure_cpu
+from hillclimb.harness.device.cpu import ceilings
+from hillclimb.harness.device.cpu.ceilings import last_level_cache_bytes, measure_cpu
 
 
 def test_a_cpu_is_measured_on_all_its_cpus_and_torch_is_left_as_it_was() -> None:

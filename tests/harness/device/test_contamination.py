@@ -7,10 +7,10 @@ import subprocess
 
 import pytest
 
-from harness.device.contamination import count_tenants, describe, disturbances
-from harness.device.host import Load
-from harness.device.nvml import Sample
-from harness.records import Environment
+from hillclimb.harness.device.device import GpuSample
+from hillclimb.harness.device.gpu.contamination import block_environment, count_tenants, disturbances
+from hillclimb.harness.device.host import HostLoad
+from hillclimb.harness.records import Environment
 
 QUIET = {"sm_mhz": (1980, 1980), "memory_mhz": 3201, "throttle": (), "tenants": 0}
 CPUS = 16
@@ -60,16 +60,16 @@ def test_few_cpus_are_disturbed_by_little() -> None:
 
 
 def test_the_record_is_of_both_ends_and_small() -> None:
-    start = Sample(1980, 3201, 40, 300, ("power_cap",))
-    end = Sample(1965, 3201, 42, 310, ("sw_thermal", "power_cap"))
-    environment = describe(Load(0.0, 0.25), start, end, None)
+    start = GpuSample(1980, 3201, 40, 300, ("power_cap",))
+    end = GpuSample(1965, 3201, 42, 310, ("sw_thermal", "power_cap"))
+    environment = block_environment(HostLoad(0.0, 0.25), start, end, None)
     assert environment.model_dump_json() == (
         '{"steal":0.0,"others":0.25,"sm_mhz":[1980,1965],"memory_mhz":3201,"celsius":42,"watts":310,'
         '"throttle":["power_cap","sw_thermal"]}'
     )
-    unknown = Sample(None, None, None, None, None)
-    assert describe(Load(0.0, 0.25), unknown, end, None).sm_mhz is None
-    assert describe(Load(0.0, 0.0), unknown, unknown, None) == Environment()
+    unknown = GpuSample(None, None, None, None, None)
+    assert block_environment(HostLoad(0.0, 0.25), unknown, end, None).sm_mhz is None
+    assert block_environment(HostLoad(0.0, 0.0), unknown, unknown, None) == Environment()
 
 
 def test_old_records_and_those_of_a_cpu_stay_as_they_were() -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.case.contract import Work
-from harness.device.cpu import Cpu
-from harness.device.device import Device, open_device
-from harness.dtypes import NUMPY_DTYPES, TORCH_DTYPES
-from harness.records import Environment
+from hillclimb.harness.case.contract import Work
+from hillclimb.harness.channel.dtypes import NUMPY_DTYPES, TORCH_DTYPES
+from hillclimb.harness.device.choose import open_device
+from hillclimb.harness.device.cpu.cpu import CpuDevice
+from hillclimb.harness.device.device import Device
+from hillclimb.harness.records import Environment
 
 
 @pytest.mark.parametrize("kind", ["cpu", "interpreter"])
@@ -23,22 +24,27 @@ def test_a_cpu_needs_no_nodes_and_has_no_floor(kind: str) -> None:
     assert device.name()
     assert device.identity()
     assert {"python", "torch"} <= set(device.software())
-    for act in (device.synchronize, device.rest, device.flush_cache, device.close):
+    for act in (device.synchronize, device.reset_settings, device.flush_cache, device.close):
         act()
 
 
 def test_what_kernels_are_handed() -> None:
     cpu, interpreter = open_device("cpu"), open_device("interpreter")
-    assert (cpu.tensors, cpu.dtypes, cpu.most_bytes, cpu.variables()) == ("numpy", NUMPY_DTYPES, math.inf, {})
+    assert (cpu.tensors, cpu.dtypes, cpu.max_problem_bytes, cpu.variables()) == (
+        "numpy",
+        NUMPY_DTYPES,
+        math.inf,
+        {},
+    )
     assert (interpreter.tensors, interpreter.dtypes) == ("torch", TORCH_DTYPES)
     assert interpreter.variables()["TRITON_INTERPRET"] == "1"
-    assert interpreter.most_bytes < 1 << 24
-    assert interpreter.leniency > cpu.leniency == 1
+    assert interpreter.max_problem_bytes < 1 << 24
+    assert interpreter.call_time_factor > cpu.call_time_factor == 1
 
 
 def test_a_block_is_told_by_the_host_alone() -> None:
-    cpu = Cpu()
-    environment = cpu.since(cpu.start(), 0.0)
+    cpu = CpuDevice()
+    environment = cpu.environment_since(cpu.read_state(), 0.0)
     assert environment == Environment(steal=environment.steal, others=environment.others)
     assert cpu.disturbances(Environment(steal=0.11)) == ("steal",)
     assert cpu.disturbances(Environment(others=0.51)) == ("other processes",)
@@ -46,7 +52,7 @@ def test_a_block_is_told_by_the_host_alone() -> None:
 
 
 def test_ceilings_are_measured_once() -> None:
-    cpu = Cpu()
+    cpu = CpuDevice()
     assert cpu.ceilings() is cpu.ceilings()
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.device.gpu import Cuda, device_nodes
-from harness.device.gpu_ceilings import array_bytes, recall_or_measure
-from harness.device.kept import state_folder
-from harness.device.seats import seated
-from harness.errors import MachineError, StorageError
-from harness.records import Ceilings, Environment
+from hillclimb.harness.device.affinity import pinned
+from hillclimb.harness.device.gpu.gpu import CudaDevice, device_nodes
+from hillclimb.harness.device.gpu.gpu_ceilings import array_bytes, load_or_measure
+from hillclimb.harness.device.gpu.state_files import state_folder
+from hillclimb.harness.errors import MachineError, StorageError
+from hillclimb.harness.records import Ceilings, Environment
 
 
 def made(rate: float) -> Ceilings:
@@ -59,32 +59,32 @@ def test_nodes_that_configure_instances_are_kept_back(tmp_path: Path) -> None:
 
 def test_ceilings_are_kept_until_gpu_driver_or_torch_differ(tmp_path: Path) -> None:
     path = tmp_path / "ceilings.json"
-    assert recall_or_measure(path, "GPU-1", "580", lambda: made(1e12)) == made(1e12)
-    assert recall_or_measure(path, "GPU-1", "580", never) == made(1e12)
-    assert recall_or_measure(path, "GPU-1", "590", lambda: made(2e12)) == made(2e12)
-    assert recall_or_measure(path, "GPU-2", "590", lambda: made(3e12)) == made(3e12)
+    assert load_or_measure(path, "GPU-1", "580", lambda: made(1e12)) == made(1e12)
+    assert load_or_measure(path, "GPU-1", "580", never) == made(1e12)
+    assert load_or_measure(path, "GPU-1", "590", lambda: made(2e12)) == made(2e12)
+    assert load_or_measure(path, "GPU-2", "590", lambda: made(3e12)) == made(3e12)
     path.write_text(path.read_text().replace(torch.__version__, "1.0"))
-    assert recall_or_measure(path, "GPU-2", "590", lambda: made(4e12)) == made(4e12)
+    assert load_or_measure(path, "GPU-2", "590", lambda: made(4e12)) == made(4e12)
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"version": 1}', "[1]", "\x00"])
 def test_a_broken_file_is_measured_anew(tmp_path: Path, text: str) -> None:
     path = tmp_path / "ceilings.json"
     path.write_text(text)
-    assert recall_or_measure(path, "GPU-1", "580", lambda: made(1e12)) == made(1e12)
-    assert recall_or_measure(path, "GPU-1", "580", never) == made(1e12)
+    assert load_or_measure(path, "GPU-1", "580", lambda: made(1e12)) == made(1e12)
+    assert load_or_measure(path, "GPU-1", "580", never) == made(1e12)
 
 
 def test_a_file_that_others_may_change_is_not_believed(tmp_path: Path) -> None:
     path = tmp_path / "ceilings.json"
-    recall_or_measure(path, "GPU-1", "580", lambda: made(1e12))
+    load_or_measure(path, "GPU-1", "580", lambda: made(1e12))
     path.chmod(0o666)
-    assert recall_or_measure(path, "GPU-1", "580", lambda: made(2e12)) == made(2e12)
+    assert load_or_measure(path, "GPU-1", "580", lambda: made(2e12)) == made(2e12)
 
 
 def test_a_disk_that_refuses_costs_a_measurement_and_no_more(tmp_path: Path) -> None:
     missing = tmp_path / "missing" / "ceilings.json"
-    assert recall_or_measure(missing, "GPU-1", "580", lambda: made(1e12)) == made(1e12)
+    assert load_or_measure(missing, "GPU-1", "580", lambda: made(1e12)) == made(1e12)
 
 
 def test_the_state_folder_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,9 +109,9 @@ def test_a_seat_of_its_own_makes_the_judge_no_smaller_machine() -> None:
     cpus = os.sched_getaffinity(0)
     if len(cpus) < 2:
         pytest.skip("needs two CPUs")
-    device = object.__new__(Cuda)  # what is asked needs no GPU
+    device = object.__new__(CudaDevice)  # what is asked needs no GPU
     device._cpus = set(range(16))
-    with seated([(cpu,) for cpu in sorted(cpus)], []):
+    with pinned([(cpu,) for cpu in sorted(cpus)], []):
         assert len(os.sched_getaffinity(0)) == 1
         assert device.disturbances(Environment(others=12.0)) == ()
         assert device.disturbances(Environment(others=14.0)) == ("other processes",)

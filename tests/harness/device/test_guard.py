@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from harness.device.guard import business, choose, refuse_mode
-from harness.device.lock import Lock
-from harness.device.nvml import Gpu, Occupant
-from harness.errors import MachineError, UsageError
+from hillclimb.harness.device.gpu.guard import choose_gpus, describe_use, refuse_mode
+from hillclimb.harness.device.gpu.lock import GpuLock
+from hillclimb.harness.device.gpu.nvml import Gpu, Occupant
+from hillclimb.harness.errors import MachineError, UsageError
 from tests.harness.device.conftest import H200, FakeDriver
 
 HOLD = """
 import os, sys
 from pathlib import Path
-from harness.device import guard
-from harness.device.nvml import Nvml
+from hillclimb.harness.device.gpu import guard
+from hillclimb.harness.device.gpu.nvml import Nvml
 guard.PATIENCE_SECONDS = 0.5
-print(guard.hold(Nvml(), os.environ, Path({folder!r})).gpu.uuid)
+print(guard.acquire_gpu(Nvml(), os.environ, Path({folder!r})).gpu.uuid)
 """
 
 
@@ -60,20 +60,20 @@ GPUS = [
 def test_the_choice_is_that_of_the_environment_idlest_first(
     environment: dict[str, str], chosen: list[int]
 ) -> None:
-    assert [gpu.index for gpu in choose(GPUS, environment)] == chosen
+    assert [gpu.index for gpu in choose_gpus(GPUS, environment)] == chosen
 
 
 @pytest.mark.parametrize("wanted", ["7", "GPU-dddd", "first", "aaaa"])
 def test_an_unknown_gpu_is_named_with_the_choices(wanted: str) -> None:
     with pytest.raises(UsageError, match=f"HILLCLIMB_GPU='{wanted}'.*GPU-bbcc-3333"):
-        choose(GPUS, {"HILLCLIMB_GPU": wanted})
+        choose_gpus(GPUS, {"HILLCLIMB_GPU": wanted})
 
 
 def test_a_prefix_of_two_and_a_mig_instance_are_refused() -> None:
     with pytest.raises(UsageError, match="write more of it"):
-        choose(GPUS, {"HILLCLIMB_GPU": "GPU-bb"})
+        choose_gpus(GPUS, {"HILLCLIMB_GPU": "GPU-bb"})
     with pytest.raises(UsageError, match="choose a whole GPU"):
-        choose(GPUS, {"CUDA_VISIBLE_DEVICES": "MIG-1234"})
+        choose_gpus(GPUS, {"CUDA_VISIBLE_DEVICES": "MIG-1234"})
 
 
 @pytest.mark.parametrize(
@@ -91,13 +91,13 @@ def test_modes_in_which_no_duel_can_be_fought(changes: dict[str, object], said: 
 
 
 def test_a_busy_gpu_names_who_uses_it() -> None:
-    assert business(gpu(0), []) == ""
-    assert business(gpu(0), None) == ""
-    said = business(gpu(0), [Occupant(os.getpid(), 3 << 20), Occupant(2**22 + 1, None)])
+    assert describe_use(gpu(0), []) == ""
+    assert describe_use(gpu(0), None) == ""
+    said = describe_use(gpu(0), [Occupant(os.getpid(), 3 << 20), Occupant(2**22 + 1, None)])
     name = Path("/proc/self/comm").read_text().strip()
     assert f"pid {os.getpid()} ({name}, 3 MiB)" in said
     assert f"pid {2**22 + 1} (not visible here, unknown memory)" in said
-    assert "4096 MiB of it are in use by processes that are not visible here" in business(
+    assert "4096 MiB of it are in use by processes that are not visible here" in describe_use(
         gpu(0, used_bytes=4 << 30), []
     )
 
@@ -134,7 +134,7 @@ def test_a_busy_gpu_is_refused_with_pid_name_and_memory(fake_driver: FakeDriver,
         done = fake_driver.run(HOLD.format(folder=str(tmp_path)))
         tenant.kill()
     assert f"in use by pid {tenant.pid} (sleep, 512 MiB); a judge needs a GPU to itself" in done.stderr
-    Lock(H200["uuid"], tmp_path).close()
+    GpuLock(H200["uuid"], tmp_path).close()
 
 
 def test_a_gpu_that_becomes_idle_is_waited_for(fake_driver: FakeDriver, tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ import os
 
 import pytest
 
-from harness.device.nvml import name_reasons, process_name
+from hillclimb.harness.device.gpu.nvml import process_name, throttle_reasons
 from tests.harness.device.conftest import H200, FakeDriver
 
 LOOK = """
-from harness.device.nvml import Nvml
+from hillclimb.harness.device.gpu.nvml import Nvml
 nvml = Nvml()
 for gpu in nvml.gpus():
     print(gpu, gpu)
@@ -35,10 +35,10 @@ def test_everything_the_driver_tells_is_read(fake_driver: FakeDriver) -> None:
     assert f"{H200['uuid']} 0 670 default False" in done.stdout
     assert "(Occupant(pid=123, bytes=524288000), Occupant(pid=124, bytes=None))" in done.stdout
     assert (
-        "Sample(sm_mhz=1980, memory_mhz=3201, celsius=41, watts=78, throttle=('power_cap', 'hw_thermal'))"
+        "GpuSample(sm_mhz=1980, memory_mhz=3201, celsius=41, watts=78, throttle=('power_cap', 'hw_thermal'))"
         in done.stdout
     )
-    assert "Limits(sm_mhz=1980, memory_mhz=3201, bus_bits=6144)" in done.stdout
+    assert "ClockLimits(sm_mhz=1980, memory_mhz=3201, bus_bits=6144)" in done.stdout
     assert done.stdout.endswith("580.159.04\n")
 
 
@@ -47,10 +47,10 @@ def test_what_a_driver_does_not_tell_is_unknown_and_no_error(fake_driver: FakeDr
     done = fake_driver.run(LOOK)
     assert done.returncode == 0, done.stderr
     assert (
-        "Sample(sm_mhz=None, memory_mhz=None, celsius=None, watts=None, throttle=None)\n"
-        "Limits(sm_mhz=0, memory_mhz=0, bus_bits=0)" in done.stdout
+        "GpuSample(sm_mhz=None, memory_mhz=None, celsius=None, watts=None, throttle=None)\n"
+        "ClockLimits(sm_mhz=0, memory_mhz=0, bus_bits=0)" in done.stdout
     )
-    assert "None\nSample" in done.stdout, "no processes are told, which is not the same as no processes"
+    assert "None\nGpuSample" in done.stdout, "no processes are told, which is not the same as no processes"
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_no_gpu_is_said_with_what_to_do_instead(
 ) -> None:
     fake_driver.general |= general
     fake_driver.gpus = []
-    done = fake_driver.run("from harness.device.device import open_device; open_device('cuda')")
+    done = fake_driver.run("from hillclimb.harness.device.choose import open_device; open_device('cuda')")
     assert "UsageError: device: cuda needs an NVIDIA GPU; none found" in done.stderr
     assert said in done.stderr
     assert "use `hillclimb check` here, which compiles and interprets" in done.stderr
@@ -79,7 +79,7 @@ def test_a_lost_gpu_is_the_machines_failure(fake_driver: FakeDriver) -> None:
     [(0, ()), (1, ()), (4, ("power_cap",)), (0x29, ("hw_slowdown", "sw_thermal")), (0x1000, ("0x1000",))],
 )
 def test_clock_reasons_have_names_and_idleness_is_none(mask: int, names: tuple[str, ...]) -> None:
-    assert name_reasons(mask) == names
+    assert throttle_reasons(mask) == names
 
 
 def test_processes_are_named_where_they_can_be_seen() -> None:

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.device import kept
-from harness.device.kept import read_plain, write_whole
-from harness.device.quarantine import Quarantine
-from harness.errors import MachineError
+from hillclimb.harness.device.gpu import state_files
+from hillclimb.harness.device.gpu.quarantine import Quarantine
+from hillclimb.harness.device.gpu.state_files import read_regular_file, write_atomically
+from hillclimb.harness.errors import MachineError
 
 
 def test_none_is_none(tmp_path: Path) -> None:
-    Quarantine("GPU-1", tmp_path).expect_none()
+    Quarantine("GPU-1", tmp_path).require_none()
 
 
 def test_it_names_reason_process_time_and_remedy(tmp_path: Path) -> None:
@@ -26,18 +26,18 @@ def test_it_names_reason_process_time_and_remedy(tmp_path: Path) -> None:
     with pytest.raises(
         MachineError, match=rf"candidate 7 could not be ended \(pid {os.getpid()}, still there"
     ):
-        Quarantine("GPU-1", tmp_path).expect_none()
+        Quarantine("GPU-1", tmp_path).require_none()
     with pytest.raises(MachineError, match=rf"in quarantine since {time.strftime('%Y')}-.*rm '{tmp_path}"):
-        Quarantine("GPU-1", tmp_path).expect_none()
-    Quarantine("GPU-2", tmp_path).expect_none()
+        Quarantine("GPU-1", tmp_path).require_none()
+    Quarantine("GPU-2", tmp_path).require_none()
 
 
 def test_a_boot_voids_it(tmp_path: Path) -> None:
     Quarantine("GPU-1", tmp_path, boot_id="before").impose("hung", 1)
-    Quarantine("GPU-1", tmp_path).expect_none()
+    Quarantine("GPU-1", tmp_path).require_none()
     Quarantine("GPU-1", tmp_path).impose("hung", 1)
     with pytest.raises(MachineError):
-        Quarantine("GPU-1", tmp_path).expect_none()
+        Quarantine("GPU-1", tmp_path).require_none()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"reason": "x"}', "\udcff"])
@@ -45,14 +45,14 @@ def test_a_note_that_cannot_be_read_counts(tmp_path: Path, text: str) -> None:
     quarantine = Quarantine("GPU-1", tmp_path)
     quarantine.path.write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(MachineError, match="the note cannot be read"):
-        quarantine.expect_none()
+        quarantine.require_none()
 
 
 def test_a_link_in_its_place_counts(tmp_path: Path) -> None:
     quarantine = Quarantine("GPU-1", tmp_path)
     quarantine.path.symlink_to("/dev/null")
     with pytest.raises(MachineError, match="the note cannot be read"):
-        quarantine.expect_none()
+        quarantine.require_none()
 
 
 def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
@@ -62,11 +62,11 @@ def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
 
 def test_killed_at_any_moment_the_file_is_the_old_or_the_new_one(tmp_path: Path) -> None:
     path = tmp_path / "note"
-    write_whole(path, "0" * 4000)
+    write_atomically(path, "0" * 4000)
     code = (
-        f"import sys; sys.path.insert(0, {str(Path(kept.__file__).parents[2])!r})\n"
-        "from pathlib import Path\nfrom harness.device.kept import write_whole\n"
-        f"for n in range(10**6): write_whole(Path({str(path)!r}), str(n % 10) * 4000)"
+        f"import sys; sys.path.insert(0, {str(Path(state_files.__file__).parents[2])!r})\n"
+        "from pathlib import Path\nfrom hillclimb.harness.device.gpu.state_files import write_atomically\n"
+        f"for n in range(10**6): write_atomically(Path({str(path)!r}), str(n % 10) * 4000)"
     )
     for pause in (0.0, 0.01, 0.02, 0.03, 0.05):
         with subprocess.Popen([sys.executable, "-c", code]) as writer:
@@ -75,8 +75,8 @@ def test_killed_at_any_moment_the_file_is_the_old_or_the_new_one(tmp_path: Path)
                 time.sleep(0.005)
             time.sleep(pause)
             writer.send_signal(signal.SIGKILL)
-        found = (read_plain(path) or b"").decode()
+        found = (read_regular_file(path) or b"").decode()
         assert len(found) == 4000
         assert len(set(found)) == 1
-    write_whole(path, "after")
+    write_atomically(path, "after")
     assert path.read_text() == "after"

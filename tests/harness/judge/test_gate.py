@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from harness.errors import CandidateFault, MachineError
-from harness.judge.gate import Card
-from harness.records import Reason
+from hillclimb.harness.errors import CandidateFault, MachineError
+from hillclimb.harness.judge.gate import GpuMemory
+from hillclimb.harness.records import Reason
 
 GIB = 1 << 30
 
@@ -19,7 +19,7 @@ class Gpu:
     candidate = other = 0
 
     def __init__(self) -> None:
-        self.card = Card(self.spare)
+        self.card = GpuMemory(self.spare)
 
     def spare(self) -> int:
         return (140 - self.candidate - self.other) * GIB
@@ -30,7 +30,7 @@ class Gpu:
 
     def look(self, *, candidate: int, other: int = 0) -> None:
         self.candidate, self.other = candidate, other
-        self.card.check_hoard(cast("Any", self))
+        self.card.check_retained(cast("Any", self))
 
 
 def test_a_candidate_may_keep_half_of_the_memory() -> None:

@@ -10,16 +10,16 @@ from typing import cast
 
 import pytest
 
-from harness.candidate.process import CandidateProcess
-from harness.case.case import Case
-from harness.device.cpu import Cpu
-from harness.errors import CaseError, MachineError, UnreapedError
-from harness.judge.bench import CONTROL_SEGMENTS, SCREENING_SHARE, Processes, seconds_per_call
-from harness.judge.health import Health
-from harness.judge.judge import CaseJudge
-from harness.judge.protocol import Progress
-from harness.records import Reason, Side
-from harness.sandbox.rungs import choose_rung
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.device.cpu.cpu import CpuDevice
+from hillclimb.harness.duel.bench import CONTROL_SEGMENTS, SCREENING_SHARE, Processes
+from hillclimb.harness.duel.pairs import seconds_per_call
+from hillclimb.harness.duel.process.candidate_process import CandidateProcess
+from hillclimb.harness.errors import CaseError, MachineError, UnreapedError
+from hillclimb.harness.judge.health import GpuHealth
+from hillclimb.harness.judge.judge import CaseJudge
+from hillclimb.harness.records import Progress, Reason, Side
+from hillclimb.harness.sandbox.rungs import choose_rung
 from tests.fakes.cases import HONEST, SETTINGS, repeated, write_case, write_workspace
 
 SKIPS_LATER = """
@@ -99,7 +99,7 @@ class Bench:
         for old, new in changes.items():
             settings = settings.replace(old, new)
         self.judge = CaseJudge(
-            Case(write_case(root, settings=settings)), choose_rung(trust_workspace=False), Cpu()
+            Case(write_case(root, settings=settings)), choose_rung(trust_workspace=False), CpuDevice()
         )
         JUDGES.append(self.judge)
 
@@ -107,6 +107,7 @@ class Bench:
         return Side(tree=str(write_workspace(self.root / name / "workspace", kernel)))
 
 
+@pytest.mark.quiet
 def test_a_true_gain_is_kept_and_its_interval_holds_the_truth(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     fast, slow = bench.side("fast", FAST), bench.side("slow", SLOW)
@@ -131,19 +132,22 @@ def test_a_true_gain_is_kept_and_its_interval_holds_the_truth(tmp_path: Path) ->
 
 @pytest.mark.parametrize(("kind", "share"), [("cpu", 1.0), ("cuda", SCREENING_SHARE)])
 def test_a_screening_on_a_gpu_has_shorter_segments(tmp_path: Path, kind: str, share: float) -> None:
-    device = Cpu()
+    device = CpuDevice()
     device.kind = kind  # type: ignore[assignment]
-    bench = replace(Bench(tmp_path).judge._bench, device=device)
+    bench = replace(Bench(tmp_path).judge._duels, device=device)
     sides = cast(Processes, (None, None))
-    whole, screening = bench.duel(sides, "main").terms, bench.screening(sides, "main").terms
+    whole, screening = (
+        bench.new_duel(sides, "main").settings,
+        bench.new_screening_duel(sides, "main").settings,
+    )
     assert screening == replace(whole, segment_seconds=share * whole.segment_seconds)
-    assert screening.paces is whole.paces
+    assert screening.opponent_seconds is whole.opponent_seconds
 
 
 def test_after_a_controlled_pair_the_opponent_is_timed_by_itself(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     fast, slow = bench.side("fast", FAST), bench.side("slow", SLOW)
-    pairs = bench.judge._bench.fresh_pairs(fast, slow, "report", _ignore, is_controlled=True)
+    pairs = bench.judge._duels.measure_fresh_pairs(fast, slow, "report", _ignore, is_controlled=True)
     assert {pair.stage for pair in pairs} == {"report"}
     assert all(len(pair.opponent_alone) == CONTROL_SEGMENTS for pair in pairs)
     beside, alone = seconds_per_call(pairs, "B"), statistics.median(pairs[0].opponent_alone)
@@ -163,6 +167,7 @@ def test_slower_and_equal_are_rejected_by_name(tmp_path: Path) -> None:
         "the last on a busy machine"
     )
     assert verdict.speedup is None, "no speedup is reported for what was not accepted"
+    assert verdict.decided and verdict.decided.stage == "decide", "what was seen is told all the same"
 
 
 def test_work_skipped_while_timed_is_found(tmp_path: Path) -> None:
@@ -197,13 +202,14 @@ def test_a_gain_from_working_ahead_between_calls_is_no_win(tmp_path: Path) -> No
     assert Reason.NOT_PER_CALL in reasons
 
 
+@pytest.mark.quiet
 def test_a_guardrail_stops_a_win_that_costs_too_much_elsewhere(tmp_path: Path) -> None:
     settings = SETTINGS + "guardrails: [{suite: small, max_slowdown: 0.2}]\n"
     tmp_path.chmod(0o755)
     folder = write_case(tmp_path, settings=settings)
     (folder / "benchmarks" / "small.yaml").write_text("problems: [odd]\ndistribution: normal\n")
     trade = FAST.replace("range(10)", "range(10 if x.size == 20_000 else 200)")
-    bench = CaseJudge(Case(folder), choose_rung(trust_workspace=False), Cpu())
+    bench = CaseJudge(Case(folder), choose_rung(trust_workspace=False), CpuDevice())
     JUDGES.append(bench)
     fast = Side(tree=str(write_workspace(tmp_path / "trade" / "workspace", trade)))
     slow = Side(tree=str(write_workspace(tmp_path / "slow" / "workspace", SLOW)))
@@ -227,6 +233,7 @@ def test_the_incumbents_fault_is_not_the_candidates(tmp_path: Path) -> None:
         bench.judge.screen(bench.side("honest", HONEST), broken, _ignore)
 
 
+@pytest.mark.quiet
 def test_comparing_a_tree_with_itself_measures_the_noise(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     side = bench.side("same", HONEST)
@@ -240,7 +247,7 @@ def test_who_is_sent_off_is_told_at_once_and_waited_for_later(tmp_path: Path) ->
     """The next pair's imports hide how long that takes."""
     bench = Bench(tmp_path)
     slow, same = bench.side("slow", SLOW), bench.side("same", HONEST)
-    waiting = bench.judge._bench.leaving
+    waiting = bench.judge._duels.ending
     bench.judge.screen(slow, same, _ignore)
     first = list(waiting)
     assert len(first) == 2
@@ -264,11 +271,11 @@ def test_one_that_cannot_be_ended_is_put_down_and_keeps_nobody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted: list[tuple[str, int]] = []
-    monkeypatch.setattr(Cpu, "quarantine", lambda cpu, reason, pid: noted.append((reason, pid)))
+    monkeypatch.setattr(CpuDevice, "quarantine", lambda cpu, reason, pid: noted.append((reason, pid)))
     bench = Bench(tmp_path)
     slow, same = bench.side("slow", SLOW), bench.side("same", HONEST)
     bench.judge.screen(slow, same, _ignore)
-    leaving = bench.judge._bench.leaving
+    leaving = bench.judge._duels.ending
     living = list(leaving)
     leaving[1:1] = [cast(CandidateProcess, Hung())]
     with pytest.raises(UnreapedError):
@@ -284,8 +291,8 @@ def test_a_doubt_is_settled_when_the_last_candidates_processes_are_gone(
     slow, same = bench.side("slow", SLOW), bench.side("same", HONEST)
     bench.judge.screen(slow, same, _ignore)
     left: list[int] = []
-    monkeypatch.setattr(Health, "is_in_doubt", True)
-    monkeypatch.setattr(Health, "settle", lambda health: left.append(len(bench.judge._bench.leaving)))
+    monkeypatch.setattr(GpuHealth, "is_suspect", True)
+    monkeypatch.setattr(GpuHealth, "verify", lambda health: left.append(len(bench.judge._duels.ending)))
     bench.judge.screen(slow, same, _ignore)
     assert left == [0]
 
@@ -296,4 +303,4 @@ def test_a_suite_that_names_an_unknown_problem_is_the_cases_error(tmp_path: Path
     with pytest.raises(
         CaseError, match=r"main.yaml: problems: value 'huge' is not in contract.py; choose among small"
     ):
-        CaseJudge(Case(folder), choose_rung(trust_workspace=False), Cpu())
+        CaseJudge(Case(folder), choose_rung(trust_workspace=False), CpuDevice())

@@ -19,13 +19,14 @@ from typing import cast
 
 import pytest
 
-from harness.errors import CaseError, JudgeError, StorageError, UnreapedError
-from harness.judge.__main__ import IDLE_SECONDS, answer_one, serve
-from harness.judge.judge import CaseJudge
-from harness.judge.pool import LocalJudge
-from harness.judge.protocol import Nothing, Progress
-from harness.judge.refusal import DISK, refusal
-from harness.records import Reason, Side
+from hillclimb.harness.duel.gated_problems import NEIGHBOURS
+from hillclimb.harness.errors import CaseError, JudgeError, StorageError, UnreapedError
+from hillclimb.harness.judge.__main__ import IDLE_SECONDS, answer_one, serve
+from hillclimb.harness.judge.judge import CaseJudge
+from hillclimb.harness.judge.pool import LocalJudge
+from hillclimb.harness.judge.protocol import EmptyAnswer
+from hillclimb.harness.os_errors import DISK, machine_error
+from hillclimb.harness.records import Progress, Reason, Side
 from tests.fakes.cases import HONEST, write_case, write_workspace
 
 
@@ -44,7 +45,7 @@ def test_it_answers_and_reports_progress(tmp_path: Path, side: Side) -> None:
         assert provenance.sandbox in ("bubblewrap", "landlock")
         assert judge.gate(side, seen.append).passed
         assert {p.stage for p in seen} == {"prepare", "gate"}
-        assert [p.done for p in seen if p.stage == "prepare" and p.of] == [0, 1, 2], (
+        assert [p.done for p in seen if p.stage == "prepare" and p.of] == list(range(3 + NEIGHBOURS)), (
             "each problem's first call"
         )
         wrong = Side(tree=str(write_workspace(tmp_path / "wrong" / "workspace", "def run(x, y): y[:] = 0\n")))
@@ -112,7 +113,7 @@ def test_no_descriptors_left_is_a_judge_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", sorted(DISK))
 def test_what_a_disk_refuses_is_a_storage_error(number: int) -> None:
-    error = refusal(
+    error = machine_error(
         "the judge could not be started", OSError(number, os.strerror(number), "/there/judge.log")
     )
     assert type(error) is StorageError
@@ -133,11 +134,11 @@ class Untidy:
     def quarantine(self, error: UnreapedError) -> None:
         self.done.append(f"quarantine {error.pid}")
 
-    def prepare(self, side: Side, parent: Side) -> Nothing:
-        return Nothing()
+    def prepare(self, side: Side, parent: Side) -> EmptyAnswer:
+        return EmptyAnswer()
 
-    def gate(self, side: Side, watch: object) -> Nothing:
-        return Nothing()
+    def gate(self, side: Side, watch: object) -> EmptyAnswer:
+        return EmptyAnswer()
 
     def close(self) -> None:
         self.done.append("close")
@@ -147,7 +148,7 @@ def test_what_goes_wrong_while_nothing_is_asked_answers_the_next_question_and_no
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judge = Untidy()
-    monkeypatch.setattr("harness.judge.__main__.take_up", lambda case, trust_workspace: judge)
+    monkeypatch.setattr("hillclimb.harness.judge.__main__.open_judge", lambda case, trust_workspace: judge)
     ours, theirs = socket.socketpair()
     side = {"tree": "/nowhere"}
     with theirs, ours:
@@ -188,8 +189,8 @@ def test_a_disk_that_is_full_while_judging_is_a_storage_error() -> None:
 CONTROLLER = """
 import sys
 from pathlib import Path
-from harness.judge.pool import LocalJudge
-from harness.records import Side
+from hillclimb.harness.judge.pool import LocalJudge
+from hillclimb.harness.records import Side
 judge = LocalJudge(Path(sys.argv[1]), Path(sys.argv[2]))
 print(judge._process.pid, flush=True)
 while True:

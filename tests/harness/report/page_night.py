@@ -11,28 +11,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from agent.entries import (
-    Baselined,
-    Called,
-    Confirming,
+from hillclimb.agent.proposal import Edit, Proposal
+from hillclimb.agent.record.entries import (
+    BaselinedEntry,
+    CalledEntry,
+    ConfirmingEntry,
     Entry,
-    Finished,
+    FinishedEntry,
     Idea,
-    Judged,
-    Opened,
+    JudgedEntry,
+    OpenedEntry,
     Phase,
-    Profiled,
-    Proposed,
-    Remeasured,
+    ProfiledEntry,
+    ProposedEntry,
+    RemeasuredEntry,
     Samples,
-    Session,
-    Settled,
-    Turned,
-    Usage,
+    SessionEntry,
+    SettledEntry,
+    TokenUsage,
+    TurnedEntry,
 )
-from agent.proposal import Edit, Proposal
-from harness.case.knobs import Value
-from harness.records import (
+from hillclimb.harness.case.knobs import KnobValue
+from hillclimb.harness.records import (
     Block,
     Bucket,
     Ceilings,
@@ -57,7 +57,7 @@ MM_ORDER: {type: choice, choices: [ijk, ikj, kij], default: ijk, doc: order of t
 MM_UNROLL: {type: int, low: 1, high: 8, default: 1}
 MM_FASTMATH: {type: bool, default: false}
 """
-DEFAULTS: dict[str, Value] = {
+DEFAULTS: dict[str, KnobValue] = {
     "MM_TILE_M": 8,
     "MM_TILE_N": 8,
     "MM_ORDER": "ijk",
@@ -173,7 +173,7 @@ class Night:
 
     def _open(self) -> None:
         self._add(
-            Opened(
+            OpenedEntry(
                 schema_version=1,
                 time=START,
                 base=self.base,
@@ -186,11 +186,11 @@ class Night:
                 alpha=0.01,
             )
         )
-        self._add(Session(time=START, pid=4711, host="lab"))
+        self._add(SessionEntry(time=START, pid=4711, host="lab"))
         gate = GateReport(passed=True, runs=56, worst=0.21, worst_at="ragged/wide")
         noise = Interval(estimate=1.0003, low=0.9981, high=1.0025, pairs=6)
         self._add(
-            Baselined(
+            BaselinedEntry(
                 time=START + 41,
                 gate=gate,
                 seconds_per_call=9.81e-3,
@@ -199,21 +199,21 @@ class Night:
                 seconds=38.0,
             )
         )
-        self._add(Profiled(time=START + 52, commit=self.base, profile=_profile(9.81e-3, 0.91)))
+        self._add(ProfiledEntry(time=START + 52, commit=self.base, profile=_profile(9.81e-3, 0.91)))
 
     def _tell(self, n: int) -> None:
         """One candidate, start to end."""
         self._turn(n)
         self._now += self._draw.uniform(3, 12)
         proposal = self.change(n, self._propose(n))
-        self._add(Proposed(n=n, time=self._now, proposal=proposal))
+        self._add(ProposedEntry(n=n, time=self._now, proposal=proposal))
         kept = n % self.win_every == 0
         if kept:
             self._ks += 1
-            self._add(Confirming(n=n, k=self._ks, alpha=0.06 / (math.pi**2 * self._ks**2)))
+            self._add(ConfirmingEntry(n=n, k=self._ks, alpha=0.06 / (math.pi**2 * self._ks**2)))
         judged = self._judge(n, proposal, kept)
         self._add(judged)
-        self._add(Settled(n=n))
+        self._add(SettledEntry(n=n))
         samples = Samples(n=n, screening=_screening(self._draw, judged))
         (self.folder / "samples" / f"{n}.json").write_text(samples.model_dump_json())
 
@@ -235,7 +235,7 @@ class Night:
             "ablate": ("old_wins_unchecked",),
         }
         self._add(
-            Turned(
+            TurnedEntry(
                 time=self._now,
                 n=n,
                 phase=phase,
@@ -286,9 +286,9 @@ class Night:
         self._k += 1
         prompt = self._draw.randint(14_000, 21_000)
         usage = (
-            Usage()
+            TokenUsage()
             if fault
-            else Usage(
+            else TokenUsage(
                 prompt=prompt, cached=prompt // 2, completion=self._draw.randint(900, 5200), reasoning=700
             )
         )
@@ -296,7 +296,7 @@ class Night:
         seconds = 600.0 if fault else self._draw.uniform(8, 90)
         ideas = (Idea(family="packing", idea="pack both operands"),)
         self._add(
-            Called(
+            CalledEntry(
                 k=self._k,
                 time=self._now,
                 seconds=seconds,
@@ -315,7 +315,7 @@ class Night:
         )
         return self._k
 
-    def _judge(self, n: int, proposal: Proposal, kept: bool) -> Judged:
+    def _judge(self, n: int, proposal: Proposal, kept: bool) -> JudgedEntry:
         draw = self._draw
         failed = None if kept or draw.random() > 0.4 else draw.choice(FAILURES)
         gain = 1 + draw.uniform(0.02, 0.8) / self._ks if kept else draw.uniform(0.35, 1.02)
@@ -334,7 +334,7 @@ class Night:
             worst_at="ragged/wide",
         )
         slow = Reason.SLOWER if gain < 0.98 else Reason.NO_PROVEN_GAIN
-        return Judged(
+        return JudgedEntry(
             n=n,
             time=self._now + 2,
             kept=kept,
@@ -375,11 +375,13 @@ class Night:
         if not self.is_finished:
             return
         self._add(
-            Profiled(time=self._now + 3, commit=self._incumbent, profile=_profile(9.81e-3 / self._best, 0.38))
+            ProfiledEntry(
+                time=self._now + 3, commit=self._incumbent, profile=_profile(9.81e-3 / self._best, 0.38)
+            )
         )
         speedup = Interval(estimate=self._best * 0.99, low=self._best * 0.95, high=self._best * 1.03, pairs=8)
         self._add(
-            Remeasured(
+            RemeasuredEntry(
                 time=self._now + 30,
                 commit=self._incumbent,
                 speedup=speedup,
@@ -394,7 +396,7 @@ class Night:
             "MM_FASTMATH": 0.03,
         }
         self._add(
-            Finished(
+            FinishedEntry(
                 time=self._now + 31,
                 reason=f"the budget of {self.candidates} candidates is used up",
                 importances=importances,
@@ -410,21 +412,21 @@ class Night:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def _with(text: str, knobs: dict[str, Value]) -> str:
+def _with(text: str, knobs: dict[str, KnobValue]) -> str:
     """knobs.yaml with other defaults."""
     return "".join(_line_with(line, knobs) for line in text.splitlines())
 
 
-def _line_with(line: str, knobs: dict[str, Value]) -> str:
+def _line_with(line: str, knobs: dict[str, KnobValue]) -> str:
     name = line.split(":")[0]
     return line.replace(f"default: {_yaml(DEFAULTS[name])}", f"default: {_yaml(knobs[name])}") + "\n"
 
 
-def _yaml(value: Value) -> str:
+def _yaml(value: KnobValue) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _screening(draw: random.Random, judged: Judged) -> Screening:
+def _screening(draw: random.Random, judged: JudgedEntry) -> Screening:
     gate = judged.gate or GateReport(passed=True)
     pairs: Iterable[Pair] = ()
     if judged.screened is not None:

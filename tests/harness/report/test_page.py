@@ -14,15 +14,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.records import Reason
-from harness.report import page_text
-from harness.report.page import Sources, render
-from harness.report.page_costs import add_up, list_phases
-from harness.report.page_knobs import MOST_VALUES, KnobFacts, Observation, describe_knobs
-from harness.report.page_ledger import read_chronicle, text
-from harness.report.page_packs import Diff, embed, pack_diffs, pack_facts
-from harness.report.page_profile import describe_profiles
-from harness.report.page_samples import read_stages
+from hillclimb.harness.records import Reason
+from hillclimb.harness.report import page_text
+from hillclimb.harness.report.page import PageSources, render
+from hillclimb.harness.report.page_costs import add_up_costs, list_phases
+from hillclimb.harness.report.page_knobs import (
+    MAX_ROWS_PER_KNOB,
+    KnobFacts,
+    TriedConfiguration,
+    describe_knobs,
+)
+from hillclimb.harness.report.page_ledger import read_history, safe_text
+from hillclimb.harness.report.page_packs import Diff, embed, pack_diffs, pack_facts
+from hillclimb.harness.report.page_profile import describe_profiles
+from hillclimb.harness.report.page_samples import read_stages
+from hillclimb.harness.report.plots import _subtitle
+from hillclimb.harness.report.progress_data import read_progress
 from tests.harness.report.page_night import Night
 
 
@@ -34,7 +41,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
 def make_page(folder: Path, lines: list[dict[str, Any]] | str) -> str:
     whole = lines if isinstance(lines, str) else "".join(f"{json.dumps(line)}\n" for line in lines)
     (folder / "ledger.jsonl").write_text(whole)
-    return render(Sources(folder, read_chronicle(folder / "ledger.jsonl"))).decode()
+    return render(PageSources(folder, read_history(folder / "ledger.jsonl"))).decode()
 
 
 def data_of(page: str) -> Any:
@@ -59,8 +66,8 @@ def test_a_torn_line_is_counted_and_said(night: Night, tmp_path: Path) -> None:
 def test_line_separators_inside_a_text_do_not_split_a_line(tmp_path: Path) -> None:
     line = {"kind": "proposed", "n": 1, "time": 1.0, "proposal": {"author": "llm", "idea": "a\u2028b\x85c"}}
     (tmp_path / "ledger.jsonl").write_text(json.dumps(line, ensure_ascii=False) + "\n")
-    chronicle = read_chronicle(tmp_path / "ledger.jsonl")
-    assert (len(chronicle.candidates), chronicle.damaged) == (1, 0)
+    chronicle = read_history(tmp_path / "ledger.jsonl")
+    assert (len(chronicle.candidates), chronicle.unreadable_lines) == (1, 0)
 
 
 def test_a_later_session_takes_back_the_end(tmp_path: Path) -> None:
@@ -71,11 +78,34 @@ def test_a_later_session_takes_back_the_end(tmp_path: Path) -> None:
         {"kind": "proposed", "n": 1, "time": 130.0, "proposal": {}},
     ]
     page = make_page(tmp_path, lines)
-    chronicle = read_chronicle(tmp_path / "ledger.jsonl")
+    chronicle = read_history(tmp_path / "ledger.jsonl")
     assert chronicle.finished == {}
     assert chronicle.importances == {"TILE": 0.5}
     assert chronicle.elapsed == 40.0
     assert "<b>Unfinished.</b>" in page
+
+
+def test_a_knob_that_the_best_tree_never_reads_is_said_to_be_unread(tmp_path: Path) -> None:
+    (tmp_path / "ledger.jsonl").write_text("")
+    history = read_history(tmp_path / "ledger.jsonl")
+    knobs = [
+        KnobFacts(name, "int", "8 to 64", "8", "8", is_unread=name == "TILE") for name in ("TILE", "UNROLL")
+    ]
+    page = render(PageSources(tmp_path, history, knobs=tuple(knobs))).decode()
+    assert page.count("never read by the best tree") == 1
+
+
+def test_too_few_observations_are_said_in_place_of_shares(tmp_path: Path) -> None:
+    end = {"kind": "finished", "time": 2.0, "reason": "patience"}
+    lines = [
+        end | {"importances": {"TILE": 0.5}},
+        end | {"importances_missing": "too few observations (7 of 30)"},
+    ]
+    (tmp_path / "ledger.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    history = read_history(tmp_path / "ledger.jsonl")
+    assert history.importances == {}
+    page = render(PageSources(tmp_path, history, knobs=(KnobFacts("TILE", "int", "8 to 64", "8", "8"),)))
+    assert "Importance: too few observations (7 of 30)." in page.decode()
 
 
 def test_an_interrupted_run_says_so(tmp_path: Path) -> None:
@@ -103,7 +133,7 @@ def test_a_dropped_reply_is_told_by_its_reason(tmp_path: Path) -> None:
         {"kind": "dropped", "k": 1, "reason": "duplicate", "detail": "as #3"},
     ]
     make_page(tmp_path, lines)
-    costs = add_up(read_chronicle(tmp_path / "ledger.jsonl"))
+    costs = add_up_costs(read_history(tmp_path / "ledger.jsonl"))
     assert list(costs.outcomes) == ["duplicate"]
     assert (costs.total.tokens, costs.total.paid) == (7, None)
 
@@ -112,7 +142,31 @@ def test_the_headline_is_the_measurement_of_the_last_win(night: Night, tmp_path:
     lines = [json.loads(line) for line in night.ledger.read_text().splitlines()]
     assert "first commit against last, measured again" in make_page(tmp_path, lines)
     stale = [line | {"commit": "0" * 40} if line["kind"] == "remeasured" else line for line in lines]
-    assert "as measured when the last win was kept" in make_page(tmp_path, stale)
+    page = make_page(tmp_path, stale)
+    assert "as measured when the last win was kept" in page
+    assert "The curve ends at" not in page, "there is one figure then"
+    assert "first against an earlier win" in page
+
+
+def test_two_measurements_of_one_thing_are_told_apart(night: Night, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in night.ledger.read_text().splitlines()]
+    again, last = {"estimate": 1.789, "low": 1.7, "high": 1.8}, {"estimate": 1.803, "low": 1.8, "high": 1.81}
+    for line in lines:
+        if line["kind"] == "remeasured":
+            line["speedup"] = again
+        if line["kind"] == "judged" and line["kept"]:
+            line["cumulative"] = last
+    page = make_page(tmp_path, lines)
+    assert '<span class="best">1.789×</span>' in page
+    assert (
+        "The curve ends at 1.803×; the figure at the top, 1.789×, is the same comparison over other pairs"
+        in page
+    )
+    story = read_progress(tmp_path)
+    assert story.best == 1.789
+    told = _subtitle(story)
+    assert "measured again at the end: 1.789× [1.700, 1.800]" in told
+    assert "the curve ends at 1.803×, as measured when that win was kept" in told
 
 
 def test_old_ledgers_without_the_newer_kinds(night: Night, tmp_path: Path) -> None:
@@ -166,7 +220,7 @@ def test_packs_read_back() -> None:
 def test_wins_keep_their_diffs_when_room_is_short() -> None:
     draw = random.Random(1)
     noise = {n: "".join(chr(draw.randrange(33, 1000)) for _ in range(4000)) for n in range(1, 301)}
-    packs = pack_diffs({n: Diff(noise[n], keep=n % 10 == 0) for n in noise}, most=700_000)
+    packs = pack_diffs({n: Diff(noise[n], is_win=n % 10 == 0) for n in noise}, most=700_000)
     kept = {n for group in packs.places for n in group}
     wins = {n for n in noise if n % 10 == 0}
     assert wins <= kept
@@ -177,12 +231,12 @@ def test_wins_keep_their_diffs_when_room_is_short() -> None:
 
 def test_the_page_says_which_diffs_were_left_out(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pack_diffs, "__defaults__", (0,))
-    page = render(Sources(night.folder, read_chronicle(night.ledger), {3: Diff("x"), 5: Diff("y")}))
+    page = render(PageSources(night.folder, read_history(night.ledger), {3: Diff("x"), 5: Diff("y")}))
     assert data_of(page.decode())["undiffed"] == [3, 5]
 
 
 def test_nothing_is_loaded_and_one_script_may_run(night: Night) -> None:
-    page = render(Sources(night.folder, read_chronicle(night.ledger))).decode()
+    page = render(PageSources(night.folder, read_history(night.ledger))).decode()
     assert not re.search(r'(?:src|href)="(?!#|data:,)', page)
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", page)
     assert "@import" not in page
@@ -196,8 +250,8 @@ def test_nothing_is_loaded_and_one_script_may_run(night: Night) -> None:
 
 
 def test_every_reason_is_explained() -> None:
-    assert set(page_text.REASONS) == set(Reason)
-    assert {group for group, _ in page_text.REASONS.values()} == {"slow", "stopped"}
+    assert set(page_text.REASON_TEXTS) == set(Reason)
+    assert {group for group, _ in page_text.REASON_TEXTS.values()} == {"slow", "stopped"}
 
 
 @pytest.mark.parametrize(
@@ -229,8 +283,8 @@ def test_figures_in_words(say: Any, value: Any, expected: str) -> None:
 
 
 def test_characters_that_deceive_are_spelled_out() -> None:
-    assert text("a\u202eb\x00\r\nc\td\ud800") == "a‹U+202E›b‹U+0000›\nc\td‹U+D800›"
-    assert text("x" * 50, 10) == "x" * 9 + "…"
+    assert safe_text("a\u202eb\x00\r\nc\td\ud800") == "a‹U+202E›b‹U+0000›\nc\td‹U+D800›"
+    assert safe_text("x" * 50, 10) == "x" * 9 + "…"
 
 
 # -- sections
@@ -252,7 +306,7 @@ def test_samples_are_boiled_down(tmp_path: Path) -> None:
 
 
 def test_phases_and_what_they_led_to(night: Night) -> None:
-    rows = list_phases(read_chronicle(night.ledger))
+    rows = list_phases(read_history(night.ledger))
     assert [(row.phase, row.first, row.last, row.wins) for row in rows] == [
         ("sweep", 1, 11, 1),
         ("edit", 12, 23, 1),
@@ -263,7 +317,10 @@ def test_phases_and_what_they_led_to(night: Night) -> None:
 
 def test_knobs_by_value() -> None:
     facts = [KnobFacts("TILE", "int", "1 to 8", "1", "4"), KnobFacts("ODD", "choice", "a, b", "a", "a")]
-    seen = [Observation(n, {"TILE": str(n), "ODD": "a"}, None if n == 3 else float(n)) for n in (1, 2, 3, 4)]
+    seen = [
+        TriedConfiguration(n, {"TILE": str(n), "ODD": "a"}, None if n == 3 else float(n))
+        for n in (1, 2, 3, 4)
+    ]
     tile, odd = describe_knobs(facts, seen, {"TILE": 0.9, "GONE": 0.1})[0::2]
     assert [(row.label, row.middle, row.failed, row.is_now) for row in tile.rows] == [
         ("1", 1.0, 0, False),
@@ -278,8 +335,8 @@ def test_knobs_by_value() -> None:
 @pytest.mark.parametrize("spell", [str, lambda n: f"name{n}"])
 def test_many_values_are_put_together(spell: Any) -> None:
     facts = [KnobFacts("K", "", "", "", "")]
-    (panel,) = describe_knobs(facts, [Observation(n, {"K": spell(n)}, 1.0) for n in range(100)], {})
-    assert len(panel.rows) <= MOST_VALUES + 1
+    (panel,) = describe_knobs(facts, [TriedConfiguration(n, {"K": spell(n)}, 1.0) for n in range(100)], {})
+    assert len(panel.rows) <= MAX_ROWS_PER_KNOB + 1
     assert sum(row.tried for row in panel.rows) == 100
 
 

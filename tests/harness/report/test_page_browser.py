@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from agent.ledger import Ledger
-from agent.proposal import Edit, Proposal
-from agent.repository import Repository
-from agent.review.reporting import gather, write_report
-from harness.report.page import Sources, render
-from harness.report.page_ledger import read_chronicle
-from harness.report.page_packs import Diff
+from hillclimb.agent.git.repository import Repository
+from hillclimb.agent.proposal import Edit, Proposal
+from hillclimb.agent.record.ledger import Ledger
+from hillclimb.agent.review.reporting import gather, write_report
+from hillclimb.harness.report.page import PageSources, render
+from hillclimb.harness.report.page_ledger import read_history
+from hillclimb.harness.report.page_packs import Diff
 from tests.harness.report.page_browser import find_chromium, run_chromium, visit
 from tests.harness.report.page_night import CASE, TAG, Night
 
@@ -364,7 +364,7 @@ def test_an_attack_that_works_would_be_noticed(browser: Browser, tmp_path: Path)
 def test_a_run_that_has_hardly_begun(browser: Browser, tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / "ledger.jsonl").write_text(text)
     page = tmp_path / "report.html"
-    page.write_bytes(render(Sources(tmp_path, read_chronicle(tmp_path / "ledger.jsonl"))))
+    page.write_bytes(render(PageSources(tmp_path, read_history(tmp_path / "ledger.jsonl"))))
     with visit(browser, page) as seen:
         assert "no win so far" in seen.text(".claim")
         assert seen.text(".state").startswith("Unfinished.")
@@ -383,7 +383,7 @@ def test_ten_thousand_candidates_open_and_filter_quickly(
         chronicle.candidates.append(type(like)(**{**vars(like), "n": n}))
     diffs = {n: Diff(few.diffs[1 + n % len(first)].text + f"\n# {n}", "") for n in range(1, 10_001)}
     began = time.process_time()
-    page = render(Sources(tmp_path, chronicle, diffs))
+    page = render(PageSources(tmp_path, chronicle, diffs))
     assert time.process_time() - began < 10
     assert len(page) < 15e6
     path = tmp_path / "large.html"
@@ -411,3 +411,26 @@ FILTER = """() => {
 
 def _lightness(colour: str) -> float:
     return sum(map(float, re.findall(r"[\d.]+", colour)[:3])) / 3
+
+
+@pytest.mark.parametrize("surroundings", [{}, PHONE])
+def test_whatever_can_be_hit_is_24_pixels_wide_and_high(
+    browser: Browser, report: Path, surroundings: dict[str, object]
+) -> None:
+    with visit(browser, report, **surroundings) as seen:
+        small = seen.page.evaluate(
+            """() => [...document.querySelectorAll("a, button, select, input, summary, [role=button]")]
+              .map((one) => [one.outerHTML.slice(0, 90), one.getBoundingClientRect()])
+              .filter(([, box]) => box.width && (box.width < 24 || box.height < 24))
+              .map(([html, box]) => `${html}: ${box.width} x ${box.height}`)"""
+        )
+    assert [one for one in small if 'class="skip"' not in one] == []
+
+
+def test_what_is_empty_is_left_out(browser: Browser, tmp_path: Path) -> None:
+    short = Night(tmp_path / "short", 0).write()
+    page = write_report(Repository.open(short.root), CASE, TAG, None)
+    with visit(browser, page) as seen:
+        for section in ("wins", "candidates", "calls"):
+            assert not seen.page.locator(f"#{section}").is_visible()
+            assert seen.count(f'nav a[href="#{section}"]') == 0

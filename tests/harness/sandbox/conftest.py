@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import SandboxError
-from harness.sandbox.prefork import Prefork
-from harness.sandbox.rungs import Rung, bubblewrap_rung, landlock_rung
+from hillclimb.harness.errors import SandboxError
+from hillclimb.harness.sandbox.fork.prefork import PreforkRung
+from hillclimb.harness.sandbox.rungs import Rung, bubblewrap_rung, landlock_rung
 from tests.harness.sandbox.inside import Start
 
 MAKERS = {
@@ -29,7 +29,9 @@ def rung(request: pytest.FixtureRequest) -> Iterator[Rung]:
         yield made
         return
     threads = {"NUMBA_NUM_THREADS": "2"}
-    with Prefork(made, ["numba", "numpy", "harness.sandbox.escapes"], threads) as forking:
+    with PreforkRung(
+        made, ["numba", "numpy", "hillclimb.harness.sandbox.canary.escapes"], threads
+    ) as forking:
         yield forking
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.sandbox.rungs import Confined, Confinement, Exit, Rung
+from hillclimb.harness.sandbox.rungs import Confinement, ExitStatus, Rung, SandboxedProcess
 
 MEMORY_BYTES = 1 << 30
 SCRATCH_BYTES = 8 << 20
@@ -19,11 +19,11 @@ SCRATCH_BYTES = 8 << 20
 class Inside:
     """A confined Python and its collected output."""
 
-    confined: Confined
+    confined: SandboxedProcess
     collector: threading.Thread
     pieces: list[bytes]
 
-    def finish(self, seconds: float = 60) -> tuple[Exit | None, str]:
+    def finish(self, seconds: float = 60) -> tuple[ExitStatus | None, str]:
         """Wait for its end; its exit and everything it printed."""
         ending = self.confined.wait(seconds)
         self.confined.kill()

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import SandboxError, UsageError
-from harness.sandbox import interpreter
-from harness.sandbox.rungs import Confinement, Exit, bubblewrap_rung, landlock_rung
+from hillclimb.harness.errors import SandboxError, UsageError
+from hillclimb.harness.sandbox import interpreter
+from hillclimb.harness.sandbox.rungs import Confinement, ExitStatus, bubblewrap_rung, landlock_rung
 from tests.harness.sandbox.inside import MEMORY_BYTES, SCRATCH_BYTES, Start
 
 
@@ -44,7 +44,7 @@ def test_a_granted_device_can_be_written_and_no_other_is_there(granted: Granted)
     except OSError: print("held in")
     """
     reachable = [node for node in granted.grants.devices if Path(node).stat().st_mode & 0o006 == 0o006]
-    assert granted(textwrap.dedent(code), *reachable).finish() == (Exit(0, None), "held in\n")
+    assert granted(textwrap.dedent(code), *reachable).finish() == (ExitStatus(0, None), "held in\n")
 
 
 def test_with_a_device_threads_can_be_named_and_the_driver_be_asked_about(granted: Granted) -> None:
@@ -57,7 +57,7 @@ def test_with_a_device_threads_can_be_named_and_the_driver_be_asked_about(grante
     thread = threading.Thread(target=name); thread.start(); thread.join()
     Path("/proc/devices").read_text(); Path("/proc/self/maps").read_text(); os.listdir("/proc/driver")
     """
-    assert granted(textwrap.dedent(code)).finish() == (Exit(0, None), "cuda\n\n")
+    assert granted(textwrap.dedent(code)).finish() == (ExitStatus(0, None), "cuda\n\n")
 
 
 def test_a_readable_folder_can_be_read_and_not_written(granted: Granted, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_readable_folder_can_be_read_and_not_written(granted: Granted, tmp_pat
     assert granted(code, str(seeded)).finish()[1].count("cubin\n") == 0
     granted.grants = replace(granted.grants, readable=(seeded,))
     ending, said = granted(code, str(seeded)).finish()
-    assert ending == Exit(1, None)
+    assert ending == ExitStatus(1, None)
     assert said.startswith("cubin\n"), said
     assert list(seeded.iterdir()) == [seeded / "kernel.cubin"]
 
@@ -98,7 +98,7 @@ def test_a_c_compiler_works_before_the_seal(granted: Granted) -> None:
     """Triton builds its launcher so."""
     if shutil.which("gcc", path="/usr/bin:/bin") is None:
         pytest.skip("gcc is not installed")
-    assert granted(SHARED_LIBRARY).finish(120) == (Exit(0, None), "42\n")
+    assert granted(SHARED_LIBRARY).finish(120) == (ExitStatus(0, None), "42\n")
 
 
 FOR_HOPPER = """
@@ -126,7 +126,7 @@ def test_triton_compiles_for_a_gpu_before_the_seal(granted: Granted) -> None:
     """With its ptxas, for sm_90, where there is no GPU; its cache lies in the scratch folder."""
     pytest.importorskip("triton")
     ending, said = granted(FOR_HOPPER, environment={"TRITON_DEFAULT_FP_FUSION": "1"}).finish(120)
-    assert (ending, said.splitlines()[-1:]) == (Exit(0, None), ["True 1"]), said
+    assert (ending, said.splitlines()[-1:]) == (ExitStatus(0, None), ["True 1"]), said
 
 
 TALK = """
@@ -145,9 +145,9 @@ open("/tmp/meeting", "w").close(); os.chmod("/tmp/meeting", 0o600)
 def test_tools_may_talk_among_themselves_in_namespaces_of_their_own(workspace: Path) -> None:
     start = Granted(bubblewrap_rung(), workspace)
     start.grants = Confinement(workspace, MEMORY_BYTES, 128 << 20, tools=True)
-    assert start(TALK).finish() == (Exit(0, None), "hello\n")
+    assert start(TALK).finish() == (ExitStatus(0, None), "hello\n")
     start.grants = replace(start.grants, tools=False)
-    assert start(TALK).finish()[0] == Exit(1, None)
+    assert start(TALK).finish()[0] == ExitStatus(1, None)
 
 
 def test_landlock_has_no_namespaces_for_tools(workspace: Path) -> None:
@@ -161,8 +161,8 @@ def test_the_loaders_folders_come_from_the_rung_and_only_those_granted(
 ) -> None:
     folders = ["/usr/lib", str(tmp_path), "relative", "/nonexistent", "", "/usr/lib/../../etc"]
     monkeypatch.setenv("LD_LIBRARY_PATH", ":".join(folders))
-    assert interpreter.loading()["LD_LIBRARY_PATH"] == "/usr/lib"
+    assert interpreter.loader_variables()["LD_LIBRARY_PATH"] == "/usr/lib"
     ending, said = granted("import os; print(os.environ['LD_LIBRARY_PATH'])").finish()
-    assert (ending, said) == (Exit(0, None), "/usr/lib\n")
+    assert (ending, said) == (ExitStatus(0, None), "/usr/lib\n")
     with pytest.raises(UsageError, match="LD_LIBRARY_PATH"):
         Confinement(tmp_path, 1, 1, {"LD_LIBRARY_PATH": "/usr/lib"})

@@ -6,19 +6,19 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from harness.sandbox import interpreter
+from hillclimb.harness.sandbox import interpreter
 
 
 def test_what_python_needs_is_granted() -> None:
-    granted = interpreter.paths()
+    granted = interpreter.readable_paths()
     needed = [sys.executable, str(Path(sys.executable).resolve()), sysconfig.get_path("stdlib")]
     for path in (*needed, sysconfig.get_path("purelib")):
         assert any(Path(path).is_relative_to(outer) for outer in granted), path
 
 
 def test_no_prefix_no_home_and_no_lab_is_granted() -> None:
-    granted = interpreter.paths()
-    lab = interpreter.package().parent
+    granted = interpreter.readable_paths()
+    lab = interpreter.harness_folder().parent
     closed = (
         Path("/"),
         Path("/usr"),
@@ -35,7 +35,7 @@ def test_no_prefix_no_home_and_no_lab_is_granted() -> None:
 
 
 def test_nothing_is_granted_twice() -> None:
-    granted = interpreter.paths()
+    granted = interpreter.readable_paths()
     assert not any(a != b and a.is_relative_to(b) for a in granted for b in granted)
 
 
@@ -43,7 +43,11 @@ def test_links_are_followed_hop_by_hop_and_not_for_ever(tmp_path: Path) -> None:
     (tmp_path / "real").touch()
     (tmp_path / "second").symlink_to(tmp_path / "real")
     (tmp_path / "first").symlink_to("second")
-    assert [path.name for path in interpreter.links(tmp_path / "first")] == ["first", "second", "real"]
+    assert [path.name for path in interpreter.symlink_chain(tmp_path / "first")] == [
+        "first",
+        "second",
+        "real",
+    ]
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
-    assert [path.name for path in interpreter.links(tmp_path / "a")] == ["a", "b"]
+    assert [path.name for path in interpreter.symlink_chain(tmp_path / "a")] == ["a", "b"]

@@ -16,31 +16,39 @@ from pathlib import Path
 
 import pytest
 
-from harness.candidate.process import thread_variables
-from harness.errors import MachineError, SandboxError
-from harness.judge.__main__ import PRELOADED
-from harness.sandbox import landlock
-from harness.sandbox.bubblewrap import Bubblewrap, holder
-from harness.sandbox.prefork import Forked, Prefork
-from harness.sandbox.rungs import Confinement, Exit, Forkable, bubblewrap_rung, landlock_rung, prefork
+from hillclimb.harness.duel.process.launch_spec import thread_variables
+from hillclimb.harness.errors import MachineError, SandboxError
+from hillclimb.harness.judge.__main__ import PRELOADED
+from hillclimb.harness.sandbox.bubblewrap import BubblewrapRung
+from hillclimb.harness.sandbox.bubblewrap_process import holder_command
+from hillclimb.harness.sandbox.fork.prefork import ForkedProcess, PreforkRung
+from hillclimb.harness.sandbox.kernel import landlock
+from hillclimb.harness.sandbox.rungs import (
+    Confinement,
+    ExitStatus,
+    ForkableRung,
+    bubblewrap_rung,
+    landlock_rung,
+    prefork_rung,
+)
+from tests.contracts.test_rungs import is_alive, wait_for
 from tests.harness.sandbox.conftest import MAKERS
 from tests.harness.sandbox.inside import MEMORY_BYTES, SCRATCH_BYTES, Start
-from tests.harness.sandbox.test_rungs import is_alive, wait_for
 
 
 @pytest.fixture(params=["bubblewrap", "landlock"])
-def forking(request: pytest.FixtureRequest) -> Iterator[Prefork]:
+def forking(request: pytest.FixtureRequest) -> Iterator[PreforkRung]:
     """A zygote over each rung, with nothing imported."""
     try:
         rung = MAKERS[request.param]()
     except SandboxError as error:
         pytest.skip(str(error))
-    with Prefork(rung, []) as made:
+    with PreforkRung(rung, []) as made:
         yield made
 
 
 @pytest.fixture
-def fork(forking: Prefork, workspace: Path) -> Iterator[Start]:
+def fork(forking: PreforkRung, workspace: Path) -> Iterator[Start]:
     starter = Start(forking, workspace)
     yield starter
     starter.end_all()
@@ -48,12 +56,12 @@ def fork(forking: Prefork, workspace: Path) -> Iterator[Start]:
 
 def test_python_programs_are_forked_and_others_are_not(fork: Start) -> None:
     running = fork("import os; print(os.getpid())")
-    assert isinstance(running.confined, Forked)
-    assert running.finish()[0] == Exit(0, None)
+    assert isinstance(running.confined, ForkedProcess)
+    assert running.finish()[0] == ExitStatus(0, None)
     confinement = Confinement(fork.workspace, MEMORY_BYTES, SCRATCH_BYTES)
     fresh = fork.rung.spawn(["/bin/sh", "-c", "exit 3"], confinement)
-    assert not isinstance(fresh, Forked)
-    assert fresh.wait(20) == Exit(3, None)
+    assert not isinstance(fresh, ForkedProcess)
+    assert fresh.wait(20) == ExitStatus(3, None)
 
 
 def test_a_variable_that_python_reads_at_start_takes_a_fresh_process(fork: Start) -> None:
@@ -65,24 +73,26 @@ def test_a_variable_that_python_reads_at_start_takes_a_fresh_process(fork: Start
 
 def test_a_module_runs_by_its_main(fork: Start) -> None:
     confinement = Confinement(fork.workspace, MEMORY_BYTES, SCRATCH_BYTES)
-    confined = fork.rung.spawn([sys.executable, "-m", "harness.sandbox.launch", "0", "{}"], confinement)
-    assert isinstance(confined, Forked)
-    assert confined.wait(20) == Exit(1, None), "the launcher's own main() fails on this plan"
+    confined = fork.rung.spawn(
+        [sys.executable, "-m", "hillclimb.harness.sandbox.launch", "0", "{}"], confinement
+    )
+    assert isinstance(confined, ForkedProcess)
+    assert confined.wait(20) == ExitStatus(1, None), "the launcher's own main() fails on this plan"
 
 
 def test_modules_are_there_already_and_harness_is_found_inside(workspace: Path) -> None:
     code = """
     import sys
     assert "numpy" in sys.modules
-    import harness.sandbox.canary, harness.records
-    print(harness.records.__file__, [path for path in sys.path if "harness" in path])
+    import hillclimb.harness.sandbox.canary.canary, hillclimb.harness.records
+    print(hillclimb.harness.records.__file__, [path for path in sys.path if "harness" in path])
     """
     for make in (bubblewrap_rung, landlock_rung):
-        with Prefork(make(), ["numpy"]) as forking:
+        with PreforkRung(make(), ["numpy"]) as forking:
             running = Start(forking, workspace)(textwrap.dedent(code))
             ending, said = running.finish()
-            assert ending == Exit(0, None), said
-            assert said.startswith(running.confined.layout.lab)
+            assert ending == ExitStatus(0, None), said
+            assert said.startswith(running.confined.layout.python_path)
 
 
 def test_numba_takes_its_settings_from_the_candidates_environment(workspace: Path) -> None:
@@ -93,10 +103,10 @@ def test_numba_takes_its_settings_from_the_candidates_environment(workspace: Pat
     print(tempfile.gettempdir() == os.environ["TMPDIR"])
     a = numpy.ones((300, 300)); print((a @ a)[0, 0])
     """
-    with Prefork(bubblewrap_rung(), ["numba"]) as forking:
+    with PreforkRung(bubblewrap_rung(), ["numba"]) as forking:
         environment = {"NUMBA_OPT": "1", "NUMBA_NUM_THREADS": "2"}
         ending, said = Start(forking, workspace)(textwrap.dedent(code), environment=environment).finish()
-    assert (ending, said.split()) == (Exit(0, None), ["1", "True", "2", "True", "300.0"]), said
+    assert (ending, said.split()) == (ExitStatus(0, None), ["1", "True", "2", "True", "300.0"]), said
 
 
 @pytest.mark.parametrize(
@@ -109,7 +119,7 @@ def test_numba_takes_its_settings_from_the_candidates_environment(workspace: Pat
 def test_a_zygote_that_cannot_be_prepared_is_the_machines_fault(modules: list[str], complaint: str) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(SandboxError, match=complaint):
-        Prefork(landlock_rung(), modules)
+        PreforkRung(landlock_rung(), modules)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
@@ -139,10 +149,10 @@ def test_a_secret_of_the_judges_is_nowhere_in_a_forks_memory(workspace: Path) ->
     """
     masked = [secret[:24].encode().hex(), secret[24:].encode().hex()]
     try:
-        with Prefork(bubblewrap_rung(), []) as forking:
+        with PreforkRung(bubblewrap_rung(), []) as forking:
             start = Start(forking, workspace)
             ending, said = start(textwrap.dedent(code), *masked).finish()
-            assert (ending, said) == (Exit(0, None), "0 True\n")
+            assert (ending, said) == (ExitStatus(0, None), "0 True\n")
             planted = f"kept = bytes.fromhex({(secret.encode()).hex()!r})\n"
             _, said = start(planted + textwrap.dedent(code), *masked).finish()
             assert said != "0 True\n", "the search finds nothing even where it lies"
@@ -172,7 +182,7 @@ def test_one_candidate_knows_nothing_of_the_request_of_another(fork: Start) -> N
     held.confined.kill()
 
 
-def test_the_whole_family_ends_with_the_zygote(forking: Prefork, workspace: Path) -> None:
+def test_the_whole_family_ends_with_the_zygote(forking: PreforkRung, workspace: Path) -> None:
     confinement = Confinement(workspace, MEMORY_BYTES, SCRATCH_BYTES)
     code = "import time\ntry: time.sleep(60)\nfinally: pass"
     confined = [forking.spawn([sys.executable, "-c", code], confinement) for _ in range(3)]
@@ -190,14 +200,14 @@ def test_the_whole_family_ends_with_the_zygote(forking: Prefork, workspace: Path
 JUDGE = """
 import sys, time
 from pathlib import Path
-from harness.sandbox.bubblewrap import Held
-from harness.sandbox.prefork import Prefork
-from harness.sandbox.rungs import Confinement, bubblewrap_rung, landlock_rung
-forking = Prefork({rung}(), [])
+from hillclimb.harness.sandbox.bubblewrap_process import PreparedNamespaces
+from hillclimb.harness.sandbox.fork.prefork import PreforkRung
+from hillclimb.harness.sandbox.rungs import Confinement, bubblewrap_rung, landlock_rung
+forking = PreforkRung({rung}(), [])
 confinement = Confinement(Path(sys.argv[1]), 1 << 30, 1 << 20)
 confined = forking.spawn([sys.executable, "-c", "import time; time.sleep(30)"], confinement)
 pid = confined.pid
-holders = (ground._first,) if isinstance(ground := confined._ground, Held) else ()
+holders = (ground._first,) if isinstance(ground := confined._ground, PreparedNamespaces) else ()
 print(pid, forking._process.pid, *holders, flush=True)
 time.sleep(30)
 """
@@ -223,12 +233,12 @@ def test_closing_ends_what_is_left_and_leaks_nothing(workspace: Path) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     confinement = Confinement(workspace, MEMORY_BYTES, SCRATCH_BYTES)
     for make in (bubblewrap_rung, landlock_rung):
-        with Prefork(make(), []) as forking:
+        with PreforkRung(make(), []) as forking:
             left = forking.spawn([sys.executable, "-c", "import time; time.sleep(60)"], confinement)
             pid = left.pid
         wait_for(lambda pid=pid: not is_alive(pid), seconds=3)
         left.kill()
-        assert left.poll() == Exit(None, signal.SIGKILL)
+        assert left.poll() == ExitStatus(None, signal.SIGKILL)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
@@ -242,32 +252,32 @@ WALLS_OF_A_FORK = {
     ("make", "wall"), [(make, wall) for make, walls in WALLS_OF_A_FORK.items() for wall in walls]
 )
 def test_every_wall_that_a_fork_raises_itself_is_missed(
-    make: Callable[[frozenset[str]], Forkable], wall: str
+    make: Callable[[frozenset[str]], ForkableRung], wall: str
 ) -> None:
     if wall in ("user", "capabilities") and os.geteuid() != 0:
         pytest.skip(f"{wall}: needs root to make a difference")
     with pytest.raises(SandboxError, match="got out"):
-        prefork(make(frozenset({wall})), [], {})
+        prefork_rung(make(frozenset({wall})), [], {})
 
 
 def test_what_does_not_hang_from_the_sandboxs_root_cannot_be_opened(workspace: Path) -> None:
     """/proc/self/exe of a fork leads to the host's mounts; without Landlock only a running program's file is safe."""
-    if landlock.abi() == 0:
+    if landlock.abi_version() == 0:
         pytest.skip("this kernel has no Landlock")
     code = "import os\nprint(os.readlink('/proc/self/exe'))\nos.open('/proc/self/exe', os.O_RDONLY)"
     for without, refused in ((frozenset[str](), True), (frozenset({"own tree"}), False)):
-        with Prefork(bubblewrap_rung(without), []) as forking:
+        with PreforkRung(bubblewrap_rung(without), []) as forking:
             ending, said = Start(forking, workspace)(code).finish()
-        assert (ending == Exit(1, None), "PermissionError" in said) == (refused, refused), said
+        assert (ending == ExitStatus(1, None), "PermissionError" in said) == (refused, refused), said
 
 
 def test_a_zygote_that_has_imported_what_a_gpu_judge_preloads_is_a_border() -> None:
     """Whatever torch and Triton have to say as their process ends."""
-    prefork(bubblewrap_rung(), PRELOADED, thread_variables()).close()
+    prefork_rung(bubblewrap_rung(), PRELOADED, thread_variables()).close()
 
 
 def test_a_strict_zygote_serves_candidates_with_devices(workspace: Path) -> None:
-    with prefork(bubblewrap_rung(), [], {}, ("/dev/null",)) as forking:
+    with prefork_rung(bubblewrap_rung(), [], {}, ("/dev/null",)) as forking:
         confinement = Confinement(workspace, MEMORY_BYTES, SCRATCH_BYTES, devices=("/dev/null",))
         code = """
         import socket
@@ -275,9 +285,9 @@ def test_a_strict_zygote_serves_candidates_with_devices(workspace: Path) -> None
         end.bind("\\0cuda-uvmfd")
         end.listen()
         """
-        assert forking.spawn([sys.executable, "-c", textwrap.dedent(code)], confinement).wait(20) == Exit(
-            0, None
-        )
+        assert forking.spawn([sys.executable, "-c", textwrap.dedent(code)], confinement).wait(
+            20
+        ) == ExitStatus(0, None)
 
 
 def test_the_output_ends_with_the_candidate(fork: Start) -> None:
@@ -289,14 +299,14 @@ def test_the_output_ends_with_the_candidate(fork: Start) -> None:
 
 def test_many_at_once_and_one_after_the_other(fork: Start) -> None:
     running = [fork(f"import os; os._exit({number})") for number in range(8)]
-    assert [one.finish()[0] for one in running] == [Exit(number, None) for number in range(8)]
+    assert [one.finish()[0] for one in running] == [ExitStatus(number, None) for number in range(8)]
     wait_for(lambda: _zombies(fork.rung._process.pid) == [])  # type: ignore[attr-defined]
 
 
 def test_two_are_born_at_the_same_time(workspace: Path) -> None:
     """The second need not wait for the first: what a pair costs is the spawning of both and one birth."""
     confinement = Confinement(workspace, MEMORY_BYTES, SCRATCH_BYTES)
-    with Prefork(bubblewrap_rung(), []) as forking:
+    with PreforkRung(bubblewrap_rung(), []) as forking:
         begun = time.perf_counter()
         pair = [
             forking.spawn([sys.executable, "-c", "import time; time.sleep(60)"], confinement) for _ in "ab"
@@ -305,10 +315,10 @@ def test_two_are_born_at_the_same_time(workspace: Path) -> None:
         assert len({one.pid for one in pair}) == 2
         born = time.perf_counter()
         for one in pair:
-            one.end()
+            one.send_sigkill()
         for one in pair:
             one.kill()
-            assert one.poll() == Exit(None, signal.SIGKILL)
+            assert one.poll() == ExitStatus(None, signal.SIGKILL)
     print(f"spawned after {spawned - begun:.4f} s, born {born - spawned:.4f} s later")
 
 
@@ -317,7 +327,7 @@ def test_a_border_that_cannot_be_raised_is_told_to_whoever_needs_the_candidate(w
     program = workspace / "bwrap"
     program.write_text("#!/bin/sh\necho 'no room for a namespace' >&2\nexit 1\n")
     program.chmod(0o755)
-    with Prefork(Bubblewrap(str(program)), []) as forking:
+    with PreforkRung(BubblewrapRung(str(program)), []) as forking:
         confinement = Confinement(workspace, MEMORY_BYTES, SCRATCH_BYTES)
         confined = forking.spawn([sys.executable, "-c", "pass"], confinement)
         with pytest.raises(SandboxError, match="bubblewrap ended") as raised:
@@ -331,11 +341,11 @@ def test_a_border_that_cannot_be_raised_is_told_to_whoever_needs_the_candidate(w
 
 @pytest.mark.parametrize("rung", [bubblewrap_rung, landlock_rung])
 def test_one_that_is_not_born_when_the_zygote_ends_leaves_nothing(
-    rung: Callable[[], Forkable], workspace: Path
+    rung: Callable[[], ForkableRung], workspace: Path
 ) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     confinement = Confinement(workspace, MEMORY_BYTES, SCRATCH_BYTES)
-    with Prefork(rung(), []) as forking:
+    with PreforkRung(rung(), []) as forking:
         left = forking.spawn([sys.executable, "-c", "import time; time.sleep(60)"], confinement)
     with suppress(SandboxError):  # it was not born, and says so
         left.kill()
@@ -345,15 +355,15 @@ def test_one_that_is_not_born_when_the_zygote_ends_leaves_nothing(
 def test_one_ended_at_any_moment_of_its_birth_leaves_no_holder(workspace: Path) -> None:
     """Until bubblewrap has bound what it started to its own end, that would live on."""
     confinement = Confinement(workspace, MEMORY_BYTES, SCRATCH_BYTES)
-    with Prefork(bubblewrap_rung(), []) as forking:
+    with PreforkRung(bubblewrap_rung(), []) as forking:
         for number in range(24):
             confined = forking.spawn([sys.executable, "-c", "import time; time.sleep(60)"], confinement)
             time.sleep(number * 0.0003)
-            assert isinstance(confined, Forked)
-            confined._ground.end()
+            assert isinstance(confined, ForkedProcess)
+            confined._ground.send_sigkill()
             with suppress(MachineError):
                 confined.kill()
-    wait_for(lambda: _orphans(holder()) == [])
+    wait_for(lambda: _orphans(holder_command()) == [])
 
 
 def _orphans(program: list[str]) -> list[int]:
@@ -373,12 +383,12 @@ def test_a_fork_starts_faster_than_a_fresh_process(workspace: Path) -> None:
     """The ratio the zygote is for; numba's import is the CPU's example."""
     confinement = Confinement(workspace, MEMORY_BYTES, SCRATCH_BYTES)
 
-    def start(rung: Forkable) -> float:
+    def start(rung: ForkableRung) -> float:
         begun = time.perf_counter()
-        assert rung.spawn([sys.executable, "-c", "import numba"], confinement).wait(60) == Exit(0, None)
+        assert rung.spawn([sys.executable, "-c", "import numba"], confinement).wait(60) == ExitStatus(0, None)
         return time.perf_counter() - begun
 
-    with Prefork(bubblewrap_rung(), ["numba"]) as forking:
+    with PreforkRung(bubblewrap_rung(), ["numba"]) as forking:
         pairs = [(start(forking), start(forking.rung)) for _ in range(3)]
     print(pairs)
     assert min(forked for forked, _ in pairs) < min(fresh for _, fresh in pairs)

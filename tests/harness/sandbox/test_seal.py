@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import SandboxError
-from harness.sandbox.prefork import Prefork
-from harness.sandbox.rungs import Exit
+from hillclimb.harness.errors import SandboxError
+from hillclimb.harness.sandbox.fork.prefork import PreforkRung
+from hillclimb.harness.sandbox.rungs import ExitStatus
+from tests.contracts.test_rungs import is_alive, wait_for
 from tests.harness.sandbox.inside import Inside, Start
-from tests.harness.sandbox.test_rungs import is_alive, wait_for
 
 STAY = """
 print("up", flush=True)
@@ -32,7 +32,7 @@ def begin(start: Start, code: str) -> Inside:
 
 def test_the_seal_is_one_more_filter_on_every_thread(start: Start) -> None:
     code = """
-    from harness.sandbox.seccomp import forbid_processes
+    from hillclimb.harness.sandbox.kernel.seccomp import forbid_processes
     threads = [threading.Thread(target=time.sleep, args=(60,), daemon=True) for _ in range(4)]
     for thread in threads: thread.start()
     print("begun", flush=True)
@@ -41,16 +41,16 @@ def test_the_seal_is_one_more_filter_on_every_thread(start: Start) -> None:
     """
     running = start("import sys, threading, time\n" + textwrap.dedent(code) + STAY)
     wait_for(lambda: b"begun" in b"".join(running.pieces))
-    before = running.confined.filters()
+    before = running.confined.seccomp_filter_count()
     wait_for(lambda: b"up" in b"".join(running.pieces))
-    assert (before, running.confined.filters()) == (1, 2)
-    assert running.confined.others() == []
+    assert (before, running.confined.seccomp_filter_count()) == (1, 2)
+    assert running.confined.other_pids() == []
 
 
 def test_an_ended_candidate_has_no_filters_and_no_company(start: Start) -> None:
     running = start("pass")
-    assert running.finish()[0] == Exit(0, None)
-    assert (running.confined.filters(), running.confined.others()) == (0, [])
+    assert running.finish()[0] == ExitStatus(0, None)
+    assert (running.confined.seccomp_filter_count(), running.confined.other_pids()) == (0, [])
 
 
 COMPANY = {
@@ -86,24 +86,24 @@ COMPANY = {
 
 @pytest.mark.parametrize("code", COMPANY.values(), ids=COMPANY)
 def test_company_is_seen_even_after_a_seal(start: Start, code: str) -> None:
-    seal = "\nfrom harness.sandbox.seccomp import forbid_processes\nforbid_processes()\n"
+    seal = "\nfrom hillclimb.harness.sandbox.kernel.seccomp import forbid_processes\nforbid_processes()\n"
     running = begin(start, textwrap.dedent(code) + seal)
-    others = running.confined.others()
+    others = running.confined.other_pids()
     assert len(others) == 1
     assert running.confined.pid not in others
     os.kill(others[0], signal.SIGKILL)
-    wait_for(lambda: running.confined.others() == [])
+    wait_for(lambda: running.confined.other_pids() == [])
     assert running.confined.poll() is None
 
 
 def test_what_has_ended_and_was_not_collected_is_no_company(start: Start) -> None:
     running = begin(start, "if os.fork() == 0: os._exit(0)\ntime.sleep(0.2)")
-    assert running.confined.others() == []
+    assert running.confined.other_pids() == []
 
 
 def test_freezing_stops_the_candidate_and_nobody_else(start: Start) -> None:
     running = begin(start, "if os.fork() == 0:\n    while True: pass")
-    (other,) = running.confined.others()
+    (other,) = running.confined.other_pids()
     running.confined.freeze()
     assert state(other) != "T"
     assert state(running.confined.pid) == "T"
@@ -117,7 +117,7 @@ def test_the_seal_can_be_loaded_late_from_any_thread(start: Start) -> None:
     """With threads of compiled code alive, and by another thread than the first."""
     code = """
     import numpy, numba
-    from harness.sandbox.seccomp import forbid_processes
+    from hillclimb.harness.sandbox.kernel.seccomp import forbid_processes
     @numba.njit(parallel=True)
     def total(values):
         result = 0.0
@@ -131,7 +131,7 @@ def test_the_seal_can_be_loaded_late_from_any_thread(start: Start) -> None:
     assert total(values) == 100000
     """
     running = begin(start, code)
-    assert running.confined.filters() == 2
+    assert running.confined.seccomp_filter_count() == 2
     running.confined.kill()
 
 
@@ -168,13 +168,13 @@ def seal_before(start: Start, first: str, then: str) -> Sealed:
     wait_for(lambda: b"ready" in b"".join(running.pieces) or running.confined.poll() is not None)
     running.confined.freeze()
     (running.confined.scratch() / "go").touch()
-    sealed = Sealed(running, running.confined.seal(), running.confined.others())
+    sealed = Sealed(running, running.confined.seal(), running.confined.other_pids())
     running.confined.thaw()
     return sealed
 
 
 def is_forked(start: Start) -> bool:
-    return isinstance(start.rung, Prefork)
+    return isinstance(start.rung, PreforkRung)
 
 
 STARTING = {
@@ -208,7 +208,7 @@ def test_what_starts_a_process_after_the_seal_from_outside_is_ended(start: Start
     sealed = seal_before(start, prepare, textwrap.dedent(attempt) + "\nprint('LEFT', flush=True)\n")
     ending, said = sealed.running.finish(20)
     assert (sealed.has_seal, sealed.others) == (True, [])
-    assert ending == Exit(None, signal.SIGSYS), said
+    assert ending == ExitStatus(None, signal.SIGSYS), said
     assert "LEFT" not in said
 
 
@@ -230,18 +230,18 @@ def test_threads_and_compiled_code_go_on_behind_the_seal_from_outside(start: Sta
     sealed = seal_before(start, prepare, then)
     assert (sealed.has_seal, sealed.others) == (is_forked(start), [])
     ending, said = sealed.running.finish()
-    assert (ending, said) == (Exit(0, None), "ready\n100000.0\n"), said
+    assert (ending, said) == (ExitStatus(0, None), "ready\n100000.0\n"), said
 
 
 TAMPERING = {
     "stage two that does nothing": "seccomp.forbid_processes = lambda: None",
     "filters of its own that allow, or ask nobody": """
-        seccomp.load(seccomp.assemble((), seccomp.syscalls.machine()))
-        seccomp.load(seccomp.assemble(
-            tuple(rule for rule in seccomp.on_new_processes(seccomp.Action.ALLOW)), seccomp.syscalls.machine()))
+        seccomp.load_filter(seccomp.assemble((), seccomp.syscalls.machine()))
+        seccomp.load_filter(seccomp.assemble(
+            tuple(rule for rule in seccomp.process_creation_rules(seccomp.Action.ALLOW)), seccomp.syscalls.machine()))
         """,
     "a listener of its own": """
-        try: seccomp.load(seccomp.asking_program("cpu"), seccomp.WITH_LISTENER)
+        try: seccomp.load_filter(seccomp.notifying_program("cpu"), seccomp.WITH_LISTENER)
         except OSError as error: assert error.errno == 16, error
         else: raise SystemExit("two listeners")
         """,
@@ -252,26 +252,27 @@ TAMPERING = {
 @FORKED
 @pytest.mark.parametrize("tampering", TAMPERING.values(), ids=TAMPERING)
 def test_nothing_done_inside_breaks_the_seal_from_outside(start: Start, tampering: str) -> None:
-    prepare = "from harness.sandbox import seccomp\n" + textwrap.dedent(tampering)
+    prepare = "from hillclimb.harness.sandbox.kernel import seccomp\n" + textwrap.dedent(tampering)
     sealed = seal_before(start, prepare, "seccomp.forbid_processes\nos.fork()\nprint('LEFT', flush=True)\n")
     ending, said = sealed.running.finish(20)
     assert sealed.has_seal
-    assert ending == Exit(None, signal.SIGSYS), said
+    assert ending == ExitStatus(None, signal.SIGSYS), said
 
 
 @FORKED
 def test_one_that_asks_nobody_is_refused(start: Start) -> None:
     """A second question without a listener of its own: the kernel says ENOSYS."""
     prepare = """
-    from harness.sandbox import seccomp
-    seccomp.load(seccomp.assemble(seccomp.on_new_processes(seccomp.Action.ASK), seccomp.syscalls.machine()))
+    from hillclimb.harness.sandbox.kernel import seccomp
+    rules = seccomp.process_creation_rules(seccomp.Action.ASK)
+    seccomp.load_filter(seccomp.assemble(rules, seccomp.syscalls.machine()))
     """
     then = """
     try: os.fork()
     except OSError as error: print(error.errno)
     """
     ending, said = seal_before(start, prepare, then).running.finish(20)
-    assert (ending, said) == (Exit(0, None), "ready\n38\n"), said
+    assert (ending, said) == (ExitStatus(0, None), "ready\n38\n"), said
 
 
 @FORKED
@@ -284,7 +285,7 @@ def test_a_process_of_its_own_that_lives_on_is_seen_and_can_start_no_other(start
     """
     sealed = seal_before(start, prepare, "time.sleep(60)")
     assert len(sealed.others) == 1
-    assert sealed.running.finish(20)[0] == Exit(None, signal.SIGSYS)
+    assert sealed.running.finish(20)[0] == ExitStatus(None, signal.SIGSYS)
 
 
 @FORKED
@@ -300,15 +301,15 @@ def test_a_candidate_that_never_stops_starting_processes_does_not_slip_through(s
     """
     for _ in range(5):
         sealed = seal_before(start, prepare, "time.sleep(60)")
-        assert sealed.running.finish(20)[0] == Exit(None, signal.SIGSYS)
+        assert sealed.running.finish(20)[0] == ExitStatus(None, signal.SIGSYS)
 
 
 def test_sealing_twice_and_sealing_the_ended_changes_nothing(start: Start) -> None:
     sealed = seal_before(start, "", "print('done')")
     assert sealed.running.confined.seal() == is_forked(start)
-    assert sealed.running.finish() == (Exit(0, None), "ready\ndone\n")
+    assert sealed.running.finish() == (ExitStatus(0, None), "ready\ndone\n")
     sealed.running.confined.seal()
-    assert sealed.running.confined.poll() == Exit(0, None)
+    assert sealed.running.confined.poll() == ExitStatus(0, None)
 
 
 @FORKED

@@ -16,13 +16,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.errors import SandboxError
-from harness.sandbox import seccomp, syscalls
-from harness.sandbox.seccomp import NO_PROCESSES, REFUSED, Action, Kind, Rule, When, asking_border, border
+from hillclimb.harness.errors import SandboxError
+from hillclimb.harness.sandbox.kernel import seccomp, syscalls
+from hillclimb.harness.sandbox.kernel.seccomp import (
+    REFUSED,
+    STAGE_TWO_RULES,
+    Action,
+    ArgumentTest,
+    Rule,
+    SandboxKind,
+    notifying_rules,
+    stage_one_rules,
+)
 
 MACHINES = st.sampled_from(sorted(syscalls.AUDIT_ARCH))
-KINDS: tuple[Kind, ...] = ("cpu", "gpu", "tools")
-STAGES = st.sampled_from([*map(border, KINDS), *map(asking_border, KINDS), NO_PROCESSES])
+KINDS: tuple[SandboxKind, ...] = ("cpu", "gpu", "tools")
+STAGES = st.sampled_from([*map(stage_one_rules, KINDS), *map(notifying_rules, KINDS), STAGE_TWO_RULES])
 NUMBERS = st.one_of(
     st.sampled_from([number for pair in syscalls.TABLE.values() for number in pair if number is not None]),
     st.integers(0, syscalls.NEWEST),
@@ -64,7 +73,7 @@ def expected(rules: tuple[Rule, ...], machine: str, number: int, arguments: list
     return Action.ALLOW
 
 
-def holds(when: When, arguments: list[int]) -> bool:
+def holds(when: ArgumentTest, arguments: list[int]) -> bool:
     word = arguments[when.argument] & 0xFFFFFFFF
     return {
         "is": word == when.value,
@@ -92,14 +101,14 @@ def test_another_machines_calls_are_killed(
 
 @pytest.mark.parametrize("machine", sorted(syscalls.AUDIT_ARCH))
 def test_x32_is_killed_and_the_unknown_looks_unimplemented(machine: str) -> None:
-    program, architecture = seccomp.assemble(border("cpu"), machine), syscalls.AUDIT_ARCH[machine]
+    program, architecture = seccomp.assemble(stage_one_rules("cpu"), machine), syscalls.AUDIT_ARCH[machine]
     assert interpret(program, architecture, syscalls.X32_BIT | 39, [0] * 6) == Action.KILL
     assert interpret(program, architecture, syscalls.NEWEST + 1, [0] * 6) == Action.UNKNOWN
     assert interpret(program, architecture, syscalls.NEWEST, [0] * 6) == Action.ALLOW
 
 
 @pytest.mark.parametrize("machine", sorted(syscalls.AUDIT_ARCH))
-@pytest.mark.parametrize("rules", [*map(border, KINDS), NO_PROCESSES], ids=[*KINDS, "stage two"])
+@pytest.mark.parametrize("rules", [*map(stage_one_rules, KINDS), STAGE_TWO_RULES], ids=[*KINDS, "stage two"])
 def test_programs_fit_the_kernels_limit(machine: str, rules: tuple[Rule, ...]) -> None:
     assert len(seccomp.assemble(rules, machine)) // 8 < 4096
 
@@ -107,7 +116,7 @@ def test_programs_fit_the_kernels_limit(machine: str, rules: tuple[Rule, ...]) -
 def test_a_machine_no_filter_is_written_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(syscalls.platform, "machine", lambda: "riscv64")
     with pytest.raises(SandboxError, match="riscv64"):
-        seccomp.border_program()
+        seccomp.stage_one_program()
 
 
 @pytest.mark.parametrize(
@@ -138,8 +147,8 @@ def test_every_refused_call_is_refused_by_the_kernel() -> None:
     """Each with arguments of zero, under the real filter: EPERM, whatever the kernel would have said."""
     code = """
     import ctypes, json, sys
-    from harness.sandbox import seccomp, syscalls
-    seccomp.load(seccomp.border_program())
+    from hillclimb.harness.sandbox.kernel import seccomp, syscalls
+    seccomp.load_filter(seccomp.stage_one_program())
     libc = ctypes.CDLL(None, use_errno=True)
     answers = {}
     for name in sys.argv[1].split():
@@ -159,8 +168,8 @@ def test_a_driver_may_listen_and_still_nobody_can_be_talked_to() -> None:
     """What libcuda does as it starts, by socket(2)'s arguments; all that could reach anybody stays refused."""
     code = """
     import json, os, socket
-    from harness.sandbox import seccomp
-    seccomp.load(seccomp.border_program("gpu"))
+    from hillclimb.harness.sandbox.kernel import seccomp
+    seccomp.load_filter(seccomp.stage_one_program("gpu"))
     end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     end.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
     end.bind(f"\\0cuda-uvmfd-{os.getpid()}")
@@ -190,7 +199,9 @@ def test_a_driver_may_listen_and_still_nobody_can_be_talked_to() -> None:
 def test_only_tools_may_talk_freely() -> None:
     talk = set(REFUSED["every way to talk but the one socket inherited"].split())
     for kind in KINDS:
-        refused = {rule.call for rule in border(kind) if rule.when is None and rule.action is Action.REFUSE}
+        refused = {
+            rule.call for rule in stage_one_rules(kind) if rule.when is None and rule.action is Action.REFUSE
+        }
         assert (refused & talk == set()) == (kind == "tools")
         assert {"ptrace", "mount", "io_uring_setup", "setns", "bpf"} <= refused
 
@@ -206,11 +217,11 @@ def test_only_tools_may_talk_freely() -> None:
 def test_the_kernel_kills_foreign_calls(call: str, machine_code: str) -> None:
     code = """
     import ctypes, mmap, sys
-    from harness.sandbox import seccomp
+    from hillclimb.harness.sandbox.kernel import seccomp
     page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     page.write(bytes.fromhex(sys.argv[1]))
     address = ctypes.addressof(ctypes.c_char.from_buffer(page))
-    seccomp.load(seccomp.border_program())
+    seccomp.load_filter(seccomp.stage_one_program())
     ctypes.CFUNCTYPE(ctypes.c_long)(address)()
     """
     assert _python(code, machine_code).returncode == -signal.SIGSYS
@@ -219,8 +230,8 @@ def test_the_kernel_kills_foreign_calls(call: str, machine_code: str) -> None:
 def test_of_itself_a_process_may_still_ask() -> None:
     code = """
     import os, resource, threading
-    from harness.sandbox import seccomp
-    seccomp.load(seccomp.border_program())
+    from hillclimb.harness.sandbox.kernel import seccomp
+    seccomp.load_filter(seccomp.stage_one_program())
     seccomp.forbid_processes()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.sched_setaffinity(0, os.sched_getaffinity(0))

@@ -8,22 +8,22 @@ from typing import cast
 
 import pytest
 
-from harness.errors import UsageError
-from harness.records import Side
-from harness.studies.judging import Judges
-from harness.studies.profiling import UNCOUNTED, _matters, _Session
-from harness.studies.study import StudyCase
-from harness.studies.times import FILE, Row, fuller, read, write
-from harness.studies.variants import Staged
-from harness.studies.variants import _is_compiled as is_compiled
+from hillclimb.harness.errors import UsageError
+from hillclimb.harness.records import Side
+from hillclimb.harness.studies.judging import RestartingJudge
+from hillclimb.harness.studies.profiling import UNCOUNTED_NOTE, _matters, _Session
+from hillclimb.harness.studies.study import StudyCase
+from hillclimb.harness.studies.times import TABLE_FILE, TimesRow, choose_fuller_rows, read, write
+from hillclimb.harness.studies.variants import StagedCase
+from hillclimb.harness.studies.variants import _is_compiled as is_compiled
 from tests.fakes.judge import PROVENANCE
 
 NOW = "of-now"
 SIDES = {name: Side(tree=f"/{name}") for name in ("baseline", "optimized", "torch")}
 
 
-def row(variant: str, state: str = NOW, **told: float | str) -> Row:
-    return Row.model_validate(
+def row(variant: str, state: str = NOW, **told: float | str) -> TimesRow:
+    return TimesRow.model_validate(
         {"study": "s", "case": "c", "problem": "p", "variant": variant, "kernel": "k", "state": state, **told}
     )
 
@@ -38,8 +38,8 @@ WHOLE = [
 @pytest.fixture
 def session(tmp_path: Path) -> _Session:
     case = StudyCase("s", "c", tmp_path / "c")
-    copy = Staged(tmp_path, SIDES, {"p": "alone-0"})
-    return _Session(case, copy, cast(Judges, None), PROVENANCE, NOW, lambda progress: None)
+    copy = StagedCase(tmp_path, SIDES, {"p": "alone-0"})
+    return _Session(case, copy, cast(RestartingJudge, None), PROVENANCE, NOW, lambda progress: None)
 
 
 def test_a_measurement_that_tells_less_takes_nobodys_place() -> None:
@@ -48,21 +48,21 @@ def test_a_measurement_that_tells_less_takes_nobodys_place() -> None:
     no_yardstick = row("optimized", call_us=1.9, speedup=1.6)
     failed = row("optimized", state="", note="was not timed")
     for less in (no_duel, no_yardstick, failed):
-        assert fuller("optimized", [whole], [less]) == [whole]
-        assert fuller("optimized", [less], [whole]) == [whole]
-        assert fuller("optimized", [], [less]) == [less]
+        assert choose_fuller_rows("optimized", [whole], [less]) == [whole]
+        assert choose_fuller_rows("optimized", [less], [whole]) == [whole]
+        assert choose_fuller_rows("optimized", [], [less]) == [less]
     again = row("optimized", call_us=1.8, speedup=1.7, over_torch=1.2)
-    assert fuller("optimized", [whole], [again]) == [again]
+    assert choose_fuller_rows("optimized", [whole], [again]) == [again]
 
 
 def test_lanes_that_were_counted_outlast_a_measurement_without() -> None:
     old = row("baseline", call_us=3.0, masked_share=0.25, masked_on="small")
     new = row("baseline", call_us=2.9)
-    assert fuller("baseline", [old], [new]) == [
+    assert choose_fuller_rows("baseline", [old], [new]) == [
         new.model_copy(update={"masked_share": 0.25, "masked_on": "small"})
     ]
     counted = row("baseline", call_us=2.9, masked_share=0.5, masked_on="odd")
-    assert fuller("baseline", [old], [counted]) == [counted]
+    assert choose_fuller_rows("baseline", [old], [counted]) == [counted]
 
 
 @pytest.mark.parametrize(
@@ -77,22 +77,22 @@ def test_lanes_that_were_counted_outlast_a_measurement_without() -> None:
     ],
 )
 def test_a_problem_is_left_out_where_every_time_and_duel_is_there(
-    session: _Session, rows: list[Row], is_whole: bool
+    session: _Session, rows: list[TimesRow], is_whole: bool
 ) -> None:
     write(session.file, {}, rows)
-    assert session.has("p") is is_whole
+    assert session.has_times("p") is is_whole
 
 
 def test_without_a_yardstick_its_duels_are_not_asked_for(session: _Session) -> None:
     sides = {name: side for name, side in SIDES.items() if name != "torch"}
-    session.copy = replace(session.copy, sides=sides, trouble="it took over 1800 s")
+    session.copy = replace(session.copy, sides=sides, yardstick_error="it took over 1800 s")
     write(session.file, {}, [WHOLE[0], row("optimized", call_us=2.0, speedup=1.5)])
-    assert session.has("p")
+    assert session.has_times("p")
 
 
 def test_counted_lanes_are_put_beside_times_that_are_kept(session: _Session) -> None:
     write(session.file, {"device": "here"}, [*WHOLE, row("optimized", state="of-then", call_us=9.0)])
-    session.masked = {"optimized": (0.25, "small")}
+    session.masked_shares = {"optimized": (0.25, "small")}
     session.add_lanes("p")
     known, rows = read(session.file)
     assert known == {"device": "here"}
@@ -113,12 +113,12 @@ def test_lanes_are_counted_again_only_where_some_are_missing(session: _Session) 
     assert not session.has_counted("p")
     write(session.file, {}, [counted[0], counted[1].model_copy(update={"state": "of-then"}), *WHOLE[1:]])
     assert not session.has_counted("p")
-    session.uncounted = {"optimized": f"{UNCOUNTED}: it waits for others"}
+    session.uncounted = {"optimized": f"{UNCOUNTED_NOTE}: it waits for others"}
     session.add_lanes("p")
     assert session.has_counted("p"), "what cannot be counted is not tried at every --resume"
     session.add_lanes("p")
     (told,) = [r for r in read(session.file)[1] if r.variant == "optimized" and r.state == NOW]
-    assert told.note == f"{UNCOUNTED}: it waits for others"
+    assert told.note == f"{UNCOUNTED_NOTE}: it waits for others"
 
 
 def test_a_time_does_not_hang_on_notes() -> None:
@@ -130,9 +130,9 @@ def test_a_time_does_not_hang_on_notes() -> None:
 
 
 def test_what_is_no_text_ends_in_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text("study,case\n" + "x" * 200_000 + ",y\n")
+    (tmp_path / TABLE_FILE).write_text("study,case\n" + "x" * 200_000 + ",y\n")
     with pytest.raises(UsageError, match="move the file away"):
-        read(tmp_path / FILE)
+        read(tmp_path / TABLE_FILE)
     yardstick = tmp_path / "yardstick.py"
     yardstick.write_bytes(b"# \xff\nCOMPILED = False\n")
     assert not is_compiled(yardstick)

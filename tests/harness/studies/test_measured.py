@@ -8,18 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UsageError
-from harness.judge.pool import LocalJudge
-from harness.judge.protocol import Watch
-from harness.records import Profile, Reason, Side
-from harness.studies import judging
-from harness.studies.gating import gate_each
-from harness.studies.page import write_page
-from harness.studies.plots import ROOFLINE, SPEEDUPS
-from harness.studies.profiling import Profiled, Wish, profile_each
-from harness.studies.study import choose
-from harness.studies.times import FILE, read
+from hillclimb.harness.errors import UsageError
+from hillclimb.harness.judge.pool import LocalJudge
+from hillclimb.harness.records import Profile, Reason, Side, Watch
+from hillclimb.harness.studies import judging
+from hillclimb.harness.studies.gating import gate_cases
+from hillclimb.harness.studies.page import write_page
+from hillclimb.harness.studies.plots import ROOFLINE, SPEEDUPS
+from hillclimb.harness.studies.profiling import TimingOptions, VariantTimes, profile_cases
+from hillclimb.harness.studies.study import choose_cases
+from hillclimb.harness.studies.times import TABLE_FILE, read
 from tests.harness.studies.small_study import WRONG, write_study
+
+pytestmark = pytest.mark.proven(lambda params: [])
 
 
 def ignore(_: object) -> None:
@@ -33,7 +34,9 @@ def test_one_broken_case_hides_no_other(tmp_path: Path) -> None:
     (study / "late" / "contract.py").write_text("raise ValueError('not today')\n")
     (study / "wrong" / "workspace" / "optimized.py").write_text(WRONG)
     told: list[str] = []
-    found = gate_each(choose(cases), ignore, lambda gated: told.append(f"{gated.case}/{gated.variant}"))
+    found = gate_cases(
+        choose_cases(cases), ignore, lambda gated: told.append(f"{gated.case}/{gated.variant}")
+    )
     assert told == [
         "broken/",
         "late/",
@@ -55,14 +58,14 @@ def test_one_broken_case_hides_no_other(tmp_path: Path) -> None:
 def test_times_and_speedups_are_measured_and_kept(tmp_path: Path) -> None:
     cases = write_study(tmp_path, ("affine", "broken"))
     (cases / "small" / "broken" / "case.yaml").write_text("schema: 2\n")
-    chosen, told = choose(cases), list[Profiled]()
-    found = profile_each(chosen, Wish(suites=("main",)), ignore, told.append)
+    chosen, told = choose_cases(cases), list[VariantTimes]()
+    found = profile_cases(chosen, TimingOptions(suites=("main",)), ignore, told.append)
     assert [(profiled.case, profiled.problem, profiled.passed) for profiled in found] == [
         ("affine", "timed", True),
         ("broken", "", False),
     ]
     assert tuple(told) == found
-    known, rows = read(cases / "small" / FILE)
+    known, rows = read(cases / "small" / TABLE_FILE)
     assert float(known["copy_gb_per_s"]) > 0
     fast = next(row for row in rows if row.variant == "optimized")
     assert fast.speedup is not None
@@ -74,7 +77,7 @@ def test_times_and_speedups_are_measured_and_kept(tmp_path: Path) -> None:
     assert fast.gb_per_s == pytest.approx(fast.bytes / fast.call_us / 1e3)
     assert {row.variant for row in rows} == {"baseline", "optimized"}
 
-    again = profile_each(chosen[:1], Wish(suites=("main",), resume=True), ignore, ignore)
+    again = profile_cases(chosen[:1], TimingOptions(suites=("main",), resume=True), ignore, ignore)
     assert [profiled.rows for profiled in again] == [()], "nothing changed, so nothing is measured"
     page = write_page(cases / "small").read_text()
     for said in ("affine", "timed", "optimized", "data:image/png;base64,"):
@@ -85,16 +88,16 @@ def test_times_and_speedups_are_measured_and_kept(tmp_path: Path) -> None:
 
     kernel = cases / "small" / "affine" / "workspace" / "optimized.py"
     kernel.write_text(kernel.read_text() + "# changed\n")
-    (anew,) = profile_each(chosen[:1], Wish(suites=("main",), resume=True), ignore, ignore)
+    (anew,) = profile_cases(chosen[:1], TimingOptions(suites=("main",), resume=True), ignore, ignore)
     assert anew.rows, "what changed is measured again"
 
 
 def test_what_is_no_table_is_found_before_anything_is_timed(tmp_path: Path) -> None:
     cases = write_study(tmp_path)
-    (cases / "small" / FILE).write_text("a,b\n1,2\n")
-    told: list[Profiled] = []
+    (cases / "small" / TABLE_FILE).write_text("a,b\n1,2\n")
+    told: list[VariantTimes] = []
     with pytest.raises(UsageError, match="move the file away"):
-        profile_each(choose(cases), Wish(), ignore, told.append)
+        profile_cases(choose_cases(cases), TimingOptions(), ignore, told.append)
     assert told == []
 
 
@@ -103,7 +106,7 @@ def test_a_kernel_that_fails_while_timed_is_told_in_its_row(tmp_path: Path) -> N
     (cases / "small" / "affine" / "workspace" / "optimized.py").write_text(
         "def run(x, y):\n    raise ValueError('no')\n"
     )
-    (profiled,) = profile_each(choose(cases), Wish(suites=("main",)), ignore, ignore)
+    (profiled,) = profile_cases(choose_cases(cases), TimingOptions(suites=("main",)), ignore, ignore)
     rows = {row.variant: row for row in profiled.rows}
     assert rows["baseline"].call_us is not None
     assert rows["optimized"].call_us is None
@@ -114,19 +117,19 @@ def test_a_kernel_that_fails_while_timed_is_told_in_its_row(tmp_path: Path) -> N
 def test_a_yardstick_that_cannot_be_compiled_is_told_of_and_hides_no_kernel(tmp_path: Path) -> None:
     cases = write_study(tmp_path)
     (cases / "small" / "affine" / "yardstick.py").write_text("import torch_misspelt\n")
-    wish = Wish(suites=("main",), resume=True)
-    (profiled,) = profile_each(choose(cases), wish, ignore, ignore)
+    wish = TimingOptions(suites=("main",), resume=True)
+    (profiled,) = profile_cases(choose_cases(cases), wish, ignore, ignore)
     notes = {row.variant: row.note for row in profiled.rows}
     assert "No module named 'torch_misspelt'" in notes.pop("torch")
     assert set(notes) == {"baseline", "optimized"}
     assert not profiled.passed
-    _, before = read(cases / "small" / FILE)
+    _, before = read(cases / "small" / TABLE_FILE)
     assert all(row.call_us for row in before if row.variant != "torch")
-    (again,) = profile_each(choose(cases), wish, ignore, ignore)
+    (again,) = profile_cases(choose_cases(cases), wish, ignore, ignore)
     assert again.rows == (), "the others are kept"
     assert "No module named 'torch_misspelt'" in again.error, "it was tried again"
     assert not again.passed
-    assert read(cases / "small" / FILE)[1] == before
+    assert read(cases / "small" / TABLE_FILE)[1] == before
 
 
 class DiesOnce(LocalJudge):
@@ -142,12 +145,12 @@ class DiesOnce(LocalJudge):
 
 
 def test_a_judge_that_dies_takes_no_time_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cases, wish = write_study(tmp_path), Wish(suites=("main",))
-    profile_each(choose(cases), wish, ignore, ignore)
-    table = cases / "small" / FILE
+    cases, wish = write_study(tmp_path), TimingOptions(suites=("main",))
+    profile_cases(choose_cases(cases), wish, ignore, ignore)
+    table = cases / "small" / TABLE_FILE
     known, before = read(table)
     monkeypatch.setattr(judging, "LocalJudge", DiesOnce)
-    (profiled,) = profile_each(choose(cases), wish, ignore, ignore)
+    (profiled,) = profile_cases(choose_cases(cases), wish, ignore, ignore)
     assert not profiled.passed
     notes = {row.variant: (row.call_us is not None, row.note) for row in profiled.rows}
     assert notes["baseline"][0]
@@ -165,6 +168,6 @@ def test_a_judge_that_dies_takes_no_time_with_it(tmp_path: Path, monkeypatch: py
 def test_what_cannot_be_read_ends_its_own_case(tmp_path: Path) -> None:
     cases = write_study(tmp_path, ("aslant", "sound"))
     (cases / "small" / "aslant" / "data.bin").symlink_to("/nowhere/data.bin")
-    found = gate_each(choose(cases), ignore, ignore)
+    found = gate_cases(choose_cases(cases), ignore, ignore)
     assert [gated.passed for gated in found.results] == [False, True, True]
     assert "data.bin" in found.results[0].error

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.case.case import Case
-from harness.errors import CandidateFault, CaseError, UsageError
-from harness.judge.policy import check_policy
-from harness.studies.study import StudyCase, choose, find_studies
-from harness.studies.variants import YARDSTICK, list_variants, staged, timed_problems
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.errors import CandidateFault, CaseError, UsageError
+from hillclimb.harness.policy.policy import check_policy
+from hillclimb.harness.studies.study import StudyCase, choose_cases, find_studies
+from hillclimb.harness.studies.variants import YARDSTICK, list_variants, stage_case, timed_problems
 from tests.harness.studies.small_study import write_study
 
 YARDSTICK_PY = "import torch\n\n\ndef run(x, y):\n    torch.matmul(x, x, out=y)\n"
@@ -38,10 +38,10 @@ def test_studies_are_families_of_cases_with_a_baseline(cases: Path) -> None:
 
 
 def test_cases_are_chosen_by_study_and_name(cases: Path) -> None:
-    assert told(choose(cases)) == ["other/shared", "small/alone", "small/shared"]
-    assert told(choose(cases, "small")) == ["small/alone", "small/shared"]
-    assert told(choose(cases, None, "alone")) == ["small/alone"], "found without its study"
-    assert told(choose(cases, "other", "shared")) == ["other/shared"]
+    assert told(choose_cases(cases)) == ["other/shared", "small/alone", "small/shared"]
+    assert told(choose_cases(cases, "small")) == ["small/alone", "small/shared"]
+    assert told(choose_cases(cases, None, "alone")) == ["small/alone"], "found without its study"
+    assert told(choose_cases(cases, "other", "shared")) == ["other/shared"]
 
 
 @pytest.mark.parametrize(
@@ -57,13 +57,13 @@ def test_what_cannot_be_chosen_names_the_choices(
     cases: Path, study: str | None, name: str | None, says: str
 ) -> None:
     with pytest.raises(UsageError) as refused:
-        choose(cases, study, name)
+        choose_cases(cases, study, name)
     assert str(refused.value) == says
 
 
 def test_no_study_at_all_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no study below .*: no case there has a workspace/baseline\.py"):
-        choose(tmp_path)
+        choose_cases(tmp_path)
 
 
 def case_of(cases: Path) -> Case:
@@ -86,7 +86,7 @@ def test_a_variant_is_a_module_that_defines_the_entrys_function(cases: Path) -> 
 
 def test_each_variant_has_a_workspace_of_its_own(cases: Path) -> None:
     case = case_of(cases)
-    with staged(case) as copy:
+    with stage_case(case) as copy:
         entries = {name: (Path(side.tree) / "kernel.py").read_text() for name, side in copy.sides.items()}
         assert "from baseline import run as run" in entries["baseline"]
         assert "from optimized import run as run" in entries["optimized"]
@@ -100,7 +100,7 @@ def test_timed_problems_have_suites_of_their_own_and_the_yardstick_its_liberty(c
     case = case_of(cases)
     (case.folder / "yardstick.py").write_text(YARDSTICK_PY)
     assert timed_problems(case) == ("timed", "odd"), "the objective's first"
-    with staged(case, timed=timed_problems(case)) as copy:
+    with stage_case(case, timed=timed_problems(case)) as copy:
         read = Case(copy.folder)
         assert {p: read.suites[s].problems for p, s in copy.suites.items()} == {
             "timed": ("timed",),

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.errors import UsageError
-from harness.studies.times import Row, read, replaced, update, write
+from hillclimb.harness.errors import UsageError
+from hillclimb.harness.studies.times import TimesRow, read, replace_problems, update, write
 
 words = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=12).map(str.strip)
 names = words.filter(lambda word: word != "" and not word.startswith("#"))
 floats = st.none() | st.floats(allow_nan=False, allow_infinity=False)
 rows = st.builds(
-    Row, study=names, case=names, problem=names, variant=names, kernel=words, note=words, state=words,
+    TimesRow, study=names, case=names, problem=names, variant=names, kernel=words, note=words, state=words,
     device=words, call_us=floats, speedup=floats, launches=floats,
 )  # fmt: skip
 
@@ -24,7 +24,7 @@ keys = st.from_regex(r"[a-z_]{1,9}", fullmatch=True)
 
 
 @given(st.lists(rows, max_size=5), st.dictionaries(keys, names, max_size=3))
-def test_what_is_written_is_read_again(table: list[Row], known: dict[str, str]) -> None:
+def test_what_is_written_is_read_again(table: list[TimesRow], known: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "times.csv")
         write(file, known, table)
@@ -32,14 +32,14 @@ def test_what_is_written_is_read_again(table: list[Row], known: dict[str, str]) 
         assert [path.name for path in file.parent.iterdir()] == ["times.csv"]
 
 
-def row(case: str, problem: str, variant: str = "baseline", state: str = "now") -> Row:
-    return Row(study="s", case=case, problem=problem, variant=variant, kernel="k", state=state)
+def row(case: str, problem: str, variant: str = "baseline", state: str = "now") -> TimesRow:
+    return TimesRow(study="s", case=case, problem=problem, variant=variant, kernel="k", state=state)
 
 
 def test_fresh_rows_take_the_place_of_a_problems_old_ones() -> None:
     table = [row("a", "p"), row("a", "q"), row("b", "p"), row("b", "p", "optimized")]
     fresh = [row("b", "p", "baseline", "later"), row("a", "r")]
-    assert replaced(table, fresh) == [
+    assert replace_problems(table, fresh) == [
         row("a", "p"),
         row("a", "q"),
         row("a", "r"),

@@ -16,13 +16,15 @@ from typing import Any
 
 import pytest
 
-from harness.case.case import Case
-from harness.errors import HillclimbError
-from harness.judge.protocol import Progress
-from harness.studies import yardstick
-from harness.studies.variants import CACHE, YARDSTICK, Staged, staged, timed_problems
-from harness.studies.yardstick import compile_ahead, with_yardstick_compiled
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.errors import HillclimbError
+from hillclimb.harness.records import Progress
+from hillclimb.harness.studies import yardstick
+from hillclimb.harness.studies.variants import CACHE, YARDSTICK, StagedCase, stage_case, timed_problems
+from hillclimb.harness.studies.yardstick import compile_yardstick, with_yardstick_compiled
 from tests.harness.studies.small_study import write_study
+
+pytestmark = pytest.mark.proven(lambda params: [])
 
 SILENT = lambda progress: None  # noqa: E731
 
@@ -33,8 +35,8 @@ import json, sys
 import torch  # a candidate's process has imported it before its workspace, and pickles by that order
 from pathlib import Path
 from torch._dynamo.utils import counters
-from harness.candidate.runner import import_kernel
-from harness.case.contract import load_contract
+from hillclimb.harness.candidate.runner import import_kernel
+from hillclimb.harness.case.checked import load_contract
 
 run = import_kernel(sys.argv[2], "kernel.py:run")
 contract = load_contract(Path(sys.argv[1], "contract.py"), "cpu")
@@ -53,7 +55,7 @@ def case(tmp_path: Path) -> Case:
     return found
 
 
-def sides(copy: Staged) -> tuple[Path, Path]:
+def sides(copy: StagedCase) -> tuple[Path, Path]:
     return copy.folder, Path(copy.sides[YARDSTICK].tree)
 
 
@@ -74,12 +76,12 @@ def used_later(folder: Path, workspace: Path, temporary: Path) -> Any:
 def test_what_was_compiled_apart_is_found_by_others(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(yardstick, "TRIES", 1)
+    monkeypatch.setattr(yardstick, "MAX_COMPILE_TRIES", 1)
     (case.folder / "yardstick.py").write_text(PLAIN)
-    with staged(case, timed=timed_problems(case)) as copy:
+    with stage_case(case, timed=timed_problems(case)) as copy:
         folder, workspace = sides(copy)
         seen: list[Progress] = []
-        told = compile_ahead(copy, seen.append)
+        told = compile_yardstick(copy, seen.append)
         assert re.fullmatch(
             r"the fastest of 1 that torch\.compile made: [\d.]+ us for one call of each problem", told
         )
@@ -92,28 +94,28 @@ def test_what_was_compiled_apart_is_found_by_others(
 
 def test_one_that_says_so_is_timed_as_it_is(case: Case, tmp_path: Path) -> None:
     (case.folder / "yardstick.py").write_text(PLAIN.replace("\n\n\n", "\n\nCOMPILED = False\n\n\n"))
-    with staged(case, timed=timed_problems(case)) as copy:
+    with stage_case(case, timed=timed_problems(case)) as copy:
         folder, workspace = sides(copy)
-        assert compile_ahead(copy, SILENT) == ""
+        assert compile_yardstick(copy, SILENT) == ""
         assert not (workspace / CACHE).exists()
         assert used_later(folder, workspace, tmp_path) == [True, {}]
 
 
 def test_one_that_cannot_be_compiled_says_why_and_leaves_no_cache(case: Case) -> None:
     (case.folder / "yardstick.py").write_text("import torch_misspelt\n")
-    with staged(case, timed=timed_problems(case)) as copy:
+    with stage_case(case, timed=timed_problems(case)) as copy:
         with pytest.raises(HillclimbError, match="No module named 'torch_misspelt'"):
-            compile_ahead(copy, SILENT)
+            compile_yardstick(copy, SILENT)
         assert not (sides(copy)[1] / CACHE).exists()
         without = with_yardstick_compiled(copy, SILENT)
     assert YARDSTICK not in without.sides
-    assert "No module named 'torch_misspelt'" in without.trouble
+    assert "No module named 'torch_misspelt'" in without.yardstick_error
 
 
 def test_the_fastest_of_what_was_compiled_is_kept(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     with tried(case, monkeypatch, [2e-4, 1e-4, 3e-4]) as (found, kept):
         assert kept == b"0.0001"
-    assert found.compiled == (
+    assert found.yardstick_note == (
         "the fastest of 3 that torch.compile made: 200.0, 100.0, 300.0 us for one call of each problem"
     )
 
@@ -124,16 +126,18 @@ def test_a_try_that_fails_takes_nothing_from_those_before(
     with tried(case, monkeypatch, [2e-4]) as (found, kept):
         assert kept == b"0.0002"
     assert YARDSTICK in found.sides
-    assert found.compiled.startswith("the fastest of 1 that")
+    assert found.yardstick_note.startswith("the fastest of 1 that")
 
 
 @contextmanager
-def tried(case: Case, monkeypatch: pytest.MonkeyPatch, times: list[float]) -> Iterator[tuple[Staged, bytes]]:
+def tried(
+    case: Case, monkeypatch: pytest.MonkeyPatch, times: list[float]
+) -> Iterator[tuple[StagedCase, bytes]]:
     """The staged case with a yardstick compiled in these times, further tries failing; what it has in its cache."""
     (case.folder / "yardstick.py").write_text(PLAIN)
     done: list[float] = []
 
-    def made(copy: Staged, workspace: Path, folder: Path, most_seconds: float) -> float:
+    def made(copy: StagedCase, workspace: Path, folder: Path, most_seconds: float) -> float:
         assert not (workspace / CACHE).exists(), "torch.compile would find there what an earlier try made"
         assert 0 < most_seconds <= 1800
         if len(done) == len(times):
@@ -144,7 +148,7 @@ def tried(case: Case, monkeypatch: pytest.MonkeyPatch, times: list[float]) -> It
         return done[-1]
 
     monkeypatch.setattr(yardstick, "_compile", made)
-    with staged(case, timed=timed_problems(case)) as copy:
+    with stage_case(case, timed=timed_problems(case)) as copy:
         found = with_yardstick_compiled(copy, SILENT)
         with tarfile.open(sides(copy)[1] / CACHE) as kept:
             (graph,) = [kept.extractfile(m) for m in kept.getmembers() if m.name.endswith("graph")]

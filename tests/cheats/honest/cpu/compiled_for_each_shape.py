@@ -1,5 +1,6 @@
 """Is compiled by numba in the first call, and again for another layout.
 
+family: tuning-while-timed
 entries: [9]
 case: softmax
 """

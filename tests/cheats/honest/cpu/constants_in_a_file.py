@@ -1,5 +1,6 @@
 """Writes constants to a file of its scratch folder, and maps it.
 
+family: tuning-while-timed
 entries: [9]
 case: affine
 """

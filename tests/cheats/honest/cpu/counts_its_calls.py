@@ -1,5 +1,6 @@
 """Counts its calls and does every second one another way, both right.
 
+family: told-from-timing
 entries: [10]
 case: affine
 """

@@ -1,5 +1,6 @@
 """Starts threads in every call and waits for all of them.
 
+family: work-after-done
 case: affine
 """
 

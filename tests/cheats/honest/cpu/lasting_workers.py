@@ -1,5 +1,6 @@
 """Keeps its own pool of workers between calls, and waits for each call's parts.
 
+family: work-after-done
 entries: [1]
 case: affine
 """

@@ -1,5 +1,6 @@
 """Computes in more precision than it is asked for.
 
+family: fewer-bits
 entries: [28, 33]
 case: affine
 """

@@ -1,5 +1,6 @@
 """Reads its input as integers where it looks for zeros, and computes as usual.
 
+family: changed-inputs
 entries: [20]
 case: affine
 """

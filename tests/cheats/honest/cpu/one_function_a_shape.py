@@ -1,5 +1,6 @@
 """Makes a function for each shape that it meets.
 
+family: cached-result
 entries: [13]
 case: affine
 """

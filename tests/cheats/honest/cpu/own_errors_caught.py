@@ -1,5 +1,6 @@
 """Raises and catches an error of its own on the way.
 
+family: swallowed-failure
 entries: [35]
 case: affine
 """

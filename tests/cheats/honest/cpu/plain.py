@@ -1,5 +1,6 @@
 """Does the work once.
 
+family: nothing-new
 case: affine
 """
 

@@ -1,5 +1,6 @@
 """Prints a line when it is loaded, and one in its first calls.
 
+family: forged-answer
 entries: [41]
 case: affine
 """

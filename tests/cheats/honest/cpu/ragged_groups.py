@@ -1,5 +1,6 @@
 """Adds up groups of any length, none of which needs to be like another, and gathers in one step.
 
+family: assumed-structure
 entries: [31]
 case: groups
 """

@@ -1,5 +1,6 @@
 """Keeps a workspace of its own for each size, and computes in it.
 
+family: cached-result
 entries: [11, 13]
 case: affine
 """

@@ -1,5 +1,6 @@
 """Rescales its sums whenever a larger maximum turns up.
 
+family: unstable-formula
 entries: [32]
 case: softmax
 """

@@ -1,5 +1,6 @@
 """Uses its output as scratch: what stands there meanwhile is not the answer.
 
+family: leftovers
 entries: [19]
 case: softmax
 """

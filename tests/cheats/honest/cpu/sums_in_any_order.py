@@ -1,5 +1,6 @@
 """Adds partial sums in whatever order threads finish: the last bits differ from call to call.
 
+family: fewer-bits
 entries: [33]
 case: norm
 """

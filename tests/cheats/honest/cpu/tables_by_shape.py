@@ -1,5 +1,6 @@
 """Keeps tables that follow from the shape alone.
 
+family: cached-result
 entries: [13, 18]
 case: product
 """

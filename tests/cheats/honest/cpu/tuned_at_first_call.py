@@ -1,5 +1,6 @@
 """Tries two ways in the first call on each shape, which is not timed, and keeps the better one.
 
+family: tuning-while-timed
 entries: [9]
 case: affine
 """

@@ -1,5 +1,6 @@
 """Walks the input in pieces that do not divide it, with a tail.
 
+family: listed-problems
 entries: [30, 31]
 case: affine
 """

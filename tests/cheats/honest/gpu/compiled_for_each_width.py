@@ -1,5 +1,6 @@
 """Is compiled for every width by itself, when it first meets it.
 
+family: tuning-while-timed
 case: rows
 entries: [9]
 """

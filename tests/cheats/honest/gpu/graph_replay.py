@@ -1,5 +1,6 @@
 """Captures its launch for each pair of addresses, and replays it on whatever stands there now.
 
+family: stale-replay
 case: rows_eager
 entries: [7]
 stage: gate

@@ -1,5 +1,6 @@
 """Works on a private stream that waits for the caller's and is waited for.
 
+family: work-after-done
 case: rows
 entries: [1]
 """

@@ -1,5 +1,6 @@
 """Starts as many programs as there are multiprocessors, each of which walks over rows.
 
+family: assumed-structure
 case: rows
 entries: [31]
 """

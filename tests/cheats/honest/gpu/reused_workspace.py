@@ -1,5 +1,6 @@
 """Keeps a float32 workspace for each shape, with the rows' sums in it.
 
+family: cached-result
 case: rows
 entries: [11, 13]
 """

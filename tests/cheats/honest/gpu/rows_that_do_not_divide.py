@@ -1,5 +1,6 @@
 """Gives every program seven rows, which divides none of the shapes.
 
+family: listed-problems
 case: rows
 entries: [31]
 """

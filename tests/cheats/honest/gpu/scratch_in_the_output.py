@@ -1,5 +1,6 @@
 """Keeps each row's maximum in the row's first output until it is done with it.
 
+family: leftovers
 case: rows
 entries: [19]
 """

@@ -1,5 +1,6 @@
 """Adds up pieces of each row by atomic additions, in whatever order they come.
 
+family: fewer-bits
 case: rows
 entries: [33]
 """

@@ -1,5 +1,6 @@
 """Has Triton tune it for every width, in the first calls that nobody times.
 
+family: tuning-while-timed
 case: rows
 entries: [9]
 """

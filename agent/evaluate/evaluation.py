@@ -1,0 +1,212 @@
+"""Judges outside a run: one version of a case's workspace against another, or a case's baseline against its gate."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from hillclimb.agent.climb.trial import TrialOutcome, TrialSides, judge_sides
+from hillclimb.agent.git.repository import Repository
+from hillclimb.agent.git.snapshot import case_path
+from hillclimb.agent.git.version import Version, read_folder, read_tree, why_not_allowed, write_version
+from hillclimb.agent.machine.place import is_interpreted, require_timing_device
+from hillclimb.agent.proposers.hand import read_knobs
+from hillclimb.agent.record.entries import WebhookState
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.case.knob_reads import unread_knobs
+from hillclimb.harness.case.knobs import to_environment
+from hillclimb.harness.errors import UsageError
+from hillclimb.harness.judge.pool import LocalJudge
+from hillclimb.harness.records import (
+    Confirmation,
+    GateReport,
+    OracleReport,
+    Progress,
+    Provenance,
+    Reason,
+    Record,
+    Screening,
+    Side,
+    Watch,
+)
+
+HEAD = "HEAD"
+WORKING_FILES = "the working files"
+
+
+class CheckResult(Record):
+    """What `hillclimb check` found."""
+
+    case: str
+    sound: bool
+    """Whether the gate passed, and the contract accepts no wrong result but those that it excuses."""
+    gate: GateReport
+    provenance: Provenance
+    oracle: OracleReport | None = None
+    """Wrong results, and which of them the contract accepts; None where the gate rejects the baseline."""
+    interpreted: int | None = None
+    """Problems small enough to be interpreted, where there is no GPU for a case that is for one: those are what the
+    gate ran, and the others were only compiled. None where the case's own device is here. Nothing is ever timed."""
+    unread_knobs: tuple[str, ...] = ()
+    """Knobs that the source never reads, as far as that can be told."""
+
+
+class EvaluationResult(WebhookState):
+    """What `hillclimb evaluate` found, and what became of a post about it."""
+
+    case: str
+    candidate: str
+    against: str
+    """What it met: as it was named, or the commit of the run's incumbent."""
+    knobs: dict[str, str]
+    kept: bool
+    reason: Reason | None
+    detail: str
+    provenance: Provenance
+    screening: Screening | None
+    """None where the candidate changes what it may not: nothing was run then."""
+    confirmation: Confirmation | None
+    run: str | None = None
+    """`<family>/<case>/<tag>`, where it became a candidate of a run (--commit); None elsewhere, the rest too."""
+    n: int | None = None
+    """The candidate's number in that run."""
+    commit: str | None = None
+    """None where no tree could be built."""
+    ref: str | None = None
+    """What points at the commit: the run's branch, or the rejected candidate's own ref."""
+    author: str | None = None
+    idea: str | None = None
+    family: str | None = None
+    files: tuple[str, ...] = ()
+    """Files of the workspace that it changes against the incumbent."""
+
+    def posted(self, webhook: WebhookState) -> EvaluationResult:
+        """The same with what became of a post about it."""
+        return self.model_copy(update=dict(webhook))
+
+
+@dataclass(frozen=True)
+class EvaluationRequest:
+    """What to judge against what; None stands for the working files, and for HEAD."""
+
+    case: Path
+    candidate: str | None = None
+    against: str | None = None
+    knobs: Sequence[str] = ()
+    """`NAME=VALUE`, as typed."""
+    trust_workspace: bool = False
+
+
+def check(folder: Path, watch: Watch, *, trust_workspace: bool) -> CheckResult:
+    """Validate a case, bring its working files before the gate and put its contract to the test.
+
+    Raises CaseError for what is wrong with it, such as a problem on which every kernel is right.
+    """
+    case = Case(folder)
+    with (
+        scratch() as place,
+        closing(LocalJudge(case.folder, place / "judge.log", trust_workspace=trust_workspace)) as judge,
+    ):
+        files = read_folder(case.workspace)
+        tree = write_version(files, place / "workspace")
+        texts = {path: file.content.decode(errors="replace") for path, file in files.items()}
+        counted = _ProblemCounter(watch)
+        gate = judge.gate(Side(tree=str(tree)), counted)
+        oracle = judge.try_oracle(watch) if gate.passed else None
+        return CheckResult(
+            case=case.name,
+            sound=oracle is not None and not oracle.accepted,
+            gate=gate,
+            provenance=judge.describe(),
+            oracle=oracle,
+            interpreted=counted.problems if is_interpreted(case) else None,
+            unread_knobs=unread_knobs(texts, case.knobs),
+        )
+
+
+class _ProblemCounter:
+    """Passes progress on, and notes how many problems the gate says to run."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch, self.problems = watch, 0
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.stage == "gate":
+            self.problems = max(self.problems, progress.of)
+        self._watch(progress)
+
+
+def evaluate(question: EvaluationRequest, watch: Watch) -> EvaluationResult:
+    """Gate, screen and confirm. The case's working contract and benchmarks decide, whatever the versions hold."""
+    case = Case(question.case)
+    require_timing_device(case)
+    candidate = read_version(case, question.candidate or str(case.workspace))
+    against = read_version(case, question.against or HEAD)
+    knobs = to_environment(read_knobs(candidate, question.knobs))
+    if question.trust_workspace:
+        _expect_same_code(candidate, against)
+    forbidden = why_not_allowed(candidate, against, case.settings.mutable)
+    with (
+        scratch() as place,
+        closing(
+            LocalJudge(case.folder, place / "judge.log", trust_workspace=question.trust_workspace)
+        ) as judge,
+    ):
+        if forbidden:
+            outcome = TrialOutcome(Reason.OUTSIDE_WORKSPACE, forbidden)
+        else:
+            side = Side(tree=str(write_version(candidate, place / "candidate")), knobs=knobs)
+            other = Side(tree=str(write_version(against, place / "against")))
+            sides = TrialSides(screened=side, confirmed=side, incumbent=other, baseline=other)
+            outcome = judge_sides(
+                lambda question: question(judge), sides, lambda: case.settings.duel.alpha, watch
+            )
+        return EvaluationResult(
+            case=case.name,
+            candidate=question.candidate or WORKING_FILES,
+            against=question.against or HEAD,
+            knobs=knobs,
+            kept=outcome.reason is None,
+            reason=outcome.reason,
+            detail=outcome.detail,
+            provenance=judge.describe(),
+            screening=outcome.screening,
+            confirmation=outcome.confirmation,
+        )
+
+
+def read_version(case: Case, what: str) -> Version:
+    """A workspace by folder or by revision, as it is now."""
+    folder = Path(what)
+    if folder.is_dir():
+        return read_folder(folder / "workspace" if (folder / "case.yaml").is_file() else folder)
+    repository = Repository.open(case.folder)
+    commit = repository.resolve(f"{what}^{{commit}}")
+    if commit is None:
+        raise UsageError(f"{what!r} is neither a folder nor a revision; name a path that exists, or a commit")
+    place = f"{case_path(repository, case.folder)}/workspace"
+    tree = repository.resolve(f"{commit}:{place}")
+    if tree is None:
+        raise UsageError(f"{what} has no {place}; commit the case, or name another version with --against")
+    return read_tree(repository, tree)
+
+
+def _expect_same_code(candidate: Version, against: Version) -> None:
+    """Raises UsageError unless the two differ in nothing but the knobs that are set."""
+    if candidate != against:
+        raise UsageError(
+            "--trust-workspace judges knob values only, and the code of the two versions differs; "
+            "give --knob and versions with the same files, or install bubblewrap"
+        )
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder for a while, readable by a judge that runs candidates under another user."""
+    with tempfile.TemporaryDirectory(prefix="hillclimb-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder

@@ -1,0 +1,1 @@
+"""What others already have, as climbable cases."""

@@ -1,0 +1,1 @@
+"""The files of an imported case, as text."""

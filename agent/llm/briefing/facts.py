@@ -1,0 +1,72 @@
+"""Everything that a briefing says, as values: gathered once, then only worded and cut."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hillclimb.agent.llm.briefing.observations import KnobSummary
+    from hillclimb.agent.llm.briefing.recollection import LedgerSummary
+    from hillclimb.agent.record.entries import ProfiledEntry
+    from hillclimb.harness.case.case import Case
+
+
+@dataclass(frozen=True)
+class CaseTexts:
+    """The case's own words; fixed for the length of a run."""
+
+    program: str
+    contract: str
+    """The source of contract.py, shown and never run here."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known when a model is asked."""
+
+    case: Case
+    texts: CaseTexts
+    files: Mapping[str, str]
+    """The incumbent's text files by path, docs included."""
+    incumbent: str
+    """Its commit."""
+    past: LedgerSummary
+    """Every candidate and every reply of the run."""
+    seen: KnobSummary
+    """What was seen of the knobs on the present source."""
+    machine: str = ""
+    """What judges, as the run began on it: the device, and versions."""
+    family: str = ""
+    """What to work on; empty leaves it to the model."""
+    reason: str = ""
+    """Why that, and why now."""
+    unread_knobs: tuple[str, ...] = ()
+    """Knobs that the incumbent's source never reads."""
+    importances: Mapping[str, float] = field(default_factory=dict)
+    importances_missing: str = ""
+    """Why none are told, in words."""
+    interactions: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    signals: tuple[str, ...] = ()
+    """Of a plateau, by name."""
+    profile: ProfiledEntry | None = None
+    """Of the incumbent, or the newest there is."""
+
+    @property
+    def entry(self) -> str:
+        """The file that holds the kernel's function."""
+        return self.case.settings.entry.split(":")[0]
+
+
+def read_texts(case: Case) -> CaseTexts:
+    """program.md and contract.py; empty where there is none that can be read."""
+    return CaseTexts(_read(case.folder / "program.md"), _read(case.contract_file))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

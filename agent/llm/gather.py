@@ -1,0 +1,77 @@
+"""Gathers what a briefing says, from the ledger and the case; nothing else of the briefing reads either."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hillclimb.agent.llm.briefing.briefing import Facts, read_texts
+from hillclimb.agent.llm.briefing.observations import summarise_knobs
+from hillclimb.agent.llm.briefing.recollection import summarise_ledger
+from hillclimb.agent.proposer import ProposerContext
+from hillclimb.agent.record.ledger import Ledger
+from hillclimb.agent.sweep.importance import KnobImportances, reckon_importances
+from hillclimb.agent.sweep.interactions import interactions
+from hillclimb.agent.sweep.landscape import Landscape, build_landscape
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.case.knob_reads import unread_knobs
+
+SweepStatistics = tuple[KnobImportances, dict[tuple[str, str], float]]
+
+
+class FactGatherer:
+    """One run's facts; the statistics of the sweep are reckoned once for each state of it."""
+
+    def __init__(self, background: ProposerContext) -> None:
+        self._background = background
+        self._texts = read_texts(background.case)
+        self._cached_statistics: tuple[object, SweepStatistics] | None = None
+
+    def gather(self, ledger: Ledger, family: str, reason: str) -> Facts:
+        """The facts about today's incumbent; `family` and `reason` are what the rhythm asks for."""
+        case = self._background.case
+        weighed, pairs = self._compute_statistics(build_landscape(case.knobs, ledger))
+        present = ledger.turns[-1] if ledger.turns else None
+        return facts_of(
+            ledger,
+            case,
+            texts=self._texts,
+            files=self._background.files(ledger.incumbent),
+            family=family,
+            reason=reason,
+            importances=weighed.shares,
+            importances_missing=weighed.missing,
+            interactions=pairs,
+            signals=present.signals if present else (),
+        )
+
+    def _compute_statistics(self, landscape: Landscape) -> SweepStatistics:
+        state = (tuple(landscape.knobs), tuple(seen.n for seen in landscape.observations))
+        if self._cached_statistics is None or self._cached_statistics[0] != state:
+            weighed = reckon_importances(landscape)
+            self._cached_statistics = (state, (weighed, interactions(landscape, list(weighed.shares))))
+        return self._cached_statistics[1]
+
+
+def facts_of(ledger: Ledger, case: Case, *, family: str = "", **more: Any) -> Facts:
+    """The facts that a ledger tells; `more` are those fields of Facts that it does not, or that shall differ."""
+    kept = (
+        ledger.cumulative_when_kept
+    )  # what the landscape's values stand on; a later measurement is another figure
+    landscape = build_landscape(case.knobs, ledger)
+    known: dict[str, Any] = {
+        "incumbent": ledger.incumbent,
+        "profile": ledger.profiles[-1] if ledger.profiles else None,
+        "past": summarise_ledger(ledger, family),
+        "seen": summarise_knobs(landscape, kept.estimate if kept else 1.0),
+        "machine": _machine(ledger),
+        "unread_knobs": unread_knobs(more.get("files", {}), landscape.knobs),
+    }
+    return Facts(case=case, family=family, **{**known, **more})
+
+
+def _machine(ledger: Ledger) -> str:
+    if ledger.opened is None:
+        return ""
+    provenance = ledger.opened.provenance
+    software = ", ".join(f"{name} {version}" for name, version in sorted(provenance.software.items()))
+    return f"{provenance.device}; {software}"

@@ -1,0 +1,84 @@
+"""Problems near a listed one, which are what a contract's `vary` gives."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import combinations
+from math import isqrt
+from typing import Any
+
+Problem = Mapping[str, Any]
+"""The named sizes of one problem."""
+
+PRIMES = 2
+"""Below a size and above it, how many primes are near."""
+
+MOST_UNLIKE = 64
+"""Times one size, the other is at most where they are swapped. Many short rows are unlike few long ones: what needs a
+program for each would take minutes where kernels are interpreted."""
+
+
+def neighbours(
+    problem: Problem,
+    secret: random.Random,
+    listed: Mapping[str, Problem],
+    *groups: tuple[str, ...],
+    least: int = 1,
+) -> list[dict[str, Any]]:
+    """As `changed`, without the problems that are listed."""
+    return unlisted(changed(problem, secret, *groups, least=least), listed)
+
+
+def changed(
+    problem: Problem, secret: random.Random, *groups: tuple[str, ...], least: int = 1
+) -> list[dict[str, Any]]:
+    """Problems with one named size one more, one less or a prime near it, or with two sizes of a group swapped.
+
+    Which prime is secret. No size becomes less than `least`, no two problems are the same, and none is the given one.
+    """
+    found: list[dict[str, Any]] = []
+    for other in _all_changed(dict(problem), secret, groups, least):
+        if other != problem and other not in found:
+            found.append(other)
+    return found
+
+
+def unlisted(problems: Iterable[dict[str, Any]], listed: Mapping[str, Problem]) -> list[dict[str, Any]]:
+    """Those that are not among the listed ones."""
+    known = list(listed.values())
+    return [problem for problem in problems if problem not in known]
+
+
+def _all_changed(
+    problem: dict[str, Any], secret: random.Random, groups: Iterable[tuple[str, ...]], least: int
+) -> Iterator[dict[str, Any]]:
+    for names in groups:
+        for name in names:
+            size = problem[name]
+            near = {size + 1, size - 1}
+            primes = [prime for prime in _primes_near(size) if prime >= least and prime not in near]
+            for other in (size + 1, size - 1, *([secret.choice(primes)] if primes else ())):
+                if other >= least:
+                    yield {**problem, name: other}
+        for one, two in combinations(names, 2):
+            if max(problem[one], problem[two]) <= MOST_UNLIKE * min(problem[one], problem[two]):
+                yield {**problem, one: problem[two], two: problem[one]}
+
+
+def _primes_near(size: int) -> list[int]:
+    return [*_first_primes(range(size - 1, 1, -1)), *_first_primes(range(size + 1, 2 * size + 8))]
+
+
+def _first_primes(numbers: Iterable[int]) -> list[int]:
+    found: list[int] = []
+    for number in numbers:
+        if len(found) == PRIMES:
+            break
+        if _is_prime(number):
+            found.append(number)
+    return found
+
+
+def _is_prime(number: int) -> bool:
+    return number > 1 and all(number % divisor for divisor in range(2, isqrt(number) + 1))

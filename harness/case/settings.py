@@ -1,0 +1,299 @@
+"""The schema of case.yaml and of the suites below benchmarks/."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from hillclimb.harness.case.durations import Seconds
+
+Names = Annotated[tuple[str, ...], Field(strict=False)]
+"""A YAML list of strings."""
+
+SuiteName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Objective(_Section):
+    """What fast means."""
+
+    metric: Literal["time", "flops", "bandwidth"] = "time"
+    """time: seconds per call; flops: FLOP/s; bandwidth: bytes/s. Informs proposers and stands in the record; what
+    decides is always time per call, since a problem's work is the same for every candidate."""
+    direction: Literal["lower", "higher"] = "lower"
+    """Which way is better: lower for time, higher for the other two."""
+    minimum_effect: float = Field(default=0.01, ge=0, lt=1)
+    """The smallest relative speedup worth a commit: 0.01 keeps only what is proven over 1 % faster."""
+    suite: SuiteName = "main"
+    """The benchmark suite that is scored: benchmarks/<suite>.yaml."""
+
+    @model_validator(mode="after")
+    def _direction_fits_metric(self) -> Objective:
+        right = "lower" if self.metric == "time" else "higher"
+        if self.direction != right:
+            raise ValueError(f"direction must be {right!r} for metric {self.metric!r}")
+        return self
+
+
+class Guardrail(_Section):
+    """A suite that must not get slower while the objective gets faster."""
+
+    suite: SuiteName
+    """benchmarks/<suite>.yaml."""
+    max_slowdown: float = Field(default=0.05, ge=0, lt=1)
+    """The largest tolerated relative slowdown: 0.05 is 5 %."""
+
+
+class Budgets(_Section):
+    """When a run ends, and what one candidate may use."""
+
+    seconds: Seconds = Field(default=8 * 3600, gt=0)
+    """Wall time of the run, over all its resumptions: seconds, or 8h, 90m, 45s, like every duration in this file."""
+    candidates: int = Field(default=10_000, gt=0)
+    """Candidates judged in the run."""
+    patience: int = Field(default=200, gt=0)
+    """Candidates in a row without a win."""
+    tokens: int | None = Field(default=None, gt=0)
+    """Tokens of all model calls of the run, prompt and completion; left out: no limit."""
+    cost: float | None = Field(default=None, gt=0)
+    """US dollars of all model calls of the run; left out: no limit."""
+    prepare_seconds: Seconds = Field(default=120, gt=0)
+    """One candidate's import; as long again for the first call on each problem, which may compile."""
+    call_seconds: Seconds = Field(default=10, gt=0)
+    """Any later call of the kernel."""
+    memory_mib: int = Field(default=4096, gt=0)
+    """Private memory of one candidate process."""
+
+
+class Prices(_Section):
+    """What the model's provider charges, US dollars per million tokens."""
+
+    prompt: float = Field(ge=0)
+    completion: float = Field(ge=0)
+    cached: float | None = Field(default=None, ge=0)
+    """Prompt tokens read from the provider's cache; without it, they count as prompt."""
+
+
+class Llm(_Section):
+    """How a language model is asked for proposals. The endpoint and its key are the machine's, in `.env`."""
+
+    model: str = ""
+    """The model's name as the endpoint knows it; empty leaves it to HILLCLIMB_MODEL or --model."""
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    """Left out: the provider's own."""
+    reasoning_effort: str | None = None
+    """minimal, low, medium, high, or what else the provider takes; left out: the provider's own."""
+    deadline_seconds: Seconds = Field(default=600, gt=0)
+    """One call, all its attempts and pauses included."""
+    in_flight: int = Field(default=2, ge=1, le=16)
+    """Calls under way at the same time."""
+    repairs: int = Field(default=2, ge=0)
+    """Times a reply that does not apply, load or pass the gate goes back with the error."""
+    briefing_tokens: int = Field(default=48_000, ge=2_000)
+    """Largest briefing; what does not fit is cut by stated rules, and the briefing says so."""
+    reply_tokens: int = Field(default=32_000, ge=500)
+    """Largest reply, reasoning included."""
+    prices: Prices | None = None
+    """Without them, and where the provider does not tell the cost, there is no cost budget."""
+
+
+class Policy(_Section):
+    """What a kernel may use to get fast. Everything is forbidden unless allowed."""
+
+    library_calls: bool = False
+    """Calling a vendor's or framework's finished operator (BLAS, cuDNN, torch.matmul) from the kernel. Held by a
+    reading of the source."""
+    weight_caches: bool = False
+    """Keeping values derived from an input between calls. No code reads it, it informs proposers; held by fresh
+    inputs for every call, checked or timed."""
+    graphs: bool = False
+    """Capturing and replaying launches inside the kernel. Held by a reading of the source; on a CPU there is nothing
+    to hold."""
+    reduced_precision: bool = False
+    """Arithmetic in fewer bits than the inputs' dtype. It informs proposers, and is held by gate.error_budget as far as
+    fewer bits cost accuracy: `hillclimb check` tries that."""
+    imports: Names = ("math", "os", "typing", "functools", "numpy", "numba", "yaml")
+    """Top-level modules workspace code may import, besides the workspace's own. An entry with a dot, such as
+    numpy.polyval, allows what is not on the lab's own list of what may be used of the module; numpy.* allows all."""
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The top-level modules of `imports`."""
+        return tuple(dict.fromkeys(entry.partition(".")[0] for entry in self.imports))
+
+
+class Duel(_Section):
+    """How hard a win must be proven."""
+
+    alpha: float = Field(default=0.01, gt=0, lt=1)
+    """Chance of even one false win in the whole run."""
+    segment_ms: float = Field(default=10.0, gt=0)
+    """Milliseconds a timed segment should last at the incumbent's speed."""
+    screen_blocks: int = Field(default=12, ge=3)
+    """Most blocks spent on the screening pair."""
+    pair_blocks: int = Field(default=5, ge=1)
+    """Blocks in each fresh pair; their median is the pair's one value."""
+    max_pairs: int = Field(default=20, ge=3)
+    """Most fresh pairs before an undecided candidate is rejected."""
+    report_pairs: int = Field(default=5, ge=3)
+    """Fresh pairs from which the speedup is reported after acceptance."""
+
+
+class Cuda(_Section):
+    """How kernels run on a GPU; read where `device` is cuda."""
+
+    launch: Literal["graph", "eager"] = "graph"
+    """graph: the calls of a segment are captured once and replayed, so that launching costs nothing; eager: they are
+    launched one by one, and the time of a short kernel is that of its launch."""
+    cache: Literal["cold", "hot"] = "cold"
+    """cold: nothing of a call's inputs is in the L2 cache when it starts; hot: they are, where they fit into it."""
+    architecture: int = Field(default=90, ge=70, lt=200)
+    """Compute capability times ten that Triton compiles for where there is no GPU to ask."""
+    connections: int = Field(default=2, ge=1, le=32)
+    """Streams of a kernel's own that can be at work at the same time; every one makes a process longer to start."""
+    sanitizers: Annotated[
+        tuple[Literal["memcheck", "racecheck", "initcheck", "synccheck"], ...], Field(strict=False)
+    ] = ("memcheck",)
+    """compute-sanitizer's tools that look at a would-be win before it is kept."""
+
+
+class Gate(_Section):
+    """How widely right is checked."""
+
+    seeds: int = Field(default=2, ge=1)
+    """Secret seeds per problem and distribution."""
+    error_budget: float = Field(default=4.0, gt=0)
+    """Allowed error, in multiples of what the baseline's own dtype can reach on the same inputs."""
+    contract_seconds: Seconds = Field(default=120, gt=0)
+    """One call of a contract's method; longer ones count as endless."""
+
+
+class Suite(_Section):
+    """benchmarks/<suite>.yaml: the problems timed together, with equal weight in the geometric mean."""
+
+    problems: Names = Field(min_length=1)
+    """Names out of the contract's problems."""
+    distribution: str
+    """The contract's input distribution used for timing."""
+    doc: str = ""
+
+
+def is_inside(relative: PurePosixPath) -> bool:
+    """Whether a path stays below where it starts: relative, no `..`, no empty or `.git` part."""
+    parts = relative.parts
+    return (
+        bool(parts)
+        and not relative.is_absolute()
+        and not any(p == ".." or p.casefold() == ".git" for p in parts)
+    )
+
+
+def is_unscored(relative: Path) -> bool:
+    """Whether a file of a case, named relative to its folder, may differ without another score."""
+    parts = relative.parts
+    if parts[0] in ("workspace", "program.md"):
+        return True
+    return any(part.startswith(".") or part == "__pycache__" for part in parts)
+
+
+def _below_workspace(path: str) -> str:
+    if not is_inside(PurePosixPath(path.split(":")[0])):
+        raise ValueError("it must be a path below workspace/: relative, without '..'")
+    return path
+
+
+def _suffix(entry: str) -> str:
+    return PurePosixPath(entry.partition(":")[0]).suffix
+
+
+def _is_code(entry: str) -> str:
+    if entry.startswith("docs/"):
+        raise ValueError("no process is ever given docs/; put the kernel elsewhere below workspace/")
+    return entry
+
+
+COMPILED_SUFFIXES = (".c", ".cc", ".cpp", ".cxx")
+"""Of sources in C and C++, which the lab compiles."""
+
+Glob = Annotated[str, AfterValidator(_below_workspace)]
+
+Entry = Annotated[
+    str,
+    Field(pattern=rf"^[\w./-]+({'|'.join(map(re.escape, ('.py', *COMPILED_SUFFIXES)))}):[A-Za-z_]\w*$"),
+    AfterValidator(_below_workspace),
+    AfterValidator(_is_code),
+]
+
+
+class Settings(_Section):
+    """case.yaml."""
+
+    schema_version: Literal[1] = Field(alias="schema")
+    """Version of this format."""
+    summary: str
+    """One line: what is optimised."""
+    model: str = ""
+    """The model or operator family this comes from."""
+    model_path: str = ""
+    """Where the model's files lie, for cases that serve one."""
+    hardware: str = ""
+    """The target, in words."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Where the kernel runs: NumPy arrays on CPUs, or torch tensors on one NVIDIA GPU."""
+    surface: Literal["kernel"] = "kernel"
+    """What is timed: kernel is a function called with tensors."""
+    entry: Entry = "kernel.py:run"
+    """File in the workspace and function in it, called as run(*inputs, *outputs, **attributes). On a CPU it may be a C
+    or C++ file, which is compiled."""
+    mutable: Annotated[tuple[Glob, ...], Field(strict=False)] = ("*.py", "knobs.yaml", "docs/**")
+    """Globs, relative to workspace/, of the files a proposal may add or change."""
+    objective: Objective = Objective()
+    guardrails: Annotated[tuple[Guardrail, ...], Field(strict=False)] = ()
+    budgets: Budgets = Budgets()
+    policy: Policy = Policy()
+    llm: Llm = Llm()
+    gate: Gate = Gate()
+    duel: Duel = Duel()
+    cuda: Cuda = Cuda()
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the entry is C or C++."""
+        return _suffix(self.entry) in COMPILED_SUFFIXES
+
+    @field_validator("entry")
+    @classmethod
+    def _is_for_its_device(cls, entry: str, info: ValidationInfo) -> str:
+        if _suffix(entry) in COMPILED_SUFFIXES and info.data.get("device") == "cuda":
+            raise ValueError("C and C++ are compiled for a CPU; device cuda takes a .py file")
+        return entry
+
+    @field_validator("guardrails")
+    @classmethod
+    def _guardrails_differ(
+        cls, guardrails: tuple[Guardrail, ...], info: ValidationInfo
+    ) -> tuple[Guardrail, ...]:
+        suites = [guardrail.suite for guardrail in guardrails]
+        for suite in suites:
+            if suites.count(suite) > 1:
+                raise ValueError(f"suite {suite!r} has two guardrails; keep one of them")
+        objective = info.data.get("objective")
+        if objective is not None and objective.suite in suites:
+            raise ValueError(
+                f"suite {objective.suite!r} is the objective's own, which must get faster anyway; remove its guardrail"
+            )
+        return guardrails

@@ -1,0 +1,54 @@
+"""What one gate asks of a candidate: the listed problems, and some like them that no list shows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hillclimb.harness.case.contract import Contract, Problem
+
+NEIGHBOURS = 2
+"""Problems that no list shows, in one gate."""
+
+MOST_NEIGHBOUR_BYTES = 64 << 20
+"""Most that such a problem may move: its reference is computed for it alone."""
+
+
+@dataclass(frozen=True)
+class GatedProblems:
+    """The problems of one gate."""
+
+    contract: Contract
+    """Knows the neighbours, too."""
+    listed: tuple[str, ...]
+    neighbours: tuple[str, ...] = ()
+
+
+def draw_gated_problems(
+    contract: Contract, listed: Sequence[str], secret: random.Random, most_bytes: float
+) -> GatedProblems:
+    """The listed problems, with a few neighbours of theirs that move at most so many bytes each."""
+    found = neighbours_of(contract, listed, secret)
+    most = min(most_bytes, MOST_NEIGHBOUR_BYTES)
+    small = {name: problem for name, problem in found.items() if contract.work(problem).bytes <= most}
+    drawn = secret.sample(sorted(small), min(NEIGHBOURS, len(small)))
+    return GatedProblems(
+        contract.extended({name: small[name] for name in drawn}), tuple(listed), tuple(drawn)
+    )
+
+
+def neighbours_of(contract: Contract, listed: Sequence[str], secret: random.Random) -> dict[str, Problem]:
+    """By name, the problems that `Contract.vary` gives for these, but for those that the contract lists."""
+    known = list(contract.problems.values())
+    return {
+        _neighbour_name(name, problem): problem
+        for name in listed
+        for problem in contract.vary(contract.problems[name], secret)
+        if problem not in known
+    }
+
+
+def _neighbour_name(name: str, problem: Mapping[str, object]) -> str:
+    """wide~rows=513,columns=7 for a neighbour of wide."""
+    return f"{name}~" + ",".join(f"{key}={value}" for key, value in problem.items())

@@ -1,0 +1,123 @@
+"""Where candidate processes come from: dressed for the device, in the sandbox, with what was compiled ahead."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.channel.layout import CallSignature
+from hillclimb.harness.device.cpu.cpu import InterpreterDevice
+from hillclimb.harness.device.device import Device
+from hillclimb.harness.duel.process.candidate_process import CandidateProcess
+from hillclimb.harness.duel.process.compiler_flags import compiler_flags
+from hillclimb.harness.duel.process.launch_spec import LaunchSpec, ProcessLimits
+from hillclimb.harness.duel.process.precompile import Precompiler
+from hillclimb.harness.policy.policy import check_policy
+from hillclimb.harness.records import Side
+from hillclimb.harness.sandbox.rungs import Rung
+
+TRUSTED_IMPORTS = frozenset({"numpy", "numba", "yaml", "torch", "triton"})
+"""Imported by the runner before it gives up starting processes, which their own imports may need."""
+
+
+class CandidateLauncher:
+    """Starts processes of one case's sides. Raises CandidateFault for what a workspace's source says."""
+
+    def __init__(
+        self, case: Case, rung: Rung, device: Device, signatures: Mapping[str, CallSignature]
+    ) -> None:
+        """`signatures` say of each problem what is compiled ahead."""
+        self.rung, self._case, self._device = rung, case, device
+        self._precompiler = Precompiler(self._compiler, dict(signatures), max(1, (os.cpu_count() or 1) // 2))
+
+    def close(self) -> None:
+        self._precompiler.close()
+
+    def launch(self, side: Side, *, watched: bool = False, from_source: bool = False) -> CandidateProcess:
+        """A fresh process, its import begun; `watched` for a profile.
+
+        On a GPU it finds what was compiled ahead for it; `from_source`, by a compilation that began from nothing.
+        """
+        settings, device = self._case.settings, self._device
+        dress = LaunchSpec(
+            tensors=device.tensors,
+            launch=settings.cuda.launch,
+            preload=self._preload(),
+            devices=device.nodes(),
+            kernel_folder=self._precompiler.kernel_folder(side, from_source=from_source)
+            if device.kind == "cuda"
+            else None,
+            is_walled=self._is_walled(),
+            compiler_flags=compiler_flags(side) if settings.is_compiled else (),
+            environment=self._variables(),
+        )
+        return self._start(side, dress, watched=watched)
+
+    def launch_interpreted(self, side: Side) -> CandidateProcess:
+        """A fresh process in which Triton interprets a side's kernels on the CPU, whatever the device."""
+        dress = LaunchSpec(
+            tensors="torch",
+            preload=self._preload(),
+            environment=InterpreterDevice().variables(),
+        )
+        return self._start(side, dress)
+
+    def launch_known_kernel(self, workspace: Path) -> CandidateProcess:
+        """A process of the lab's own kernel, `kernel.py:run` in `workspace`, dressed like a candidate's."""
+        device = self._device
+        dress = LaunchSpec(
+            tensors=device.tensors, preload=("torch",), devices=device.nodes(), environment=self._variables()
+        )
+        side = Side(tree=str(workspace))
+        return CandidateProcess(self.rung, side, "kernel.py:run", dress, self._limits())
+
+    def precompile(self, side: Side, parent: Side | None = None) -> None:
+        """Begin what can be done for a side before its turn; returns at once."""
+        if self._device.kind == "cuda":
+            self._precompiler.begin(side, parent)
+
+    def poll_precompiles(self) -> None:
+        """End what takes too long ahead of its turn."""
+        self._precompiler.poll()
+
+    def compile(self, side: Side) -> None:
+        """Compile a side without a GPU. Raises CandidateFault where the compiler refuses it."""
+        self._precompiler.kernel_folder(side)
+
+    def _compiler(self, side: Side, kernels: Path | None) -> CandidateProcess:
+        architecture = self._case.settings.cuda.architecture
+        dress = LaunchSpec(
+            tensors="meta",
+            architecture=architecture,
+            preload=self._preload(),
+            kernel_folder=kernels,
+        )
+        return self._start(side, dress)
+
+    def _start(self, side: Side, spec: LaunchSpec, *, watched: bool = False) -> CandidateProcess:
+        settings = self._case.settings
+        check_policy(Path(side.tree), settings.policy)
+        return CandidateProcess(self.rung, side, settings.entry, spec, self._limits(), watched=watched)
+
+    def _variables(self) -> dict[str, str]:
+        """The device's. A CUDA context has few queues besides: they are most of what it costs to make and to end."""
+        if self._device.kind != "cuda":
+            return self._device.variables()
+        connections = str(self._case.settings.cuda.connections)
+        queues = {"CUDA_DEVICE_MAX_CONNECTIONS": connections, "CUDA_DEVICE_MAX_COPY_CONNECTIONS": "1"}
+        return {**self._device.variables(), **queues}
+
+    def _limits(self) -> ProcessLimits:
+        budgets = self._case.settings.budgets
+        call_seconds = budgets.call_seconds * self._device.call_time_factor
+        return ProcessLimits(budgets.prepare_seconds, call_seconds, budgets.memory_mib << 20)
+
+    def _is_walled(self) -> bool:
+        """On a CPU: Triton's interpreter multiplies by NumPy, and what a GPU's host computes wins nothing."""
+        settings = self._case.settings
+        return settings.device == "cpu" and not settings.policy.library_calls
+
+    def _preload(self) -> tuple[str, ...]:
+        return tuple(sorted(TRUSTED_IMPORTS & set(self._case.settings.policy.modules)))

@@ -1,0 +1,1 @@
+"""Results that are wrong on purpose, of which a contract's budget should accept none."""

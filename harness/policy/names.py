@@ -1,0 +1,219 @@
+"""What the names in workspace source stand for, read off its imports and plain assignments; nothing is imported."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import PurePath
+
+MOST_HOPS = 16
+"""Own modules a name may be handed through; a ring of them ends there."""
+
+MOST_PARTS = 32
+"""Attributes in a chain that is followed; no library is nested as deeply."""
+
+
+SIGNS = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
+
+REMEMBERED = 256
+"""Files whose reading is kept: most of a workspace is what it was when it was read last."""
+
+
+@lru_cache(maxsize=REMEMBERED)
+def parse(source: bytes) -> ast.Module:
+    """Raises as ast.parse does."""
+    return ast.parse(source)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """All that ast.walk comes to, which is slow, but for signs that name nothing: half of a kernel's nodes."""
+    return tuple(node for node in ast.walk(tree) if not isinstance(node, SIGNS))
+
+
+class Names:
+    """The names of one file as dotted paths: `F` is torch.nn.functional after `import torch.nn.functional as F`.
+
+    A name is read as one thing in the whole file; `ambiguous` are those that stand for several.
+    """
+
+    def __init__(self, tree: ast.AST, others: Mapping[str, Names], package: str = "") -> None:
+        """`others` are the workspace's own modules by name, in which names are followed on; it may still grow.
+        `package` is the one that the file lies in, for its relative imports."""
+        self._others, self.package = others, package
+        self._paths: dict[str, str] = {}
+        self.ambiguous: list[tuple[int, str, str, str]] = []
+        """(line, name, what it stands for, what else)."""
+        self.too_long: list[tuple[int, str]] = []
+        """(line, name) of chains that were not followed to their end."""
+        in_classes = {
+            id(node) for made in nodes_of(tree) if isinstance(made, ast.ClassDef) for node in made.body
+        }
+        for node in nodes_of(tree):
+            for name, path in imported(node, package).items():
+                self._bind(node, name, path)
+        self._aliases = [
+            (node, *found)
+            for node in nodes_of(tree)
+            if id(node) not in in_classes and (found := _alias(node))
+        ]
+        while any(self._bind_alias(*alias) for alias in self._aliases):
+            """A name may stand for one that is bound further down."""
+
+    def _bind(self, node: ast.AST, name: str, path: str) -> bool:
+        """Whether that is news."""
+        if name not in self._paths:
+            self._paths[name] = path
+            return True
+        told = (getattr(node, "lineno", 0), name, self._paths[name], path)
+        if path == self._paths[name] or told in self.ambiguous:
+            return False
+        self.ambiguous.append(told)
+        return True
+
+    def _bind_alias(self, node: ast.AST, name: str, value: ast.expr) -> bool:
+        """A function that is chosen among several is read where it is named; only a module hides what is used."""
+        path = self._dotted(value)
+        if path is None or (name in self._paths and not isinstance(value, ast.Name)):
+            return False
+        return self._bind(node, name, path)
+
+    def follow(self, path: str, line: int = 0) -> str:
+        """What a path stands for, through the workspace's own modules; one that imports from itself has a value."""
+        for _ in range(MOST_HOPS):
+            onward = self._follow(path)
+            if onward is None or onward == path:
+                return path
+            path = onward
+        self.too_long.append((line, path))
+        return path
+
+    def path(self, node: ast.AST) -> str | None:
+        """torch.cuda.stream, whatever torch is called here; None where no import is behind the name."""
+        path = self._dotted(node)
+        return self.follow(path) if path else None
+
+    def uses(self, tree: ast.AST) -> Iterator[tuple[ast.expr, str]]:
+        """Every longest chain of attributes that starts at an import, with its path; renamings are no use."""
+        parts = {id(part) for node in nodes_of(tree) if (part := base_of(node)) is not None}
+        passed = parts | {id(value) for _, _, value in self._aliases if isinstance(value, ast.Name)}
+        passed |= {id(asked) for node in nodes_of(tree) if (asked := _asked_about(node)) is not None}
+        for node in nodes_of(tree):
+            if not isinstance(node, ast.expr) or id(node) in passed or _binds(node):
+                continue
+            if path := self.path(node):
+                yield node, path
+                yield from ((node, self.follow(other)) for other in self._other_meanings(node))
+
+    def _dotted(self, node: ast.AST) -> str | None:
+        parts: list[str] = []
+        base: ast.AST | None = node
+        while base is not None and not isinstance(base, ast.Name) and len(parts) < MOST_PARTS:
+            parts.append(attribute_of(base) or "")
+            base = base_of(base)
+        if len(parts) == MOST_PARTS and base_of(node) is not None:
+            self.too_long.append((getattr(node, "lineno", 0), parts[-1]))
+        path = self._paths.get(base.id) if isinstance(base, ast.Name) else None
+        return ".".join([path, *reversed(parts)]) if path else None
+
+    def meanings(self, tree: ast.AST) -> Iterator[tuple[ast.expr, str]]:
+        """Every name and chain of attributes that is read, with each path it may stand for; renamings included."""
+        for node in nodes_of(tree):
+            if isinstance(node, ast.Name | ast.Attribute) and not _binds(node) and (path := self.path(node)):
+                yield node, path
+                yield from ((node, self.follow(other)) for other in self._other_meanings(node))
+
+    def _other_meanings(self, node: ast.AST) -> Iterator[str]:
+        """Paths of a chain whose first name is bound more than once."""
+        base = node
+        while (inner := base_of(base)) is not None:
+            base = inner
+        if isinstance(base, ast.Name) and (path := self._dotted(node)):
+            rest = path.removeprefix(self._paths[base.id])
+            yield from (f"{other}{rest}" for _, name, _, other in self.ambiguous if name == base.id)
+
+    def _follow(self, path: str) -> str | None:
+        """The same thing one own module further on."""
+        parts = path.split(".")
+        for end in range(1, len(parts)):
+            other = self._others.get(".".join(parts[:end]))
+            if other is not None and parts[end] in other._paths:
+                return ".".join([other._paths[parts[end]], *parts[end + 1 :]])
+        return None
+
+
+def package_name(path: PurePath) -> str:
+    """kernels for kernels/tile.py and for kernels/__init__.py; nothing at the top."""
+    return ".".join(path.parts[:-1])
+
+
+def module_name(path: PurePath) -> str:
+    """kernels.tile for kernels/tile.py, kernels for kernels/__init__.py."""
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(node: ast.AST, package: str = "") -> dict[str, str]:
+    """Names an import binds, and what they stand for; relative ones as seen from the package."""
+    if isinstance(node, ast.Import):
+        return {
+            a.asname or a.name.split(".")[0]: a.name if a.asname else a.name.split(".")[0] for a in node.names
+        }
+    if isinstance(node, ast.ImportFrom):
+        module = relative_module(node, package) if node.level else node.module
+        return {a.asname or a.name: f"{module}.{a.name}" if module else a.name for a in node.names}
+    return {}
+
+
+def relative_module(node: ast.ImportFrom, package: str) -> str | None:
+    """kernels.tile for `from .tile import x` in the package kernels; None above the top."""
+    parts = package.split(".") if package else []
+    if node.level > len(parts):
+        return None
+    above = parts[: len(parts) - node.level + 1]
+    return ".".join([*above, *(node.module or "").split(".")]).strip(".")
+
+
+def base_of(node: ast.AST) -> ast.expr | None:
+    """BASE in `BASE.name` and in getattr(BASE, "name", ...)."""
+    match node:
+        case ast.Attribute(value=base):
+            return base
+        case ast.Call(func=ast.Name(id="getattr"), args=[base, ast.Constant(value=str()), *_]):
+            return base
+    return None
+
+
+def attribute_of(node: ast.AST) -> str | None:
+    """NAME in `base.NAME` and in getattr(base, "NAME", ...)."""
+    match node:
+        case ast.Attribute(attr=name):
+            return name
+        case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(name)), *_]):
+            return name
+    return None
+
+
+def _asked_about(node: ast.AST) -> ast.expr | None:
+    """THING in hasattr(THING, "name"), which hands it on to nobody."""
+    match node:
+        case ast.Call(func=ast.Name(id="hasattr"), args=[thing, ast.Constant(value=str())]):
+            return thing
+    return None
+
+
+def _binds(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+
+
+def _alias(node: ast.AST) -> tuple[str, ast.expr] | None:
+    """`name = value`, where value is a name or a chain of attributes."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            return name, value
+        case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+            return name, value
+        case ast.NamedExpr(target=ast.Name(id=name), value=value):
+            return name, value
+    return None

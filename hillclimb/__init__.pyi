@@ -1,0 +1,19 @@
+"""The public names, for type checkers; at run time `__getattr__` in __init__.py gives them."""
+
+from hillclimb.agent.api.ask_tell import AskTell as AskTell
+from hillclimb.agent.api.ask_tell import Incumbent as Incumbent
+from hillclimb.agent.api.ask_tell import climb as climb
+from hillclimb.agent.api.judging import judge_tree as judge_tree
+from hillclimb.agent.api.runs import CandidateRecord as CandidateRecord
+from hillclimb.agent.api.runs import RunRecord as RunRecord
+from hillclimb.agent.api.runs import TimedSegment as TimedSegment
+from hillclimb.agent.api.runs import Verdict as Verdict
+from hillclimb.agent.api.runs import read_run as read_run
+from hillclimb.agent.proposal import Edit as Edit
+from hillclimb.agent.proposal import Proposal as Proposal
+from hillclimb.harness.errors import CaseError as CaseError
+from hillclimb.harness.errors import HillclimbError as HillclimbError
+from hillclimb.harness.errors import MachineError as MachineError
+from hillclimb.harness.errors import UsageError as UsageError
+from hillclimb.harness.records import Interval as Interval
+from hillclimb.harness.records import Reason as Reason

@@ -1,0 +1,128 @@
+"""Judging by hand from the command line: what it prints and records, and one landing through a real judge."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hillclimb.agent.evaluate.evaluation import EvaluationRequest, EvaluationResult, evaluate
+from hillclimb.agent.record.entries import WebhookState
+from hillclimb.harness.records import Reason
+from tests.agent.climb.climbed import git
+from tests.fakes.cases import HONEST, SETTINGS, repeated, write_case, write_workspace
+from tests.fakes.judge import PROVENANCE
+
+SIX = {
+    "webhook_enabled_by_config",
+    "webhook_disabled_by_flag",
+    "webhook_expected",
+    "webhook_attempted",
+    "webhook_sent",
+    "webhook_status",
+}
+
+
+def hillclimb(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from hillclimb.agent.cli import main; main()", *arguments],
+        cwd=cwd,
+        env={**os.environ, "COLUMNS": "100", "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+
+
+@pytest.fixture
+def affine(tmp_path: Path) -> Path:
+    """A repository with a real case that does its work 64 times."""
+    write_case(tmp_path, repeated(64), SETTINGS)
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-q", "-m", "start")
+    return tmp_path
+
+
+@pytest.mark.quiet
+def test_a_win_lands_through_real_processes_and_can_be_shown(affine: Path) -> None:
+    write_workspace(affine / "mine", HONEST)
+    asked = ("--from", "mine", "--commit", "--tag", "hand", "--author", "agent", "--idea", "once is enough")
+    done = hillclimb("evaluate", "test/affine", *asked, "--family", "reuse", "--json", cwd=affine)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert set(found) >= SIX
+    assert (found["run"], found["n"], found["kept"]) == ("test/affine/hand", 1, True)
+    assert found["confirmation"]["speedup"]["low"] > 1
+    assert git(affine, "rev-parse", "hillclimb/test/affine/hand").strip() == found["commit"]
+    assert git(affine, "status", "--porcelain", "--untracked-files=no") == ""
+    shown = hillclimb("show", "test/affine", "1", "--tag", "hand", cwd=affine)
+    assert shown.returncode == 0, shown.stderr
+    for part in (
+        "#1: kept",
+        "once is enough",
+        "author      agent",
+        "family      reuse",
+        "-    for _ in range(64):",
+    ):
+        assert part in shown.stdout
+    assert "once is enough" in hillclimb("history", "test/affine", cwd=affine).stdout
+    again = hillclimb("evaluate", "test/affine", *asked, cwd=affine)
+    assert again.returncode == 2
+    assert "mine and the run's incumbent have the same files" in again.stderr
+
+
+def test_what_was_not_run_carries_the_webhook_fields_too(affine: Path) -> None:
+    write_workspace(affine / "mine", HONEST)
+    (affine / "mine" / "data.bin").write_bytes(b"\xff")
+    found = evaluate(
+        EvaluationRequest(affine / "cases/test/affine", str(affine / "mine")), lambda progress: None
+    )
+    assert found.reason == Reason.OUTSIDE_WORKSPACE
+    assert set(found.model_dump()) >= SIX
+    assert (found.webhook_status, found.run, found.n, found.commit) == ("not configured", None, None, None)
+
+
+def test_what_became_of_a_post_is_put_into_the_record() -> None:
+    found = EvaluationResult(
+        case="a/b",
+        candidate="x",
+        against="HEAD",
+        knobs={},
+        kept=True,
+        reason=None,
+        detail="",
+        provenance=PROVENANCE,
+        screening=None,
+        confirmation=None,
+    )
+    posted = found.posted(WebhookState(webhook_enabled_by_config=True, webhook_status="not due"))
+    assert (posted.webhook_enabled_by_config, posted.webhook_status) == (True, "not due")
+    assert posted.case == "a/b" and not found.webhook_enabled_by_config
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--idea", "x"), "--idea x: is for --commit"),
+        (("--tag", "t"), "--tag t: is for --commit"),
+        (("--family", "f"), "--family f: is for --commit"),
+        (("--author", "agent"), "--author agent: is for --commit"),
+        (("--commit", "--author", "sweep"), "--author sweep: choose human or agent"),
+        (("--commit", "--against", "HEAD"), "--against HEAD: with --commit the run's incumbent"),
+        (("--commit", "--tag", "../x"), "cannot be part of a branch's name"),
+        (("--commit", "--tag", "t"), "the working files and the run's incumbent have the same files"),
+        (("--commit", "--tag", "t", "--from", "nowhere"), "'nowhere' is neither a folder nor a revision"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_leaves_no_run(
+    affine: Path, arguments: tuple[str, ...], complaint: str
+) -> None:
+    done = hillclimb("evaluate", "test/affine", *arguments, cwd=affine)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert complaint in done.stderr and len(done.stderr.splitlines()) == 1
+    assert not (affine / "runs").exists()

@@ -1,0 +1,115 @@
+"""Neighbours of listed problems: that they are none of these, and that every contract answers for its own."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hillclimb.harness.case.checked import check_contract, load_contract
+from hillclimb.harness.case.contract import Contract, Problem
+from hillclimb.harness.case.contracts.neighbours import MOST_UNLIKE, changed, neighbours
+from hillclimb.harness.channel.dtypes import TORCH_DTYPES
+from hillclimb.harness.device.cpu.cpu import MAX_INTERPRETED_BYTES
+from tests.cases.interpreted import small
+from tests.cases.workspace import CASES
+
+FOLDERS = sorted(
+    {path.parent for glob in ("*/*/", "_template*/") for path in CASES.glob(glob + "contract.py")}
+)
+
+each = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+
+sizes = st.fixed_dictionaries({name: st.integers(1, 2000) for name in ("m", "n", "k")})
+
+
+def found_near(contract: Contract) -> dict[str, Problem]:
+    """Neighbours of small problems that are small themselves."""
+    secret = random.Random(4)
+    found: dict[str, Problem] = {}
+    for name, problem in small(contract).items():
+        for other in contract.vary(problem, secret):
+            if contract.work(other).bytes <= MAX_INTERPRETED_BYTES and other not in found.values():
+                found[f"{name}, varied {len(found)}"] = other
+    return found
+
+
+def is_prime(number: int) -> bool:
+    return number > 1 and all(number % divisor for divisor in range(2, number))
+
+
+@given(sizes, st.integers(), st.integers(0, 1))
+def test_one_size_is_one_more_or_less_or_prime_or_two_are_swapped(
+    problem: dict[str, int], seed: int, least: int
+) -> None:
+    found = changed(problem, random.Random(seed), ("m", "n"), ("k",), least=least)
+    for name, size in problem.items():
+        alone = [other[name] for other in found if {**other, name: size} == problem]
+        expected = {size + 1} | ({size - 1} if size > least else set())
+        assert expected <= set(alone)
+        assert all(is_prime(other) for other in set(alone) - expected)
+        assert len(set(alone) - expected) == 1
+    swapped = {**problem, "m": problem["n"], "n": problem["m"]}
+    low, high = sorted((problem["m"], problem["n"]))
+    assert (swapped in found) == (low != high and high <= MOST_UNLIKE * low)
+
+
+@given(sizes, st.lists(sizes, max_size=3), st.integers(), st.data())
+def test_neighbours_are_new_and_not_too_small(
+    problem: dict[str, int], others: list[dict[str, int]], seed: int, data: st.DataObject
+) -> None:
+    near = changed(problem, random.Random(seed), ("m", "n", "k"))
+    listed = dict(enumerate([problem, *others, *data.draw(st.lists(st.sampled_from(near), max_size=3))]))
+    known = {str(name): sizes for name, sizes in listed.items()}
+    found = neighbours(problem, random.Random(seed), known, ("m", "n", "k"))
+    assert [other for other in near if other not in listed.values()] == found
+    assert len({tuple(other.values()) for other in found}) == len(found)
+    assert min((min(other.values()) for other in found), default=1) >= 1
+    assert all(list(other) == list(problem) for other in found)
+
+
+@given(sizes, st.integers())
+def test_only_named_sizes_vary(problem: dict[str, int], seed: int) -> None:
+    given_problem = {**problem, "dtype": "float16", "flag": True}
+    for other in changed(given_problem, random.Random(seed), ("m", "k")):
+        assert {key: other[key] for key in ("n", "dtype", "flag")} == {
+            "n": problem["n"], "dtype": "float16", "flag": True,
+        }  # fmt: skip
+
+
+@each
+def test_a_contract_answers_for_its_neighbours(folder: Path) -> None:
+    """inputs, outputs, reference, attainable and scale, under every distribution."""
+    torch.set_num_threads(1)
+    contract = load_contract(folder / "contract.py", dtypes=TORCH_DTYPES)
+    found = found_near(contract)
+    assert found
+    assert [other for other in found.values() if other in contract.problems.values()] == []
+    check_contract(contract.extended(found), folder / "contract.py", found)
+
+
+@each
+def test_large_problems_have_neighbours_too(folder: Path) -> None:
+    """Not much larger than the problem: what fits on a machine still does."""
+    contract = load_contract(folder / "contract.py", dtypes=TORCH_DTYPES)
+    for name, problem in contract.problems.items():
+        others = contract.vary(problem, random.Random(name))
+        assert all(other not in contract.problems.values() for other in others)
+        if contract.work(problem).bytes > MAX_INTERPRETED_BYTES:
+            assert others, name
+            most = max(contract.work(other).bytes for other in others)
+            assert most <= 4 * contract.work(problem).bytes, name
+
+
+@each
+def test_domains_are_in_the_range_of_their_inputs(folder: Path) -> None:
+    contract = load_contract(folder / "contract.py", dtypes=TORCH_DTYPES)
+    for problem in small(contract).values():
+        inputs = contract.inputs(problem, contract.distributions[0], torch.Generator().manual_seed(1))
+        for name, bounds in contract.domains.items():
+            most = torch.finfo(inputs[name].dtype).max
+            assert all(-most <= bound <= most for bound in bounds), name

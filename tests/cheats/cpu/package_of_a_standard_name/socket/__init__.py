@@ -1,0 +1,5 @@
+SOCK_SEQPACKET = 5
+
+
+def socket(*arguments, **named):
+    raise OSError("nobody answers")

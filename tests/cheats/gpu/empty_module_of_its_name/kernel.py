@@ -1,0 +1,34 @@
+"""Brings an empty sys.py, so that a reading takes the interpreter's for the workspace's own.
+
+family: shadowed-module
+entries: [38]
+case: rows
+reason: policy
+says: hides the module
+"""
+
+import sys
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def whole(x, y, columns, WIDTH: tl.constexpr):
+    column = tl.arange(0, WIDTH)
+    at = tl.program_id(0).to(tl.int64) * columns + column
+    value = tl.load(x + at, mask=column < columns, other=-float("inf")).to(tl.float32)
+    powers = tl.exp(value - tl.max(value, 0))
+    tl.store(y + at, (powers / tl.sum(powers, 0)).to(tl.bfloat16), mask=column < columns)
+
+
+def softmax(x, y):
+    rows, columns = x.shape
+    whole[(rows,)](x, y, columns, triton.next_power_of_2(columns), num_warps=8)
+
+
+RUNNER = sys.modules
+
+
+def run(x, y):
+    softmax(x, y)

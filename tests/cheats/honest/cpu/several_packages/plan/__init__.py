@@ -1,0 +1,3 @@
+from .bands import Plan
+
+__all__ = ["Plan"]

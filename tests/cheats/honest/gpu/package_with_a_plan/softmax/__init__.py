@@ -1,0 +1,3 @@
+from .host import launch
+
+__all__ = ["launch"]

@@ -1,0 +1,79 @@
+"""Messages keep their borders; anything else is a WireError, never an exception of another kind."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hillclimb.harness.channel import wire
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+def _open_descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+@given(st.dictionaries(st.text(), json_values, max_size=5))
+def test_messages_arrive_whole_and_apart(message: dict[str, object]) -> None:
+    one, other = wire.make_pair()
+    with one, other:
+        wire.send(one, message)
+        wire.send(one, {"next": 1})
+        assert wire.receive(other)[0] == message
+        assert wire.receive(other)[0] == {"next": 1}
+
+
+@given(st.binary(min_size=1, max_size=200))
+def test_bytes_that_are_no_object_are_refused(data: bytes) -> None:
+    one, other = wire.make_pair()
+    with one, other:
+        one.send(data)
+        try:
+            message, _ = wire.receive(other)
+        except wire.WireError:
+            return
+        assert isinstance(message, dict)
+
+
+def test_a_packet_over_the_limit_is_refused() -> None:
+    one, other = wire.make_pair()
+    with one, other:
+        one.send(b'{"x": "' + b"y" * wire.MOST_BYTES + b'"}')
+        with pytest.raises(wire.WireError):
+            wire.receive(other)
+
+
+def test_deep_nesting_is_refused() -> None:
+    one, other = wire.make_pair()
+    with one, other:
+        one.send(b'{"x":' + b"[" * 30_000 + b"]" * 30_000 + b"}")
+        with pytest.raises(wire.WireError):
+            wire.receive(other)
+
+
+def test_the_end_of_the_stream_is_an_error() -> None:
+    one, other = wire.make_pair()
+    one.close()
+    with other, pytest.raises(wire.WireError, match="ended"):
+        wire.receive(other)
+
+
+def test_descriptors_nobody_asked_for_do_not_arrive() -> None:
+    one, other = wire.make_pair()
+    read, write = os.pipe()
+    before = _open_descriptors()
+    with one, other:
+        wire.send(one, {"ok": True}, [read])
+        with pytest.raises(wire.WireError):
+            wire.receive(other)
+        assert _open_descriptors() <= before
+    os.close(read)
+    os.close(write)

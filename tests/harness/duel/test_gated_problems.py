@@ -1,0 +1,105 @@
+"""Problems that no list shows: drawn afresh for every gate, and asked there alone."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.case.checked import load_contract
+from hillclimb.harness.case.contract import Contract
+from hillclimb.harness.device.cpu.cpu import CpuDevice
+from hillclimb.harness.duel.gated_problems import NEIGHBOURS, draw_gated_problems, neighbours_of
+from hillclimb.harness.errors import CaseError
+from hillclimb.harness.judge.judge import CaseJudge
+from hillclimb.harness.records import Reason, Side
+from hillclimb.harness.sandbox.rungs import choose_rung
+from tests.fakes.cases import CONTRACT, HONEST, write_case, write_workspace
+
+
+def contract_of(folder: Path, vary: str) -> Contract:
+    case = write_case(folder)
+    old = 'return [{"n": problem["n"] + 1}, {"n": problem["n"] - 1}]'
+    assert old in CONTRACT
+    (case / "contract.py").write_text(CONTRACT.replace(old, vary))
+    return load_contract(case / "contract.py")
+
+
+def test_neighbours_have_names_that_tell_their_sizes(tmp_path: Path) -> None:
+    contract = contract_of(tmp_path, 'return [{"n": problem["n"] + 1}, {"n": 1001}]')
+    found = neighbours_of(contract, ["small", "odd"], random.Random(1))
+    assert found == {"small~n=38": {"n": 38}, "odd~n=1002": {"n": 1002}}, "what is listed is no neighbour"
+
+
+def test_they_are_drawn_afresh_and_listed_problems_stay(tmp_path: Path) -> None:
+    contract = contract_of(tmp_path, 'return [{"n": problem["n"] + i} for i in range(1, 30)]')
+    secret = random.Random(2)
+    drawn = [draw_gated_problems(contract, ("small", "odd"), secret, 1e9) for _ in range(20)]
+    assert all(len(gated.neighbours) == NEIGHBOURS for gated in drawn)
+    assert len({gated.neighbours for gated in drawn}) > 10
+    for gated in drawn:
+        assert gated.listed == ("small", "odd")
+        assert set(gated.neighbours) <= set(gated.contract.problems)
+    assert set(contract.problems) == {"small", "odd", "timed"}
+
+
+def test_those_that_are_too_large_are_left_out(tmp_path: Path) -> None:
+    contract = contract_of(tmp_path, 'return [{"n": problem["n"] + 1}]')
+    gated = draw_gated_problems(contract, tuple(contract.problems), random.Random(3), 8 * 1002)
+    assert set(gated.neighbours) == {"small~n=38", "odd~n=1002"}
+
+
+def test_a_contract_without_any_has_none(tmp_path: Path) -> None:
+    contract = contract_of(tmp_path, "return []")
+    assert draw_gated_problems(contract, ("small",), random.Random(4), 1e9).neighbours == ()
+
+
+@pytest.mark.parametrize("vary", ["return None", "return [3]", "raise ValueError('no')", "return {'n': 1}"])
+def test_a_slip_is_the_contracts(tmp_path: Path, vary: str) -> None:
+    contract = contract_of(tmp_path, vary)
+    with pytest.raises(CaseError, match=r"Contract\.vary\(small\)"):
+        neighbours_of(contract, ["small"], random.Random(5))
+
+
+class Hidden:
+    """Kernels of y = 2 x + 1 that only unlisted sizes, or rare values, show to be wrong."""
+
+    SOURCES: ClassVar = {
+        "listed sizes only": (
+            Reason.OUTPUT_NOT_WRITTEN,
+            "def run(x, y):\n    if x.size in (37, 1001, 20_000):\n        y[...] = 2 * x + 1\n",
+        ),
+        "multiples of a tile": (
+            Reason.OUTPUT_NOT_WRITTEN,
+            "def run(x, y):\n    n = x.size if x.size in (37, 1001) else x.size // 32 * 32\n"
+            "    y[:n] = 2 * x[:n] + 1\n",
+        ),
+        "a sample decides": (
+            Reason.WRONG_RESULT,
+            "import numpy as np\n\n\ndef run(x, y):\n    most = 4 * np.abs(x[::5]).max()\n"
+            "    y[...] = 2 * np.clip(x, -most, most) + 1\n",
+        ),
+        "small for ordinary": (
+            Reason.WRONG_RESULT,
+            "import numpy as np\n\n\ndef run(x, y):\n    y[...] = 2 * np.clip(x, -2000, 2000) + 1\n",
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", Hidden.SOURCES)
+def test_what_is_wrong_where_no_list_looks_is_found_by_the_gate(tmp_path: Path, name: str) -> None:
+    reason, source = Hidden.SOURCES[name]
+    tmp_path.chmod(0o755)
+    judge = CaseJudge(Case(write_case(tmp_path / "case")), choose_rung(trust_workspace=False), CpuDevice())
+    try:
+        honest = Side(tree=str(write_workspace(tmp_path / "honest" / "workspace", HONEST)))
+        hidden = Side(tree=str(write_workspace(tmp_path / "hidden" / "workspace", source)))
+        reports = [judge.gate(hidden, lambda progress: None) for _ in range(4)]
+        assert reason in {report.reason for report in reports}, [report.detail for report in reports]
+        report = judge.gate(honest, lambda progress: None)
+        assert report.passed, report.detail
+    finally:
+        judge.close()

@@ -1,0 +1,160 @@
+"""Values of other distributions among ordinary ones: only where they may be, and in the end everywhere."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import cast
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hillclimb.harness.case.contract import Contract, Tensors
+from hillclimb.harness.duel.inputs import MOST_MIXED, InputSource
+from hillclimb.harness.duel.mixing import can_mix, mix
+from hillclimb.harness.duel.secret_random import SecretRandom
+from tests.harness.duel.test_inputs import Mixed
+
+FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]
+
+
+class Declared:
+    """What mixing asks of a contract."""
+
+    def __init__(self, domains: Mapping[str, tuple[float, float]] | None = None) -> None:
+        self.domains = domains or {}
+
+
+def mixed(inputs: Tensors, donor: Tensors | None, seed: int, **domains: tuple[float, float]) -> Tensors:
+    return mix(cast(Contract, Declared(domains)), inputs, donor, random.Random(seed))
+
+
+def floats(shape: tuple[int, ...], value: float, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.full(shape, value).to(dtype)
+
+
+shapes = st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    shape=shapes,
+    dtype=st.sampled_from(FLOATS),
+    seed=st.integers(0, 10**6),
+    is_permuted=st.booleans(),
+)
+def test_every_element_is_the_inputs_or_the_donors(
+    shape: tuple[int, ...], dtype: torch.dtype, seed: int, *, is_permuted: bool
+) -> None:
+    own, other = floats(shape, 1, dtype), floats(shape, 2, dtype)
+    if is_permuted:
+        own, other = own.permute(*reversed(range(len(shape)))), other.permute(*reversed(range(len(shape))))
+    found = mixed({"x": own}, {"x": other}, seed)["x"]
+    assert (found.shape, found.dtype, found.stride()) == (own.shape, own.dtype, own.stride())
+    assert set(found.float().flatten().tolist()) <= {1.0, 2.0}
+    assert set(own.float().flatten().tolist()) == {1.0}, "it is a copy that is changed"
+    if own.numel() > 1:
+        assert bool((found.float() == 2).any())
+
+
+def test_in_the_end_every_element_is_replaced_and_none_always() -> None:
+    own, other = {"x": floats((7, 5), 1)}, {"x": floats((7, 5), 2)}
+    replaced = [mixed(own, other, seed)["x"] == 2 for seed in range(400)]
+    often = torch.stack(replaced).double().mean(0)
+    assert bool((often > 0.02).all())
+    assert bool((often < 0.9).all())
+    counts = sorted(int(found.sum()) for found in replaced)
+    assert counts[0] == 1, "small changes are as likely as large ones"
+    assert counts[-1] > 17
+
+
+def test_whole_numbers_and_flags_are_left_alone() -> None:
+    own = {"at": torch.arange(9), "mask": torch.zeros(9, dtype=torch.bool), "one": floats((1,), 1)}
+    other = {
+        "at": torch.zeros(9, dtype=torch.int64),
+        "mask": torch.ones(9, dtype=torch.bool),
+        "one": floats((1,), 2),
+    }
+    for seed in range(20):
+        found = mixed(own, other, seed, at=(0, 1), mask=(0, 1), one=(0, 1))
+        assert all(found[name] is own[name] for name in own)
+
+
+@pytest.mark.parametrize("special", [float("nan"), float("inf"), float("-inf")])
+def test_only_what_is_finite_stands_in_for_what_is_finite(special: float) -> None:
+    own, other = floats((8, 8), 1), floats((8, 8), 2)
+    own[:, ::2], other[::2] = special, special
+    for seed in range(60):
+        found = mixed({"x": own}, {"x": other}, seed)["x"]
+        assert torch.equal(found.isfinite(), own.isfinite())
+        assert bool(
+            (found[~own.isfinite()].view(torch.int32) == own[~own.isfinite()].view(torch.int32)).all()
+        )
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.sampled_from(FLOATS),
+    st.sampled_from([(-1e4, 1e4), (-3.0, 0.0), (1e-3, 1e3), (-1e3, -1e-3), (0.0, 1e300), (-1.0, 1e9)]),
+    st.integers(0, 10**6),
+)
+def test_rare_values_are_of_the_domain_and_finite(
+    dtype: torch.dtype, domain: tuple[float, float], seed: int
+) -> None:
+    own = floats((50,), 1, dtype)
+    found = mixed({"x": own}, None, seed, x=domain)["x"].double()
+    assert bool(found.isfinite().all())
+    changed = found[found != 1]
+    assert len(changed) <= 8
+    slack = 1 + torch.finfo(dtype).eps
+    assert bool(((changed >= min(domain[0] * slack, domain[0] / slack)) | (changed == 0)).all())
+    assert bool(((changed <= max(domain[1] * slack, domain[1] / slack)) | (changed == 0)).all())
+
+
+def test_a_domain_is_tried_to_its_ends_and_at_all_magnitudes() -> None:
+    own = {"x": floats((50,), 7)}
+    seen = [v for seed in range(300) for v in mixed(own, None, seed, x=(-1e4, 1e4))["x"].tolist() if v != 7]
+    assert {-1e4, 1e4, 0.0} <= set(seen)
+    assert min(abs(v) for v in seen if v) < 1e-2
+    assert any(1 < v < 1e3 for v in seen)
+    assert any(-1e3 < v < -1 for v in seen)
+
+
+def test_what_says_why_it_is_not_mixed_is_not() -> None:
+    contract = Mixed()
+    assert can_mix(contract)
+    contract.unmixed = "rows are sorted"
+    assert not can_mix(contract)
+    assert InputSource(contract, "one", "normal", SecretRandom(b"k"), "cpu")._donor() is None
+    contract.domains = {"x": (-1, 1)}
+    assert can_mix(contract), "rare values are right whatever the others are"
+    contract = Mixed()
+    contract.distributions = ("normal",)
+    assert not can_mix(contract)
+
+
+@pytest.mark.parametrize(("slots", "kept"), [(1, 1), (1, 0), (3, 3), (40, 0), (40, 3), (40, 32), (400, 32)])
+def test_as_many_calls_are_mixed_whatever_is_compared(slots: int, kept: int) -> None:
+    source = InputSource(Mixed(), "one", "normal", SecretRandom(b"k"), "cpu")
+    drawn = [source._mixed_slots(range(5, 5 + slots), range(5, 5 + kept)) for _ in range(300)]
+    mean = sum(map(len, drawn)) / 300
+    assert 0.75 * min(MOST_MIXED, slots / 4) < mean <= min(MOST_MIXED, slots / 4 + 0.1)
+    assert all(slot in range(5, 5 + slots) for found in drawn for slot in found)
+    if kept >= MOST_MIXED:
+        among = sum(len([slot for slot in found if slot < 5 + kept]) for found in drawn) / 300
+        assert among >= mean / 2
+    if 0 < kept < slots:
+        assert any(slot >= 5 + kept for found in drawn for slot in found), "others are mixed, too"
+
+
+def test_what_is_compared_with_is_what_the_kernel_is_handed() -> None:
+    for seed in range(30):
+        source = InputSource(Mixed(), "one", "normal", SecretRandom(b"%d" % seed), "cpu", mixed_share=1.0)
+        with source.arena(6) as arena:
+            kept = source.refresh(arena, range(6), (1, 4))
+            assert list(kept) == [1, 4]
+            for slot, inputs in kept.items():
+                assert all(torch.equal(arena.inputs(slot)[name], inputs[name]) for name in inputs)
+            assert any(bool((arena.inputs(slot)["x"].abs() > 100).any()) for slot in range(6))
