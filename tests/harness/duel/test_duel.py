@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -99,19 +98,23 @@ class Physical(Card):
 
 
 class Haunted(Card):
-    """Busy for a while after every turn of one process."""
+    """Busy for a while after every turn of one process, by a clock of its own, which nobody else's work slows."""
 
     haunting = 0
 
     def __init__(self) -> None:
         super().__init__()
         self._ran = 0
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    process_time = perf_counter
 
     def synchronize(self) -> None:
-        time.sleep(0.1)
         ran = int(Path(f"/proc/{self.haunting}/schedstat").read_text().split()[0]) if self.haunting else 0
-        if ran != self._ran:
-            time.sleep(0.1)
+        self.now += 0.1 if ran == self._ran else 0.2
         self._ran = ran
 
 
@@ -449,6 +452,7 @@ def test_work_that_runs_on_after_a_turn_is_put_down_to_its_side(
     monkeypatch.setattr("hillclimb.harness.duel.residual_work.MIN_REFRESHES", 3)
     monkeypatch.setattr("hillclimb.harness.duel.residual_work.MIN_SLOW_REFRESHES", 3)
     ring.problems, device = ("small",), Haunted()
+    monkeypatch.setattr("hillclimb.harness.duel.duel.time", device)
     expected: Any = (CandidateFault, MachineError)[guilty]
     with ring.duel(KERNEL, KERNEL, device) as duel, pytest.raises(expected) as caught:
         device.haunting = duel.sides[guilty].pid
@@ -459,16 +463,22 @@ def test_work_that_runs_on_after_a_turn_is_put_down_to_its_side(
     assert str(Reason.LEFT_WORK_RUNNING) in str(caught.value)
 
 
-def test_a_crowded_block_says_so(ring: Ring) -> None:
+def test_a_crowded_block_says_so(ring: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slow whoever ran last: nobody is to blame, and the block is measured again."""
 
     class Shared(Card):
-        busy = 0.0
+        busy, now = 0.0, 0.0
+
+        def perf_counter(self) -> float:
+            return self.now
+
+        process_time = perf_counter
 
         def synchronize(self) -> None:
-            time.sleep(0.03 + self.busy)
+            self.now += 0.03 + self.busy
 
     device = Shared()
+    monkeypatch.setattr("hillclimb.harness.duel.duel.time", device)
     with ring.duel(KERNEL, KERNEL, device) as duel:
         duel.size_segments()
         for _ in range(3):
