@@ -54,11 +54,12 @@ def hillclimb(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=800,
     )
 
 
 @pytest.mark.quiet
+@pytest.mark.timeout(900)
 def test_a_climb_ends_with_a_win(tmp_path: Path) -> None:
     shutil.copytree(CASE, tmp_path / "cases" / "demo" / "c_matvec")
     name = ("-c", "user.name=me", "-c", "user.email=me@example.org")
