@@ -8,8 +8,7 @@ import signal
 import pytest
 from hypothesis import settings
 
-from tests.proven.plugin import pytest_addoption, pytest_configure  # noqa: F401 - hooks of pytest
-from tests.proven.plugin import pytest_collection_modifyitems as skip_proven_tests
+pytest_plugins = ["tests.selection.plugin"]
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 """Threads of torch spin while they wait for the next operation: beside others some tests took five times as long."""
@@ -30,8 +29,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    skip_proven_tests(config, items)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         keep_together(item)
 

@@ -108,7 +108,7 @@ def test_nothing_but_the_package_is_at_the_top(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"hillclimb"}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(10)
 def test_a_repository_of_ones_own_needs_nothing_but_the_wheel(installed: Path, tmp_path: Path) -> None:
     for command in (
         ["git", "init", "-q"],
@@ -136,7 +136,7 @@ def test_a_repository_of_ones_own_needs_nothing_but_the_wheel(installed: Path, t
     assert run(installed, tmp_path, "python", "-m", "hillclimb", "--help").returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.slow(20)
 @pytest.mark.timeout(600)
 def test_the_core_of_the_suite_passes_with_the_wheel(installed: Path, tmp_path: Path) -> None:
     copy_tracked(tmp_path, "tests", "cases", "pyproject.toml")

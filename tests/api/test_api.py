@@ -69,8 +69,8 @@ class Halving:
         self.told.append(candidate)
 
 
-@pytest.mark.quiet
-@pytest.mark.slow
+@pytest.mark.clock
+@pytest.mark.slow(20)
 def test_a_proposer_of_ones_own_climbs_a_real_case(tmp_path: Path) -> None:
     case, proposer = make_real_repository(tmp_path), Halving()
     run = hillclimb.climb(case, proposer, tag="mine", candidates=1)
@@ -87,8 +87,8 @@ def test_a_proposer_of_ones_own_climbs_a_real_case(tmp_path: Path) -> None:
     assert len(longer.candidates) == 2
 
 
-@pytest.mark.quiet
-@pytest.mark.slow
+@pytest.mark.clock
+@pytest.mark.slow(20)
 def test_a_tree_is_judged_from_python(tmp_path: Path) -> None:
     case = make_real_repository(tmp_path)
     verdict = judge_tree(case, knobs={"TIMES": 1})

@@ -32,6 +32,7 @@ def judge() -> Iterator[CaseJudge]:
     made.close()
 
 
+@pytest.mark.slow(2, but=["knobs2"])
 @pytest.mark.parametrize(
     "knobs",
     [
@@ -58,7 +59,8 @@ def hillclimb(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.quiet
+@pytest.mark.clock
+@pytest.mark.slow(90)
 @pytest.mark.timeout(900)
 def test_a_climb_ends_with_a_win(tmp_path: Path) -> None:
     shutil.copytree(CASE, tmp_path / "cases" / "demo" / "c_matvec")

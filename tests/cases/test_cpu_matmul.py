@@ -38,6 +38,7 @@ def samples(count: int) -> list[dict[str, KnobValue]]:
     return [{}, *({name: column[i] for name, column in columns.items()} for i in range(count))]
 
 
+@pytest.mark.slow(2, but=["jik-32-256-1024-2-4-False-False-4"])
 @pytest.mark.parametrize("values", samples(8), ids=lambda v: "-".join(map(str, v.values())) or "defaults")
 def test_every_setting_is_right_for_every_problem(
     values: dict[str, KnobValue], every_check: list[Check]
@@ -62,6 +63,7 @@ def test_every_knob_has_a_doc_and_the_suites_name_problems(contract: Contract) -
     assert {suite.distribution for suite in case.suites.values()} <= set(contract.distributions)
 
 
+@pytest.mark.clock
 def test_loop_order_decides_the_speed() -> None:
     """A measurement, so with a wide margin: 16 times faster where it was written."""
     case, contract = load_case(FOLDER)

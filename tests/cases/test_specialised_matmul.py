@@ -74,6 +74,7 @@ def test_a_ring_has_whole_chains() -> None:
         assert form.groups == 3 or form.stages % 2 == 0
 
 
+@pytest.mark.slow(15)
 @pytest.mark.timeout(300)
 def test_hopper_compiles_them_without_a_spill(tmp_path: Path) -> None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TRITON_")}

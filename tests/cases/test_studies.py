@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -82,8 +86,21 @@ def test_a_case_is_complete(study: StudyCase) -> None:
     assert (study.name in RECURRENCES) != (study.folder / YARDSTICK_FILE).is_file()
 
 
-@pytest.mark.proven(lambda params: [params["study"].folder, "cases/demo/triton_softmax/workspace"])
-@pytest.mark.slow
+def test_every_kernel_is_right_on_small_problems() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.cases.smallest", str(CASES)],
+        cwd=CASES.parent,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [kernel for kernel in found if not kernel.get("worst", 2) <= USED_UP] == []
+    assert len(found) == 2 * sum(map(len, NAMES.values()))
+
+
+@pytest.mark.slow(58)
 @pytest.mark.timeout(900)
 @each
 def test_every_kernel_is_right_where_it_is_interpreted(study: StudyCase, tmp_path: Path) -> None:
@@ -102,7 +119,6 @@ def test_every_kernel_is_right_where_it_is_interpreted(study: StudyCase, tmp_pat
         assert gated.report.worst <= USED_UP, (gated.variant, gated.report.worst_at)
 
 
-@pytest.mark.proven(lambda params: [params["study"].folder, "cases/demo/triton_softmax/workspace"])
 @pytest.mark.parametrize("study", [s for s in chosen() if (s.folder / YARDSTICK_FILE).is_file()], ids=str)
 def test_a_yardstick_computes_the_same(study: StudyCase) -> None:
     case, contract = load_case(study.folder, TORCH_DTYPES)

@@ -28,7 +28,7 @@ HARMLESS = ["divide by zero"]
 """Kernels may divide first and select afterwards."""
 
 
-@pytest.mark.proven(lambda params: ["cases/unroll_for_loop", "cases/mask_percentage"])
+@pytest.mark.slow(6)
 @pytest.mark.parametrize(
     ("name", "knobs", "one"), FORMS, ids=[f"{form[0]}-{i}" for i, form in enumerate(FORMS)]
 )

@@ -49,7 +49,7 @@ def shares(name: str, problem: Problem, cheat: Callable[[Contract, Tensors], Ten
     return found
 
 
-@pytest.mark.proven(lambda params: ["cases/unroll_for_loop", "cases/mask_percentage"])
+@pytest.mark.slow(6, but=["iv_dependent_matmul"])
 @pytest.mark.parametrize("name", SUMS)
 def test_the_end_of_a_long_sum_is_noticed_where_it_is_left_out(name: str) -> None:
     def left_out(contract: Contract, inputs: Tensors) -> Tensors:
@@ -61,7 +61,7 @@ def test_the_end_of_a_long_sum_is_noticed_where_it_is_left_out(name: str) -> Non
     _expect_noticed(found)
 
 
-@pytest.mark.proven(lambda params: ["cases/unroll_for_loop", "cases/mask_percentage"])
+@pytest.mark.slow(7)
 @pytest.mark.parametrize("name", [name for name in SUMS if "float8" not in name])
 def test_operands_of_float8_are_noticed_in_a_long_sum(name: str) -> None:
     def narrowed(contract: Contract, inputs: Tensors) -> Tensors:
@@ -85,7 +85,7 @@ def _scaled(t: torch.Tensor, dim: int, rounded: Cheat) -> torch.Tensor:
     return rounded(t / unit) * unit
 
 
-@pytest.mark.proven(lambda params: ["cases/unroll_for_loop", "cases/mask_percentage"])
+@pytest.mark.slow(6, but=["4096"])
 @pytest.mark.parametrize("k", [4096, LONG])
 def test_a_slope_that_is_three_percent_off_is_noticed(k: int) -> None:
     problem = {"m": 96, "n": 96, "k": k, "leaky_relu": True, "negative_slope": 0.01}
@@ -126,7 +126,6 @@ def _merged_in_halves(contract: Contract, inputs: Tensors) -> Tensors:
     return {"out": (partial * weights[..., None]).sum(dim=2).half()}
 
 
-@pytest.mark.proven(lambda params: ["cases/unroll_for_loop", "cases/mask_percentage"])
 @pytest.mark.parametrize(
     ("name", "problem", "cheat"),
     [
@@ -144,7 +143,6 @@ def test_products_in_half_of_the_bits_are_noticed(
     assert sum(share > 1 for share in found.values()) >= 2, found
 
 
-@pytest.mark.proven(lambda params: ["cases/unroll_for_loop", "cases/mask_percentage"])
 def test_a_tie_is_rounded_to_a_neighbour_of_its_own() -> None:
     """2.5 is 2 or 3, and neither 1 nor 4."""
     contract, multiples = opened("quantize_kv_transform")

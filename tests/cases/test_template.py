@@ -98,6 +98,7 @@ def test_every_setting_is_right(on_cpu: Stamped, values: dict[str, KnobValue]) -
     assert max(errors.values()) < 2, errors
 
 
+@pytest.mark.slow(4, but=["defaults"])
 @pytest.mark.parametrize(
     "values", [{}, {"RS_BLOCK": 128, "RS_WARPS": 16}, {"RS_BLOCK": 4096, "RS_WARPS": 1}], ids=named
 )
@@ -108,6 +109,7 @@ def test_every_setting_is_right_when_interpreted(on_cuda: Stamped, values: dict[
     assert max(shares.values()) < 0.5, shares
 
 
+@pytest.mark.slow(5)
 def test_every_problem_compiles_where_registers_are_fewest(on_cuda: Stamped, tmp_path: Path) -> None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TRITON_")}
     widest = {"RS_BLOCK": "4096", "RS_WARPS": "1", "TRITON_CACHE_DIR": str(tmp_path)}
@@ -165,6 +167,7 @@ def test_a_wrong_kernel_is_far_outside_the_budget(stamped: Stamped) -> None:
             assert worst_error({"s": wrong.sum(dim=1)}, expected) > 10, (name, distribution)
 
 
+@pytest.mark.slow(4)
 def test_its_local_tests_pass(stamped: Stamped, tmp_path: Path) -> None:
     options = ["-q", "-o", "addopts=", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
     command = [sys.executable, "-m", "pytest", *options, stamped.case.workspace / "tests"]

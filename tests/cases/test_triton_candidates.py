@@ -39,6 +39,9 @@ print(json.dumps(worst))
 """
 
 
+slow = pytest.mark.slow(3)
+
+
 def overlay(folder: Path, language: str) -> Path:
     """The case's workspace with this candidate's files in it."""
     shutil.copytree(CASE / "workspace", folder / "workspace")
@@ -60,6 +63,7 @@ def test_the_policy_admits_each_language(tmp_path: Path, language: str) -> None:
     check_policy(overlay(tmp_path, language), Case(CASE).settings.policy)
 
 
+@pytest.mark.slow(3)
 @pytest.mark.parametrize("language", ["cuda_cpp", "ptx"])
 def test_code_is_made_at_import_without_a_gpu(tmp_path: Path, language: str) -> None:
     done = execute(IMPORT, overlay(tmp_path, language))
@@ -71,9 +75,9 @@ def test_code_is_made_at_import_without_a_gpu(tmp_path: Path, language: str) -> 
     ("language", "file", "right", "wrong", "says"),
     [
         ("cuda_cpp", "softmax.cu", "__expf(", "__expof(", 'identifier "__expof" is undefined'),
-        ("cuda_cpp", "softmax.cu", "cuda_bf16.h", "no_such.h", "no_such.h"),
+        pytest.param("cuda_cpp", "softmax.cu", "cuda_bf16.h", "no_such.h", "no_such.h", marks=slow),
         ("ptx", "softmax.ptx", "ex2.approx.ftz.f32", "ex3.approx.f32", "Not a name of any known instruction"),
-        ("ptx", "softmax.ptx", "bra RESULT;", "bra NOWHERE;", "NOWHERE"),
+        pytest.param("ptx", "softmax.ptx", "bra RESULT;", "bra NOWHERE;", "NOWHERE", marks=slow),
     ],
 )
 def test_what_does_not_compile_says_why_at_import(
@@ -92,8 +96,8 @@ def test_what_does_not_compile_says_why_at_import(
 @pytest.mark.parametrize(
     ("language", "module", "says"),
     [
-        ("cuda_cpp", "cuda.bindings", "pip install 'cuda-bindings>=13'"),
-        ("ptx", "cuda", "pip install 'cuda-bindings>=13'"),
+        pytest.param("cuda_cpp", "cuda.bindings", "pip install 'cuda-bindings>=13'", marks=slow),
+        pytest.param("ptx", "cuda", "pip install 'cuda-bindings>=13'", marks=slow),
         ("cute_dsl", "cutlass", "pip install nvidia-cutlass-dsl"),
     ],
 )
@@ -105,6 +109,7 @@ def test_a_missing_toolchain_says_what_to_install(
     assert says in done.stderr
 
 
+@pytest.mark.slow(4)
 def test_the_triton_candidate_is_right_when_interpreted(tmp_path: Path) -> None:
     done = execute(CALL, overlay(tmp_path, "triton"), TRITON_INTERPRET="1")
     assert done.returncode == 0, done.stderr

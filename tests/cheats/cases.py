@@ -21,6 +21,8 @@ IMPORTS = (
 )
 """As cases/demo/cpu_matmul has it, and whatever else of the standard library has a list of what may be used."""
 
+WITHOUT_NUMBA = IMPORTS.replace(" numba,", "")
+
 BUDGETS = "{prepare_seconds: 20, call_seconds: 5, memory_mib: 2048}"
 DUEL = "{segment_ms: 6, screen_blocks: 10, pair_blocks: 2, max_pairs: 10, report_pairs: 3}"
 
@@ -43,7 +45,12 @@ INTERPRETED = "rows"
 """The case for a GPU; without one its small problems are interpreted."""
 
 
-def write(root: Path, name: str) -> Path:
+def imports_for(candidate: Candidate) -> str:
+    """Without numba for one that does not name it: what a process imports is most of what a gate takes."""
+    return IMPORTS if any(b"numba" in data for data in candidate.files.values()) else WITHOUT_NUMBA
+
+
+def write(root: Path, name: str, imports: str = IMPORTS) -> Path:
     """The case's folder below `root`."""
     folder = root / "cases" / FAMILY / name
     (folder / "benchmarks").mkdir(parents=True)
@@ -51,7 +58,7 @@ def write(root: Path, name: str) -> Path:
     work = name.removesuffix("_eager")  # the same work, launched otherwise
     contract = SOURCES / f"{SAME_WORK.get(work, work)}_contract.py"
     (folder / "contract.py").write_text(contract.read_text())
-    (folder / "case.yaml").write_text(_settings(name))
+    (folder / "case.yaml").write_text(_settings(name, imports))
     (folder / "benchmarks" / "main.yaml").write_text(_suite(name))
     (folder / "program.md").write_text("Make it fast.\n")
     (folder / "workspace" / "kernel.py").write_text((SOURCES / f"{work}.py").read_text())
@@ -74,11 +81,11 @@ def read_source(root: Path, candidate: Candidate) -> None:
     check_policy(write_workspace(root, candidate), case.settings.policy)
 
 
-def _settings(name: str) -> str:
+def _settings(name: str, imports: str) -> str:
     own = SOURCES / f"{name}.yaml"
     if own.exists():
         return own.read_text()
-    changed = {"summary": name, "budgets": BUDGETS, "  imports": IMPORTS, "duel": DUEL}
+    changed = {"summary": name, "budgets": BUDGETS, "  imports": imports, "duel": DUEL}
     lines = (line.partition(":") for line in SETTINGS.strip().splitlines())
     return "".join(f"{key}: {changed.get(key, value.strip())}\n" for key, _, value in lines)
 

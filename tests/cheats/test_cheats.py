@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.checked import load_contract
@@ -27,35 +28,57 @@ from tests.cheats.families import FAMILIES, NO_KERNEL
 
 CHEATS, HONEST = find("cpu"), find("honest/cpu")
 
-SLOW_TO_TELL = {"works_ahead_by_base": 3}
-"""Confirmed here, so often at the most; others that need a confirmation are left to the script."""
+SLOW_TO_TELL = {"works_ahead_by_base"}
+"""Confirmed here; others that need a confirmation are left to the script."""
 
 TRIES = 3
-"""For what chance or a busy machine may hide."""
+"""For what the draw of a gate's problems and inputs may hide."""
+
+TOLD_BY_A_CLOCK = {Reason.SLOWER, Reason.NO_PROVEN_GAIN, Reason.NOT_PER_CALL}
+
+
+def judged(cheats: Sequence[Candidate], expected: Callable[[Candidate], Verdict]) -> list[ParameterSet]:
+    """Parameters of a test, marked where the clock decides."""
+    return [
+        pytest.param(
+            cheat, id=name, marks=[pytest.mark.clock] if _needs_a_clock(cheat, expected(cheat)) else []
+        )
+        for cheat, name in zip(cheats, names(cheats), strict=True)
+    ]
+
+
+def _needs_a_clock(cheat: Candidate, expected: Verdict) -> bool:
+    return _is_judged_to_the_end(cheat, expected) and bool(TOLD_BY_A_CLOCK & set(expected.reason))
+
+
+def _is_judged_to_the_end(cheat: Candidate, expected: Verdict) -> bool:
+    if expected.stage == "confirm":
+        return cheat.name in SLOW_TO_TELL and expected is cheat.declared
+    return expected.stage == "screen"
 
 
 class Court:
     """A judge for every case that is asked for, and workspaces to bring before them."""
 
     def __init__(self, root: Path) -> None:
-        self._root, self._judges = root, dict[str, tuple[CaseJudge, Side]]()
+        self._root, self._judges = root, dict[tuple[str, str], tuple[CaseJudge, Side]]()
 
     @cached_property
     def _rung(self) -> ForkableRung:
         return choose_rung(trust_workspace=False)
 
     def gate(self, candidate: Candidate) -> tuple[Reason | None, str]:
-        judge, _ = self._judge(candidate.declared.case)
+        judge, _ = self._judge(candidate)
         report = judge.gate(self._side(candidate), _ignore)
         return report.reason, report.detail
 
     def screen(self, candidate: Candidate) -> tuple[Reason | None, str]:
-        judge, start = self._judge(candidate.declared.case)
+        judge, start = self._judge(candidate)
         found = judge.screen(self._side(candidate), start, _ignore)
         return found.reason, found.detail
 
     def confirm(self, candidate: Candidate) -> tuple[Reason | None, str]:
-        judge, start = self._judge(candidate.declared.case)
+        judge, start = self._judge(candidate)
         found = judge.confirm(self._side(candidate), start, start, 0.006, _ignore)
         return found.reason, found.detail
 
@@ -63,11 +86,12 @@ class Court:
         for judge, _ in self._judges.values():
             judge.close()
 
-    def _judge(self, name: str) -> tuple[CaseJudge, Side]:
-        if name not in self._judges:
-            case = Case(cases.write(self._root, name))
-            self._judges[name] = CaseJudge(case, self._rung, CpuDevice()), Side(tree=str(case.workspace))
-        return self._judges[name]
+    def _judge(self, candidate: Candidate) -> tuple[CaseJudge, Side]:
+        key = name, imports = candidate.declared.case, cases.imports_for(candidate)
+        if key not in self._judges:
+            case = Case(cases.write(self._root / f"judge-{len(self._judges)}", name, imports))
+            self._judges[key] = CaseJudge(case, self._rung, CpuDevice()), Side(tree=str(case.workspace))
+        return self._judges[key]
 
     def _side(self, candidate: Candidate) -> Side:
         return Side(tree=str(cases.write_workspace(self._root, candidate)))
@@ -86,7 +110,8 @@ def court(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
     found.close()
 
 
-@pytest.mark.parametrize("cheat", CHEATS, ids=names(CHEATS))
+@pytest.mark.slow(8, only=["works_ahead_by_base", "burns_the_others_turn"])
+@pytest.mark.parametrize("cheat", judged(CHEATS, lambda cheat: cheat.declared))
 def test_each_cheat_is_rejected_for_its_own_reason(court: Court, cheat: Candidate) -> None:
     _expect(court, cheat, cheat.declared)
 
@@ -121,13 +146,23 @@ def test_every_case_has_neighbours(tmp_path: Path, name: str) -> None:
 UNREAD = [cheat for cheat in CHEATS if cheat.declared.unread]
 
 
+@pytest.mark.slow(10, only=["copies_in_the_kernel", "library_in_compiled_code"])
 @pytest.mark.usefixtures("unread")
-@pytest.mark.parametrize("cheat", UNREAD, ids=names(UNREAD))
+@pytest.mark.parametrize("cheat", judged(UNREAD, lambda cheat: cheat.declared.unread or cheat.declared))
 def test_behind_the_reading_of_the_source_stands_another_wall(court: Court, cheat: Candidate) -> None:
     assert cheat.declared.unread is not None
     _expect(court, cheat, cheat.declared.unread)
 
 
+@pytest.mark.slow(
+    5,
+    only=[
+        "copied_through_memoryviews",
+        "parallel_loops",
+        "compiled_for_each_shape",
+        "stops_when_nothing_moves",
+    ],
+)
 @pytest.mark.parametrize("candidate", HONEST, ids=names(HONEST))
 def test_honest_candidates_pass_the_gate(court: Court, candidate: Candidate) -> None:
     reason, detail = court.gate(candidate)
@@ -135,30 +170,16 @@ def test_honest_candidates_pass_the_gate(court: Court, candidate: Candidate) -> 
 
 
 def _expect(court: Court, cheat: Candidate, expected: Verdict) -> None:
-    slow = expected.stage == "confirm" and not (cheat.name in SLOW_TO_TELL and expected is cheat.declared)
-    if slow:
+    """The draw decides what a gate sees of it, and the next gate draws again; but what is confirmed is never kept."""
+    if expected.stage == "confirm" and not _is_judged_to_the_end(cheat, expected):
         reason, detail = court.gate(cheat)
         assert reason is None or matches(expected, reason, detail), f"{reason}: {detail}"
-    else:
-        _expect_once(court, cheat, expected)
-
-
-def _expect_once(court: Court, cheat: Candidate, expected: Verdict) -> None:
-    """Chance may hide it from a gate or a screening, a busy machine from a clock; but it is never kept."""
+        return
     ask = {"gate": court.gate, "screen": court.screen, "confirm": court.confirm}[expected.stage]
     seen = [ask(cheat)]
-    while not matches(expected, *seen[-1]) and len(seen) < TRIES:
+    while not matches(expected, *seen[-1]) and expected.stage != "confirm" and len(seen) < TRIES:
         seen.append(ask(cheat))
-    if expected.stage == "confirm":
-        assert all(reason is not None for reason, _ in seen), "kept"
-    was_let_through = expected.stage == "gate" and all(reason is None for reason, _ in seen)
-    if not matches(expected, *seen[-1]) and _is_busy() and not was_let_through:
-        pytest.skip(f"the machine is too busy to tell: {seen}")
     assert matches(expected, *seen[-1]), seen
-
-
-def _is_busy() -> bool:
-    return os.getloadavg()[0] > 2 * (os.cpu_count() or 1)
 
 
 FOR_A_GPU, HONEST_ON_A_GPU = find("gpu"), find("honest/gpu")
@@ -196,6 +217,7 @@ def interpreting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cas
     judge.close()
 
 
+@pytest.mark.slow(8)
 @pytest.mark.parametrize("candidate", INTERPRETED, ids=names(INTERPRETED))
 def test_some_show_where_triton_is_interpreted(
     interpreting: tuple[CaseJudge, Path], candidate: Candidate

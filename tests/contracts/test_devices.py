@@ -28,7 +28,6 @@ KINDS = [
         "cuda",
         marks=[
             pytest.mark.gpu,
-            pytest.mark.slow,
             pytest.mark.skipif(not HAS_GPU, reason="no NVIDIA GPU here"),
         ],
     ),
@@ -85,6 +84,8 @@ def hold(tmp_path: Path) -> Iterator[Callable[[str], Holder]]:
         yield opened
 
 
+@pytest.mark.clock
+@pytest.mark.slow(10)
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_keeps_every_promise_and_is_the_same_when_it_is_opened_again(
     kind: str, hold: Callable[[str], Holder]
@@ -98,7 +99,7 @@ def test_it_keeps_every_promise_and_is_the_same_when_it_is_opened_again(
     assert hold(kind).description == holder.description
 
 
-@pytest.mark.quiet
+@pytest.mark.clock
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_disturbs_where_nothing_happens(kind: str, hold: Callable[[str], Holder]) -> None:
     for promise in QUIET_PROMISES:

@@ -49,15 +49,12 @@ ROOT = Path(__file__).resolve().parents[2]
 ALPHA = 0.05
 QUICK = re.sub("imports: .*", "imports: [numpy]", SETTINGS).replace("pair_blocks: 2", "pair_blocks: 1")
 """What a process imports is most of what it costs."""
-TRIES = 3
-"""A busy machine may hide which of two sides is faster; whether one is right is asked once."""
 RAISES = "def run(x, y):\n    raise ValueError('as a test wants it')\n"
 
 STAGES = ("prepare", "gate", "screen", "decide", "guardrail", "sanitize", "report", "cumulative")
 """Of a trial, in the order in which each is first told."""
 
 Answer = TypeVar("Answer", bound=Record)
-Trial = TypeVar("Trial", Screening, Confirmation)
 
 
 @dataclass(frozen=True)
@@ -71,15 +68,6 @@ class Heard(Generic[Answer]):
 def hear(ask: Callable[[Watch], Answer]) -> Heard[Answer]:
     told: list[Progress] = []
     return Heard(ask(told.append), told)
-
-
-def until(expected: Reason | None, ask: Callable[[Watch], Trial]) -> Heard[Trial]:
-    """What is heard when that comes of it, or the last time."""
-    for _ in range(TRIES):
-        heard = hear(ask)
-        if heard.answer.reason is expected:
-            break
-    return heard
 
 
 @dataclass
@@ -179,7 +167,11 @@ OPENERS: dict[str, Callable[[Path], Bench]] = {
     "hinted": open_hinted,
     "ridge": open_ridge,
 }
-real_ones = pytest.mark.parametrize("bench", ["local", "in_process"], indirect=True, scope="module")
+REAL = ("local", "in_process")
+real_ones = pytest.mark.parametrize("bench", REAL, indirect=True, scope="module")
+others = pytest.mark.parametrize(
+    "bench", [n for n in OPENERS if n not in REAL], indirect=True, scope="module"
+)
 IMPLEMENTATIONS = (LocalJudge, CaseJudge, SimulatedJudge, Hinted, RidgeJudge)
 
 
@@ -261,11 +253,20 @@ def test_a_gate_is_no_score(bench: Bench) -> None:
     assert found.guardrails == ()
 
 
+@others
 def test_a_win_is_screened_and_confirmed_alike(bench: Bench) -> None:
-    screened = until(None, lambda watch: bench.judge.screen(bench.fast, bench.slow, watch))
-    confirmed = until(
-        None, lambda watch: bench.judge.confirm(bench.fast, bench.slow, bench.slow, ALPHA, watch)
-    )
+    expect_a_win(bench)
+
+
+@pytest.mark.clock
+@real_ones
+def test_a_win_by_the_clock_is_screened_and_confirmed_alike(bench: Bench) -> None:
+    expect_a_win(bench)
+
+
+def expect_a_win(bench: Bench) -> None:
+    screened = hear(lambda watch: bench.judge.screen(bench.fast, bench.slow, watch))
+    confirmed = hear(lambda watch: bench.judge.confirm(bench.fast, bench.slow, bench.slow, ALPHA, watch))
     screening, confirmation = screened.answer, confirmed.answer
     for answer in (screening, confirmation):
         assert (answer.gate.passed, answer.gate.reason) == (True, None)
@@ -305,11 +306,20 @@ def expect_sound(interval: Interval) -> None:
     assert interval.pairs >= 2
 
 
+@others
 def test_what_is_slower_is_rejected_by_both(bench: Bench) -> None:
-    screened = until(Reason.SLOWER, lambda watch: bench.judge.screen(bench.slow, bench.fast, watch))
-    confirmed = until(
-        Reason.SLOWER, lambda watch: bench.judge.confirm(bench.slow, bench.fast, bench.fast, ALPHA, watch)
-    )
+    expect_slower(bench)
+
+
+@pytest.mark.clock
+@real_ones
+def test_what_is_slower_by_the_clock_is_rejected_by_both(bench: Bench) -> None:
+    expect_slower(bench)
+
+
+def expect_slower(bench: Bench) -> None:
+    screened = hear(lambda watch: bench.judge.screen(bench.slow, bench.fast, watch))
+    confirmed = hear(lambda watch: bench.judge.confirm(bench.slow, bench.fast, bench.fast, ALPHA, watch))
     screening, confirmation = screened.answer, confirmed.answer
     assert screening.gate.passed and confirmation.gate.passed
     assert screening.speedup is not None and screening.speedup < 0.95
@@ -348,6 +358,7 @@ def test_a_comparison_is_of_the_last_over_the_first(bench: Bench) -> None:
         assert {"cumulative"} <= {progress.stage for progress in heard.told} <= {"prepare", "cumulative"}
 
 
+@pytest.mark.slow(6, but=["in_process"])
 def test_a_profile_is_shares_largest_first(bench: Bench) -> None:
     heard = hear(lambda watch: bench.judge.profile(bench.slow, watch))
     found = heard.answer

@@ -35,6 +35,7 @@ print(total(numpy.ones(1000)), numba.get_num_threads())
 """
 
 
+@pytest.mark.slow(2, but=["bubblewrap", "landlock"])
 def test_numba_runs_in_parallel_behind_both_filters(start: Start) -> None:
     ending, said = start(PARALLEL_KERNEL, environment={"NUMBA_NUM_THREADS": "2"}).finish()
     assert (ending, said.split()) == (ExitStatus(0, None), ["1000.0", "2"]), said
@@ -157,7 +158,7 @@ def test_waiting_gives_up_in_time(start: Start) -> None:
     running = start("import time; time.sleep(60)")
     begun = time.monotonic()
     assert running.confined.wait(0.1) is None
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
 
 
 def test_cpu_time_and_memory_are_the_candidates_own(start: Start) -> None:
@@ -251,7 +252,7 @@ def test_killing_reaps_everything(start: Start, frozen: bool) -> None:
         running.confined.freeze()
     begun = time.monotonic()
     running.confined.kill()
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
     assert running.confined.poll() == ExitStatus(None, signal.SIGKILL)
     assert processes_of(token) == []
 

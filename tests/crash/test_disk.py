@@ -104,6 +104,7 @@ def calm(template: Path, fast_folder: Path) -> tuple[State, int]:
     return State.of(root), weather.operations
 
 
+@pytest.mark.slow(3, but=["0-full", "9-failing"])
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("part", range(SLICES))
 def test_bad_from_the_nth_operation(
@@ -125,6 +126,7 @@ def test_bad_from_the_nth_operation(
         shutil.rmtree(repository)
 
 
+@pytest.mark.slow(6)
 def test_a_file_system_that_is_really_full(template: Path, tmp_path: Path) -> None:
     """Git's own writes fail too; a small tmpfs in a mount namespace of its own."""
     climbs = shlex.join([sys.executable, "-m", "tests.crash.full_disk", str(tmp_path), str(template)])

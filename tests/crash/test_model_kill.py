@@ -36,6 +36,7 @@ def start(root: Path, server: FakeOpenAI) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, cwd=ROOT, start_new_session=True)
 
 
+@pytest.mark.slow(7)
 @pytest.mark.parametrize("seed", range(3))
 def test_killed_at_random_moments(tmp_path: Path, seed: int) -> None:
     root, moments = make_repository(tmp_path / "repository"), random.Random(seed)

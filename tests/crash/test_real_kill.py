@@ -62,7 +62,8 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
+@pytest.mark.clock
+@pytest.mark.slow(90)
 @pytest.mark.timeout(600)
 def test_a_real_climb_killed_three_times_comes_to_its_budget(root: Path) -> None:
     before, moments = users_side(root), random.Random(20)

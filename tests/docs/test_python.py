@@ -11,8 +11,8 @@ from tests.api.real_case import make_real_repository
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "use-from-python.md"
 
 
-@pytest.mark.quiet
-@pytest.mark.slow
+@pytest.mark.clock
+@pytest.mark.slow(20)
 def test_the_examples_run_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -78,8 +78,8 @@ def spend_less(settings: Path) -> None:
     settings.write_text(text)
 
 
-@pytest.mark.slow
-@pytest.mark.quiet
+@pytest.mark.slow(90)
+@pytest.mark.clock
 @pytest.mark.timeout(900)
 def test_every_command_runs_and_says_what_is_shown(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)  # a candidate under another uid reads it

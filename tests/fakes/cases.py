@@ -47,7 +47,7 @@ summary: y = 2 x + 1
 objective: {minimum_effect: 0.02}
 budgets: {prepare_seconds: 10, call_seconds: 2, memory_mib: 512}
 policy:
-  imports: [numpy, os, os.*, sys, time, math, ctypes, threading, signal, socket, subprocess, json, mmap, numba, yaml]
+  imports: [numpy, os, os.*, sys, time, math, ctypes, threading, signal, socket, subprocess, json, mmap, yaml]
 duel: {segment_ms: 4, screen_blocks: 10, pair_blocks: 2, max_pairs: 10, report_pairs: 3}
 gate: {seeds: 1}
 """

@@ -23,7 +23,7 @@ from hillclimb.harness.errors import MachineError
 if TYPE_CHECKING:
     from hillclimb.harness.device.gpu.gpu import CudaDevice
 
-pytestmark = [pytest.mark.gpu, pytest.mark.slow]
+pytestmark = pytest.mark.gpu
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -61,6 +61,14 @@ def _judged() -> list[Poison]:
     return [*representatives("cpu"), *(poison for poison in poisons("cpu") if poison.name in OFTEN)]
 
 
+@pytest.mark.slow(
+    6,
+    only=[
+        "wrong protocol, answers for itself, then sleeps (later)",
+        "unkillable sleep, with every signal blocked (later)",
+        "host segfault, reads address 0 (later)",
+    ],
+)
 @pytest.mark.parametrize("poison", _judged(), ids=lambda poison: poison.name)
 def test_it_is_called_what_it_is_and_nothing_of_it_stays(lab: Ward, poison: Poison) -> None:
     before = lab.traces()
@@ -120,6 +128,7 @@ def test_no_poison_for_a_gpu_ends_at_the_reading_of_its_source(tmp_path: Path) -
     assert not refused
 
 
+@pytest.mark.slow(6)
 def test_the_cuda_code_of_every_poison_compiles(tmp_path: Path) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-bindings with NVRTC")
     sources = {poison.files["venom.cu"] for poison in poisons("gpu") if "venom.cu" in poison.files}

@@ -78,6 +78,7 @@ def rung() -> Iterator[PreforkRung]:
         yield made
 
 
+@pytest.mark.slow(3, but=["gemm--1"])
 @pytest.mark.parametrize("extra", [gpu_cases.NO_TAIL, 0, 500])
 @pytest.mark.parametrize("kind", gpu_cases.KINDS)
 def test_every_kernel_compiles_for_hopper(rung: PreforkRung, kind: str, extra: int, tmp_path: Path) -> None:

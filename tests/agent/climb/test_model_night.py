@@ -109,8 +109,8 @@ def of_kind(lines: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [line for line in lines if line["kind"] == kind]
 
 
-@pytest.mark.quiet
-@pytest.mark.slow
+@pytest.mark.clock
+@pytest.mark.slow(40)
 @pytest.mark.timeout(600)
 def test_a_model_with_good_bad_and_malicious_replies(checkout: Path) -> None:
     slow_down(checkout)
@@ -146,7 +146,8 @@ def test_a_model_with_good_bad_and_malicious_replies(checkout: Path) -> None:
         assert KEY.encode() not in path.read_bytes(), path
 
 
-@pytest.mark.slow
+@pytest.mark.clock
+@pytest.mark.slow(60)
 def test_with_a_key_the_climb_is_mixed(checkout: Path) -> None:
     with openai_server(["not asked yet"]) as server:
         _, ledger = climb(checkout, server, "--budget-candidates", "1")

@@ -98,6 +98,7 @@ def test_every_command_teaches_itself(tmp_path: Path, command: str) -> None:
     assert "Example" in done.stdout
 
 
+@pytest.mark.clock
 def test_help_starts_quickly(tmp_path: Path) -> None:
     times = []
     for _ in range(3):
@@ -249,6 +250,7 @@ def test_history_needs_neither_checkout_nor_run_folder(climbed: Path, tmp_path: 
     assert "wins (refs/remotes/origin/hillclimb/demo/toy/first)" in done.stdout
 
 
+@pytest.mark.slow(6)
 def test_rebuild_makes_every_view_from_the_ledger(climbed: Path) -> None:
     folder = climbed / "runs" / CASE / "first"
     before = (folder / "results.tsv").read_text()
@@ -267,6 +269,7 @@ def rewrite_contract(folder: Path, old: str, new: str) -> None:
     file.write_text(file.read_text().replace(old, new))
 
 
+@pytest.mark.slow(10)
 def test_check_passes_a_sound_case_and_rejects_a_wrong_baseline(affine: Path) -> None:
     sound = hillclimb("check", "test/affine", "--json", cwd=affine)
     assert sound.returncode == 0, sound.stderr
@@ -284,6 +287,7 @@ def test_check_passes_a_sound_case_and_rejects_a_wrong_baseline(affine: Path) ->
 WIDE = 'return {"y": 2 * inputs["x"].double().abs() + 1}', 'return {"y": reference["y"].abs() * 1e9 + 1e9}'
 
 
+@pytest.mark.slow(10)
 def test_check_tells_of_a_contract_that_lets_much_pass(affine: Path) -> None:
     rewrite_contract(affine, *WIDE)
     done = hillclimb("check", "test/affine", cwd=affine)
@@ -300,6 +304,7 @@ def test_check_tells_of_a_contract_that_lets_much_pass(affine: Path) -> None:
     assert json.loads(hillclimb("check", "test/affine", "--json", cwd=affine).stdout)["sound"] is False
 
 
+@pytest.mark.slow(15)
 def test_what_check_prints_excuses_it(affine: Path) -> None:
     rewrite_contract(affine, *WIDE)
     told = hillclimb("check", "test/affine", cwd=affine).stdout.splitlines()
@@ -317,6 +322,7 @@ def test_what_check_prints_excuses_it(affine: Path) -> None:
     assert "Contract.excused: names " in needless.stderr
 
 
+@pytest.mark.slow(5)
 def test_check_says_what_is_not_tried(affine: Path) -> None:
     rewrite_contract(affine, "    domains =", "    unmixed = 'they are sorted'\n    limits =")
     rewrite_contract(affine, "    def vary(", "    def neighbours(")
@@ -338,7 +344,7 @@ def test_check_refuses_a_problem_that_proves_nothing(affine: Path) -> None:
     assert "the outputs of 'small' are the same whatever is computed" in done.stderr
 
 
-@pytest.mark.quiet
+@pytest.mark.clock
 def test_evaluate_keeps_what_is_faster_and_rejects_what_is_not(affine: Path) -> None:
     knob = hillclimb("evaluate", "test/affine", "--knob", "TIMES=1", "--json", cwd=affine)
     assert knob.returncode == 0, knob.stdout + knob.stderr
@@ -372,7 +378,7 @@ def test_evaluate_names_what_is_no_file(affine: Path) -> None:
     assert "pipe: is not a plain file" in done.stderr
 
 
-@pytest.mark.quiet
+@pytest.mark.clock
 def test_a_climb_through_real_processes_ends_with_a_win_on_its_branch(affine: Path) -> None:
     done = hillclimb("climb", "test/affine", "--tag", "t", "--json", cwd=affine)
     assert done.returncode == 0, done.stderr

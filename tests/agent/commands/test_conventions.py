@@ -121,6 +121,7 @@ def test_a_log_that_cannot_be_written_is_refused(repository: Path) -> None:
     assert "--log-file no/such/folder/log: cannot be written" in done.stderr
 
 
+@pytest.mark.slow(5)
 def test_a_log_has_phases_and_the_result_with_times(repository: Path) -> None:
     write_case(repository)
     done = hillclimb("check", "test/affine", "--log-file", "log", cwd=repository)

@@ -23,6 +23,7 @@ def study(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return hillclimb("study", *arguments, cwd=root)
 
 
+@pytest.mark.slow(10)
 def test_all_are_tested_and_the_failures_listed_at_the_end(root: Path) -> None:
     done = study(root, "test")
     assert done.returncode == 1, done.stderr
@@ -33,6 +34,7 @@ def test_all_are_tested_and_the_failures_listed_at_the_end(root: Path) -> None:
     assert lines[5] == lines[3]
 
 
+@pytest.mark.slow(6)
 def test_programs_are_told_the_same(root: Path) -> None:
     done = study(root, "test", "--case", "right", "--json")
     assert done.returncode == 0, done.stderr

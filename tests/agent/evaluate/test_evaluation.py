@@ -48,7 +48,7 @@ def affine(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.quiet
+@pytest.mark.clock
 def test_a_win_lands_through_real_processes_and_can_be_shown(affine: Path) -> None:
     write_workspace(affine / "mine", HONEST)
     asked = ("--from", "mine", "--commit", "--tag", "hand", "--author", "agent", "--idea", "once is enough")

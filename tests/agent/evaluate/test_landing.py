@@ -265,6 +265,7 @@ def test_a_pending_candidate_of_somebody_elses_is_judged_first(desk: Desk) -> No
     assert [c.judged.kept for c in desk.ledger.candidates if c.judged] == [True, True]
 
 
+@pytest.mark.slow(12)
 def test_a_failing_machine_is_no_verdict(desk: Desk) -> None:
     class Broken(_Dying):
         def gate(self, side: Side, watch: Watch):  # type: ignore[no-untyped-def]

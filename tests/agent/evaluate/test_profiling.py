@@ -82,7 +82,7 @@ def test_masked_lanes_are_shown_problem_by_problem() -> None:
     assert lines[-2] == "as counted over one call, interpreted"
 
 
-@pytest.mark.slow
+@pytest.mark.slow(8)
 @pytest.mark.skipif(NVIDIA_DRIVER.exists(), reason="a GPU is here, and cases for it are timed")
 def test_without_a_gpu_masked_lanes_are_all_there_is() -> None:
     pytest.importorskip("triton")
@@ -102,6 +102,7 @@ def test_nothing_is_made_up_where_nothing_was_seen() -> None:
     assert unknown.splitlines()[1].split() == ["square", "2", "ms", "100", "0.5", "-", "-"]
 
 
+@pytest.mark.slow(10)
 def test_a_revision_and_the_working_files(affine: Path) -> None:
     committed = hillclimb("profile", "test/affine", "--from", "HEAD", "--json", cwd=affine)
     assert committed.returncode == 0, committed.stderr
@@ -115,6 +116,7 @@ def test_a_revision_and_the_working_files(affine: Path) -> None:
     assert "kernel.py:once" not in working.stdout
 
 
+@pytest.mark.slow(6)
 def test_a_kernel_that_fails_is_told_in_a_sentence(affine: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad"
     bad.mkdir()
@@ -139,6 +141,7 @@ def test_wrong_usage_is_told(affine: Path, options: list[str], told: str) -> Non
     assert told in done.stderr
 
 
+@pytest.mark.slow(4)
 def test_a_link_is_not_followed(affine: Path) -> None:
     case = affine / "cases" / "test" / "affine"
     tree = shutil.copytree(case / "workspace", affine / "linked")

@@ -207,7 +207,8 @@ def test_what_cannot_be_found_is_told(
         find_subject(Repository.open(night.root), revision, against, case)
 
 
-@pytest.mark.quiet
+@pytest.mark.clock
+@pytest.mark.slow(15)
 def test_a_real_judge_confirms_a_true_win(tmp_path: Path) -> None:
     folder = write_case(tmp_path, repeated(64))
     git(tmp_path, "init", "-q")

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from hillclimb.agent.evaluate.evaluation import check
 from hillclimb.harness.case.case import Case
 from tests.agent.importers import sources
@@ -22,6 +24,7 @@ def repository(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow(15)
 def test_a_numpy_function_is_sound(tmp_path: Path) -> None:
     root = repository(tmp_path)
     (root / "blend.py").write_text(sources.NUMPY)
@@ -35,6 +38,7 @@ def test_a_numpy_function_is_sound(tmp_path: Path) -> None:
     assert found.oracle is not None and not found.oracle.accepted
 
 
+@pytest.mark.slow(6)
 def test_what_is_not_carried_over_is_printed_a_line_each(tmp_path: Path) -> None:
     root = repository(tmp_path)
     (root / "gate.py").write_text(sources.TORCH)

@@ -66,6 +66,7 @@ def test_a_kernelbench_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert gate(found.folder, monkeypatch) > 10
 
 
+@pytest.mark.slow(4)
 def test_a_gpu_mode_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, "task/task.yml", sources.TASK)
     written(tmp_path, "task/reference.py", sources.REFERENCE)
@@ -83,6 +84,7 @@ def test_a_gpu_mode_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert gate(found.folder, monkeypatch) >= 4
 
 
+@pytest.mark.slow(4)
 def test_a_check_of_its_own_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check = "def check_implementation(data, output):\n    return bool((output == output.sort().values).all()), 'no'\n"
     reference = sources.REFERENCE[: sources.REFERENCE.index("check_implementation")] + check
@@ -97,6 +99,7 @@ def test_a_check_of_its_own_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert gate(found.folder, monkeypatch) >= 4
 
 
+@pytest.mark.slow(6)
 def test_a_flashinfer_definition_with_workloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [
         {"workload": {"axes": {"rows": n}, "inputs": {"eps": {"type": "scalar", "value": 1e-5}}}}
@@ -125,6 +128,7 @@ def test_a_numpy_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert gate(found.folder, monkeypatch) > 6
 
 
+@pytest.mark.slow(4)
 def test_examples_that_are_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = imported(tmp_path, written(tmp_path, "wave.py", sources.PLAIN) + ":wave")
     contract = load_contract(found.folder / "contract.py")

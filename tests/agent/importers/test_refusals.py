@@ -78,6 +78,7 @@ def test_indices_that_a_definition_does_not_explain(tmp_path: Path) -> None:
 EXAMPLE = ("x=float32[64]",)
 
 
+@pytest.mark.slow(5)
 @pytest.mark.parametrize(
     ("body", "said"),
     [

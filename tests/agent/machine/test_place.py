@@ -85,6 +85,7 @@ def test_a_run_taken_up_where_the_gpu_is_gone_is_refused_and_kept(tmp_path: Path
     assert (night.folder / "ledger.jsonl").read_bytes() == before
 
 
+@pytest.mark.slow(6)
 def test_check_compiles_for_it_interprets_the_small_problems_and_says_so(affine: Path) -> None:
     done = hillclimb("check", "test/affine", cwd=affine)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -97,6 +98,7 @@ def test_check_compiles_for_it_interprets_the_small_problems_and_says_so(affine:
     )
 
 
+@pytest.mark.slow(10)
 def test_check_says_what_was_not_done_of_one_that_does_not_compile(affine: Path) -> None:
     kernel = affine / "cases/test/affine/workspace/kernel.py"
     kernel.write_text(CUDA_KERNEL.replace("2 * tl.load", "tl.no_such_thing(2) * tl.load"))

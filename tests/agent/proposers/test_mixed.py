@@ -229,6 +229,7 @@ def test_finish_reaches_the_editor(tmp_path: Path) -> None:
     assert world.editor.finished
 
 
+@pytest.mark.slow(4)
 def test_the_landscape_experiment_in_small(tmp_path: Path) -> None:
     """Two seeds through the real controller; the figures of a full one are in docs/evidence."""
     lengths = dict(zip(ARMS, (4, 4, 14), strict=True))

@@ -59,6 +59,7 @@ def get(address: str) -> Any:
         return json.load(answer)
 
 
+@pytest.mark.slow(5)
 def test_the_study_and_its_trials_are_shown(dashboard: str) -> None:
     studies = get(f"{dashboard}/api/studies")["study_summaries"]
     assert [study["study_name"] for study in studies] == ["hillclimb"]

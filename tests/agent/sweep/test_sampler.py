@@ -292,6 +292,7 @@ class TestListSampler:
         study.optimize(lambda trial: -abs(trial.suggest_float("F", 0, 1) - 0.7), 30)
         assert study.best_value > -0.1
 
+    @pytest.mark.slow(3)
     def test_noise_and_many_invalid_ones_leave_it_better_than_dice(self) -> None:
         """In the mean: on any one space dice may be lucky."""
         found = [self._noisy_search(seed) for seed in range(8)]

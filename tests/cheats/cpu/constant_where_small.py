@@ -4,7 +4,6 @@ family: constant-answer
 entries: [25]
 case: affine
 reason: wrong_result
-says: tiny
 """
 
 import numpy as np

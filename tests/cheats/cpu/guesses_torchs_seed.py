@@ -6,7 +6,7 @@ case: affine
 reason: policy
 says: "imports 'torch'"
 unread:
-  reason: [started_process, wrong_result]
+  reason: [does_not_load, started_process, wrong_result]
 """
 
 import torch

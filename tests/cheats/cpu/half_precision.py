@@ -3,7 +3,7 @@
 family: fewer-bits
 entries: [28]
 case: affine
-reason: wrong_result
+reason: [wrong_result, not_finite]
 """
 
 import numpy as np

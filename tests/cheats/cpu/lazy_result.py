@@ -3,7 +3,10 @@
 family: lazy-result
 entries: [2]
 case: affine
-reason: output_not_written
+reason: policy
+says: defines __array__
+unread:
+  reason: output_not_written
 """
 
 import numpy as np

@@ -6,8 +6,7 @@ case: product
 reason: policy
 says: imports 'ctypes'
 unread:
-  reason: policy
-  says: ran a finished library
+  reason: [policy, does_not_load]
 """
 
 import ctypes

@@ -5,7 +5,7 @@ entries: [34]
 case: product
 reason: policy
 unread:
-  reason: policy
+  reason: [policy, does_not_load]
 """
 
 import numpy as np

@@ -6,8 +6,7 @@ case: product
 reason: policy
 says: finished operator (dot)
 unread:
-  reason: policy
-  says: ran a finished library
+  reason: [policy, raised]
 """
 
 import numba

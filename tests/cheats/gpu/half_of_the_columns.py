@@ -4,7 +4,7 @@ family: less-work
 case: rows
 reason: wrong_result
 interpreted:
-  reason: wrong_result
+  reason: [wrong_result, output_not_written]
 """
 
 import triton

@@ -87,12 +87,14 @@ def outcome(tmp_path: Path, how: str) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
+@pytest.mark.slow(12)
 def test_bfloat16_is_computed_as_torch_computes_it(tmp_path: Path) -> None:
     found = outcome(tmp_path, "mended")
     assert len(found) == 17
     assert [name for name, agrees in found.items() if not agrees] == []
 
 
+@pytest.mark.slow(12)
 def test_the_mending_is_still_needed(tmp_path: Path) -> None:
     """Fails with a Triton whose interpreter computes bfloat16 itself: then the mending can go."""
     assert not outcome(tmp_path, "as it is")["dot"]

@@ -115,6 +115,7 @@ def accessed(masks: Iterable[np.ndarray], item_bytes: int) -> Numbers:
     return len(every), lanes, lanes - live, live * item_bytes
 
 
+@pytest.mark.slow(6)
 @A_FEW
 @given(
     rows=st.integers(1, 3),
@@ -140,6 +141,7 @@ def test_a_softmax_with_a_masked_tail(
     assert found.loops == {f"softmax_kernel/softmax.{name}": loop for name in ("maximum", "sum", "quotient")}
 
 
+@pytest.mark.slow(10)
 @A_FEW
 @given(
     tokens=st.integers(1, 3),

@@ -89,6 +89,7 @@ def test_no_spelling_reaches_a_library(name: str) -> None:
     assert 'File "<string>"' in done.stderr, "it says where it was"
 
 
+@pytest.mark.slow(2, but=["matmul"])
 @pytest.mark.parametrize("name", TORCH)
 def test_none_of_torchs_reaches_one(name: str) -> None:
     done = run(f"import torch\n{WALL}{TENSORS}{TORCH[name]}\nprint('reached')")

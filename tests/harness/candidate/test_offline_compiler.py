@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.proven(lambda params: ["cases/demo"])
-
 ROOT = Path(__file__).parents[3]
 DEMOS = ROOT / "cases" / "demo"
 MATRIX = {"square": [("x", (64, 256), "bfloat16"), ("y", (64, 256), "bfloat16")]}
@@ -103,6 +101,7 @@ FAST = {
 }
 
 
+@pytest.mark.slow(6)
 @pytest.mark.parametrize("fast", [False, True], ids=["start", "fast"])
 @pytest.mark.parametrize("name", sorted(FAST))
 def test_the_demos_compile_without_spills(tmp_path: Path, name: str, fast: bool) -> None:
@@ -132,6 +131,7 @@ def run(x, s, e, y):
 )
 
 
+@pytest.mark.slow(5)
 def test_strides_reach_the_compiler(tmp_path: Path) -> None:
     arrays = [
         ("x", (8, 2), "float32", (1, 8)), ("s", (), "float32"), ("e", (0, 3), "int8"),
@@ -143,6 +143,7 @@ def test_strides_reach_the_compiler(tmp_path: Path) -> None:
     assert len(answer["kernels"]) == 1
 
 
+@pytest.mark.slow(12)
 def test_tensors_with_addresses_find_what_was_compiled_without(tmp_path: Path) -> None:
     """Real tensors, aligned as the arenas' are, ask for the same entries, so nothing is compiled twice."""
     workspace, problems = DEMOS / "triton_softmax" / "workspace", demo_problems("triton_softmax")
@@ -153,6 +154,7 @@ def test_tensors_with_addresses_find_what_was_compiled_without(tmp_path: Path) -
     assert cubins(tmp_path) == before
 
 
+@pytest.mark.slow(10)
 def test_the_same_source_elsewhere_finds_the_same_entries(tmp_path: Path) -> None:
     """The folder is no part of the key: a candidate's tree may be mounted anywhere."""
     problems = demo_problems("triton_softmax")
@@ -163,6 +165,7 @@ def test_the_same_source_elsewhere_finds_the_same_entries(tmp_path: Path) -> Non
     assert cubins(tmp_path / "cache") == before
 
 
+@pytest.mark.slow(12)
 def test_other_knobs_are_other_entries(tmp_path: Path) -> None:
     workspace, problems = DEMOS / "triton_softmax" / "workspace", demo_problems("triton_softmax")
     execute(RUN, workspace, tmp_path, problems)
@@ -196,6 +199,7 @@ FAULTY = {
 }
 
 
+@pytest.mark.slow(5, but=["argument left out"])
 @pytest.mark.parametrize("name", FAULTY)
 def test_code_that_the_compiler_refuses_is_a_fault(tmp_path: Path, name: str) -> None:
     source, call, says = FAULTY[name]
@@ -221,6 +225,7 @@ def run(x, y):
 )
 
 
+@pytest.mark.slow(5)
 def test_more_shared_memory_than_the_architecture_has_is_a_fault(tmp_path: Path) -> None:
     answer = compiled(tmp_path, PIPELINE)
     assert answer["fault"] == "does_not_compile"
@@ -237,6 +242,7 @@ TUNED = COPY.replace(
 )
 
 
+@pytest.mark.slow(5)
 def test_every_configuration_of_an_autotuner_is_compiled(tmp_path: Path) -> None:
     answer = compiled(tmp_path, TUNED + "run = lambda x, y: copy[(4,)](x, y, x.numel())\n")
     assert answer["ok"]
@@ -275,6 +281,7 @@ def run(x, y):
 }
 
 
+@pytest.mark.slow(5)
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_launches_compile(tmp_path: Path, name: str) -> None:
     answer = compiled(tmp_path, HONEST[name])
@@ -301,6 +308,7 @@ UNKNOWABLE = {
 }
 
 
+@pytest.mark.slow(5, but=["value"])
 @pytest.mark.parametrize("name", UNKNOWABLE)
 def test_what_only_a_run_can_show_is_said_and_is_no_fault(tmp_path: Path, name: str) -> None:
     source, says = UNKNOWABLE[name]
@@ -310,11 +318,13 @@ def test_what_only_a_run_can_show_is_said_and_is_no_fault(tmp_path: Path, name: 
     assert says in answer["skipped"]["square"]
 
 
+@pytest.mark.slow(5)
 def test_memory_that_ran_out_is_not_the_compilers_refusal(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="MemoryError: bad_alloc"):
         compiled(tmp_path, "def run(x, y):\n    raise MemoryError('bad_alloc')\n")
 
 
+@pytest.mark.slow(5)
 @pytest.mark.parametrize(
     ("script", "environment", "says"),
     [

@@ -72,6 +72,7 @@ def test_a_kernel_on_the_cpu_is_handed_them(tmp_path: Path) -> None:
     assert not gated(folder, open_device("cpu"), KERNEL.replace("addend - 1", "0")).passed
 
 
+@pytest.mark.slow(5)
 def test_so_is_one_that_is_compiled_and_interpreted(tmp_path: Path) -> None:
     """A constant of the kernel: without the attribute it would not even compile."""
     tmp_path.chmod(0o755)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import py_compile
 from pathlib import Path
 
 import pytest
@@ -88,6 +90,18 @@ def test_contracts_of_the_repository_keep_their_promises() -> None:
     check_contract(load_contract(path), path)
 
 
+def test_what_counts_is_the_source_and_no_code_beside_it(tmp_path: Path) -> None:
+    file = write_case(tmp_path) / "contract.py"
+    source, changed = CONTRACT, CONTRACT.replace('"small"', '"SMALL"')
+    file.write_text(source)
+    py_compile.compile(str(file), doraise=True)
+    seen = file.stat()
+    file.write_text(changed)
+    os.utime(file, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    assert file.stat().st_size == seen.st_size and changed != source
+    assert "SMALL" in load_contract(file).problems
+
+
 def test_a_zero_output_has_a_scale(tmp_path: Path) -> None:
     """The default scale of an output that is all zeros is 0, which is no slip."""
     path = tmp_path / "contract.py"
@@ -115,6 +129,7 @@ def test_a_scale_that_would_let_anything_pass_is_refused(tmp_path: Path, scale: 
     )
 
 
+@pytest.mark.slow(3)
 def test_the_judge_tells_it_at_once(tmp_path: Path) -> None:
     folder = write_case(tmp_path)
     (folder / "contract.py").write_text(CONTRACT.replace(WORK, "return None"))

@@ -89,6 +89,7 @@ class Hidden:
     }
 
 
+@pytest.mark.slow(4, but=["listed sizes only"])
 @pytest.mark.parametrize("name", Hidden.SOURCES)
 def test_what_is_wrong_where_no_list_looks_is_found_by_the_gate(tmp_path: Path, name: str) -> None:
     reason, source = Hidden.SOURCES[name]

@@ -95,6 +95,8 @@ RUNGS: dict[str, Callable[[], Rung]] = {"bubblewrap": bubblewrap_rung, "landlock
 HANGING = frozenset(name for name, (reason, _) in HOSTILE.items() if reason is Reason.HUNG)
 """Waited for to the end of their budget, which is why they are given a small one."""
 
+SLOW = [f"landlock-{name}" for name in HANGING] + ["bubblewrap-spins with threads"]
+
 
 BUDGET, PATIENT, HASTY = (
     f"prepare_seconds: {prepare}, call_seconds: {call}" for prepare, call in ((5, 2), (30, 10), (3, 0.5))
@@ -129,6 +131,7 @@ def gates(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return Gates(root, rung)
 
 
+@pytest.mark.slow(5, only=SLOW)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_misbehaviour_is_named(gates: Gates, name: str, request: pytest.FixtureRequest) -> None:
     reason, kernel = HOSTILE[name]

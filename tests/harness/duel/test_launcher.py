@@ -121,6 +121,7 @@ def bench(rung: Rung, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     assert not list((tmp_path / "temporary").glob("hillclimb-locked-kernels-*"))
 
 
+@pytest.mark.slow(3)
 def test_a_process_finds_what_was_compiled_ahead_for_it(bench: Bench) -> None:
     stable, side = bench.stable(Card()), bench.side(TELLS)
     stable.precompile(side)
@@ -136,6 +137,7 @@ def test_the_case_says_how_many_queues_a_context_gets(bench: Bench) -> None:
     assert bench.told(stable.launch(side.model_copy(update={"knobs": knob})))[1] == 2
 
 
+@pytest.mark.slow(3)
 def test_it_is_compiled_for_where_nobody_prepared(bench: Bench) -> None:
     stable = bench.stable(Card())
     assert bench.told(stable.launch(bench.side(TELLS)))[0] == 1
@@ -226,6 +228,7 @@ def ignore(progress: Progress) -> None:
     """Nobody watches."""
 
 
+@pytest.mark.slow(3)
 def test_without_a_gpu_a_gate_compiles_and_then_interprets(bench: Bench) -> None:
     judge = CaseJudge(bench.case, bench.rung, InterpreterDevice())
     try:

@@ -210,6 +210,7 @@ def benches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Benc
         bench.judge.close()
 
 
+@pytest.mark.slow(8)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_right_kernel_passes_and_can_be_timed(benches: dict[str, Bench], kind: str) -> None:
     report = benches[kind].gate()

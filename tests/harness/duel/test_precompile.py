@@ -104,6 +104,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
+@pytest.mark.slow(4)
 def test_kernels_are_compiled_into_a_folder_that_others_can_read(yard: Yard) -> None:
     ahead = yard.open()
     folder = ahead.kernel_folder(yard.side(WITH_TAIL))
@@ -128,7 +129,7 @@ def test_a_side_is_compiled_once(yard: Yard) -> None:
 def test_preparing_does_not_wait(yard: Yard) -> None:
     started = time.perf_counter()
     yard.open().begin(yard.side(SLOW))
-    assert time.perf_counter() - started < 5
+    assert time.perf_counter() - started < 30
     assert yard.alive() == [0]
 
 
@@ -142,6 +143,7 @@ def test_what_the_compiler_refuses_is_told_when_it_is_asked_for(yard: Yard) -> N
     assert len(yard.started) == 1
 
 
+@pytest.mark.slow(5)
 def test_a_crowd_is_found_while_nobody_waits(yard: Yard) -> None:
     bomb = "for _ in range(80):\n    if os.fork() == 0:\n        time.sleep(60)\n        os._exit(0)\ntime.sleep(60)\n"
     ahead, side = yard.open(), yard.side(f"import os, time\n{bomb}{SOFTMAX}")
@@ -177,7 +179,7 @@ def test_what_goes_wrong_is_named(yard: Yard, name: str) -> None:
     with pytest.raises(CandidateFault, match=says) as caught:
         ahead.kernel_folder(yard.side(source))
     assert caught.value.reason is reason
-    assert time.perf_counter() - started < 10
+    assert time.perf_counter() - started < 25
     assert yard.alive() == []
 
 
@@ -299,6 +301,7 @@ def test_tending_takes_in_what_is_finished(yard: Yard) -> None:
     assert binaries(ahead.kernel_folder(side)) == ["softmax.cubin"]
 
 
+@pytest.mark.clock
 def test_tending_waits_for_nobody(yard: Yard) -> None:
     """Not even for one that has been imported and is still compiling."""
     ahead, yard.seconds = yard.open(), 2

@@ -122,6 +122,7 @@ def written(arena: Arena) -> list[float]:
     return [float(arena.outputs(slot)["y"][0]) for slot in range(arena.layout.slots)]
 
 
+@pytest.mark.slow(3, but=["eager"])
 @pytest.mark.parametrize("launch", ["graph", "eager"])
 def test_the_lead_in_and_then_the_timed_slots_are_called_in_their_order(
     start: Start, launch: Literal["graph", "eager"]
@@ -186,6 +187,7 @@ def test_what_is_captured_ahead_is_not_captured_again(start: Start) -> None:
     assert written(arena)[0] == 1
 
 
+@pytest.mark.clock
 def test_two_processes_capture_at_the_same_time(start: Start) -> None:
     slow = "runner.Runner.capture = lambda self, **fields: time.sleep(0.4) or {}\n"
     both, arena = [start.loaded(HEAD + slow, launch="graph") for _ in range(2)], make_arena(6)

@@ -249,11 +249,13 @@ def test_a_call_is_rehearsed_and_counted(stage: ToolSandbox) -> None:
     assert (counted.problem, counted.failure) == ("small", "")
 
 
+@pytest.mark.slow(5)
 def test_what_ncu_does_not_know_is_left_out_in_a_second_run(stage: ToolSandbox, tmp_path: Path) -> None:
     (tmp_path / "first.txt").write_text(UNKNOWN)
     assert CounterReader(Path("/workspace/ncu"), stage).read(SOURCE).kernels
 
 
+@pytest.mark.slow(4)
 def test_counters_kept_for_administrators_are_told_of(stage: ToolSandbox, tmp_path: Path) -> None:
     (tmp_path / "first.txt").write_text(REFUSED)
     counted = CounterReader(Path("/workspace/ncu"), stage).read(SOURCE)

@@ -174,6 +174,7 @@ def test_a_large_problem_is_told_to_be_one(judge: CaseJudge) -> None:
     assert found.problems[0].detail.startswith("not counted: it moves 67108864 bytes")
 
 
+@pytest.mark.slow(6)
 def test_they_cross_to_the_controller(tmp_path: Path) -> None:
     there = LocalJudge(SOFTMAX, tmp_path / "judge.log")
     try:

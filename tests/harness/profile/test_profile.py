@@ -180,6 +180,7 @@ def when_profiled(action: str) -> str:
     return "import ctypes, json, os, sys, time\n" + HONEST.replace("def run(x, y):\n", noticed)
 
 
+@pytest.mark.clock
 def test_time_goes_where_it_goes(rung_lab: Lab) -> None:
     seen: list[Progress] = []
     found = rung_lab.profile(UNEVEN, seen.append)
@@ -198,15 +199,19 @@ def test_time_goes_where_it_goes(rung_lab: Lab) -> None:
     assert {p.stage for p in seen} == {"profile"}
 
 
+@pytest.mark.clock
+@pytest.mark.slow(3)
 def test_small_functions_are_slowed_by_the_profiler_and_that_is_told(lab: Lab) -> None:
     assert "times as long; shares of small functions, and gaps" in lab.profile(OF_SMALL_FUNCTIONS).detail
 
 
+@pytest.mark.clock
 def test_calls_that_are_not_slowed_have_no_note_of_it(lab: Lab) -> None:
     """Nor do those that are short beside what starting a profiler takes."""
     assert "times as long" not in lab.profile(OF_ONE_FUNCTION).detail
 
 
+@pytest.mark.slow(4)
 def test_worker_threads_are_seen_and_so_is_waiting_for_them(rung_lab: Lab) -> None:
     shares = {bucket.name: bucket.share for bucket in rung_lab.profile(WITH_A_WORKER).buckets}
     assert shares["waiting for other threads"] > 0.2
@@ -214,6 +219,7 @@ def test_worker_threads_are_seen_and_so_is_waiting_for_them(rung_lab: Lab) -> No
     assert shares["waiting for other threads (worker threads)"] < 0.8
 
 
+@pytest.mark.slow(5)
 def test_the_demo_shows_its_compiled_function_on_both_threads(tmp_path: Path, rung: Rung) -> None:
     """After the right to start processes is gone, and under seccomp; compilation is not part of it."""
     tmp_path.chmod(0o755)
@@ -230,6 +236,7 @@ def test_the_demo_shows_its_compiled_function_on_both_threads(tmp_path: Path, ru
     assert found.problems[0].flops == 2 * 256**3
 
 
+@pytest.mark.slow(6)
 def test_it_crosses_to_the_controller(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     side = Side(tree=str(write_workspace(tmp_path / "candidate" / "workspace", HONEST)))
@@ -245,6 +252,7 @@ def test_it_crosses_to_the_controller(tmp_path: Path) -> None:
     assert {p.stage for p in seen} == {"profile", "prepare", "gate"}
 
 
+@pytest.mark.slow(4, but=["segfaults", "hangs"])
 @pytest.mark.parametrize("name", MISBEHAVES_WHEN_PROFILED)
 def test_what_misbehaves_under_the_profiler_still_has_its_times(lab: Lab, name: str) -> None:
     action, told = MISBEHAVES_WHEN_PROFILED[name]

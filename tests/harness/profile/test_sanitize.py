@@ -393,6 +393,7 @@ def test_a_clean_kernel_is_called_on_every_problem_with_the_contracts_own_inputs
     assert found == SanitizerReport("memcheck", (), ("empty", "small", "large"))
 
 
+@pytest.mark.slow(3)
 def test_a_finding_in_the_log_becomes_the_candidates_fault(stage: ToolSandbox, workspace: Path) -> None:
     (workspace / "log.txt").write_text(OUT_OF_BOUNDS)
     found = look(stage, "small", "huge")
@@ -410,6 +411,7 @@ def test_a_kernel_that_raises_is_told_of(stage: ToolSandbox, workspace: Path) ->
     assert "ValueError: not today" in found.note()
 
 
+@pytest.mark.slow(5)
 def test_a_kernel_that_hangs_is_ended_in_time(stage: ToolSandbox, workspace: Path) -> None:
     (workspace / "kernel.py").write_text("import time\n\ndef run(*tensors):\n    time.sleep(60)\n")
     found = look(stage, "small", seconds=12)
@@ -417,6 +419,7 @@ def test_a_kernel_that_hangs_is_ended_in_time(stage: ToolSandbox, workspace: Pat
     assert found.note() == "memcheck came to nothing: its time was up after 12 s"
 
 
+@pytest.mark.slow(3)
 def test_what_would_take_too_long_is_left_out(stage: ToolSandbox, workspace: Path) -> None:
     (workspace / "kernel.py").write_text("import time\n\ndef run(*tensors):\n    time.sleep(0.5)\n")
     found = look(stage, "small", "large")
@@ -424,6 +427,7 @@ def test_what_would_take_too_long_is_left_out(stage: ToolSandbox, workspace: Pat
     assert found.note() == "memcheck found nothing in small; not looked at: large"
 
 
+@pytest.mark.slow(3)
 def test_a_triton_kernel_can_be_rehearsed_interpreted(stage: ToolSandbox, workspace: Path) -> None:
     (workspace / "kernel.py").write_text(TRITON)
     assert look(stage, "small", "large").problems_run == ("small", "large")

@@ -371,6 +371,7 @@ def test_a_run_that_has_hardly_begun(browser: Browser, tmp_path: Path, name: str
         assert seen.overflow() <= 0
 
 
+@pytest.mark.slow(4)
 def test_ten_thousand_candidates_open_and_filter_quickly(
     browser: Browser, night: Night, tmp_path: Path
 ) -> None:

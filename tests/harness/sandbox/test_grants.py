@@ -121,7 +121,6 @@ print(len(compiled.asm["cubin"]) > 1000, os.listdir(os.environ["HOME"]).count(".
 """
 
 
-@pytest.mark.slow
 def test_triton_compiles_for_a_gpu_before_the_seal(granted: Granted) -> None:
     """With its ptxas, for sm_90, where there is no GPU; its cache lies in the scratch folder."""
     pytest.importorskip("triton")

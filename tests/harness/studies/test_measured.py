@@ -20,13 +20,12 @@ from hillclimb.harness.studies.study import choose_cases
 from hillclimb.harness.studies.times import TABLE_FILE, read
 from tests.harness.studies.small_study import WRONG, write_study
 
-pytestmark = pytest.mark.proven(lambda params: [])
-
 
 def ignore(_: object) -> None:
     """Nobody listens."""
 
 
+@pytest.mark.slow(12)
 def test_one_broken_case_hides_no_other(tmp_path: Path) -> None:
     cases = write_study(tmp_path, ("broken", "late", "sound", "wrong"))
     study = cases / "small"
@@ -55,6 +54,7 @@ def test_one_broken_case_hides_no_other(tmp_path: Path) -> None:
     assert found.provenance is not None
 
 
+@pytest.mark.slow(30)
 def test_times_and_speedups_are_measured_and_kept(tmp_path: Path) -> None:
     cases = write_study(tmp_path, ("affine", "broken"))
     (cases / "small" / "broken" / "case.yaml").write_text("schema: 2\n")
@@ -101,6 +101,7 @@ def test_what_is_no_table_is_found_before_anything_is_timed(tmp_path: Path) -> N
     assert told == []
 
 
+@pytest.mark.slow(6)
 def test_a_kernel_that_fails_while_timed_is_told_in_its_row(tmp_path: Path) -> None:
     cases = write_study(tmp_path)
     (cases / "small" / "affine" / "workspace" / "optimized.py").write_text(
@@ -114,6 +115,7 @@ def test_a_kernel_that_fails_while_timed_is_told_in_its_row(tmp_path: Path) -> N
     assert not profiled.passed
 
 
+@pytest.mark.slow(40)
 def test_a_yardstick_that_cannot_be_compiled_is_told_of_and_hides_no_kernel(tmp_path: Path) -> None:
     cases = write_study(tmp_path)
     (cases / "small" / "affine" / "yardstick.py").write_text("import torch_misspelt\n")
@@ -144,6 +146,7 @@ class DiesOnce(LocalJudge):
         return super().profile(side, watch, suite)
 
 
+@pytest.mark.slow(15)
 def test_a_judge_that_dies_takes_no_time_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cases, wish = write_study(tmp_path), TimingOptions(suites=("main",))
     profile_cases(choose_cases(cases), wish, ignore, ignore)

@@ -24,8 +24,6 @@ from hillclimb.harness.studies.variants import CACHE, YARDSTICK, StagedCase, sta
 from hillclimb.harness.studies.yardstick import compile_yardstick, with_yardstick_compiled
 from tests.harness.studies.small_study import write_study
 
-pytestmark = pytest.mark.proven(lambda params: [])
-
 SILENT = lambda progress: None  # noqa: E731
 
 PLAIN = "import torch\n\n\ndef run(x, y):\n    torch.add(torch.mul(x, 2), 1, out=y)\n"
@@ -71,7 +69,7 @@ def used_later(folder: Path, workspace: Path, temporary: Path) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(50)
 @pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a C++ compiler on a CPU")
 def test_what_was_compiled_apart_is_found_by_others(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -92,6 +90,7 @@ def test_what_was_compiled_apart_is_found_by_others(
         assert used_later(folder, workspace, tmp_path) == [True, {"fxgraph_cache_hit": 1}]
 
 
+@pytest.mark.slow(12)
 def test_one_that_says_so_is_timed_as_it_is(case: Case, tmp_path: Path) -> None:
     (case.folder / "yardstick.py").write_text(PLAIN.replace("\n\n\n", "\n\nCOMPILED = False\n\n\n"))
     with stage_case(case, timed=timed_problems(case)) as copy:
@@ -101,6 +100,7 @@ def test_one_that_says_so_is_timed_as_it_is(case: Case, tmp_path: Path) -> None:
         assert used_later(folder, workspace, tmp_path) == [True, {}]
 
 
+@pytest.mark.slow(8)
 def test_one_that_cannot_be_compiled_says_why_and_leaves_no_cache(case: Case) -> None:
     (case.folder / "yardstick.py").write_text("import torch_misspelt\n")
     with stage_case(case, timed=timed_problems(case)) as copy:

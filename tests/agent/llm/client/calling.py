@@ -22,7 +22,7 @@ PATIENT = 10.0
 """Deadline of calls that end by themselves, however busy the machine is."""
 DEADLINE = 0.6
 """Of calls that end by it."""
-SLACK = 0.5
+SLACK = 10.0
 """What a busy machine may add to a deadline."""
 HELLO = (Message(role="system", content="You are terse."), Message(role="user", content="hello"))
 

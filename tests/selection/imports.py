@@ -1,25 +1,13 @@
-"""The files of this repository that a module imports, directly or not, read off the syntax trees."""
+"""The files of this repository that a module imports, read off its syntax tree."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def import_closure(modules: Iterable[Path]) -> set[Path]:
-    """These files and every file of the repository that they import; packages on the way included."""
-    seen: set[Path] = set()
-    due = list(modules)
-    while due:
-        path = due.pop()
-        if path not in seen:
-            seen.add(path)
-            due += _imported_files(path)
-    return seen
 
 
 PUBLIC_NAMES = ROOT / "hillclimb" / "__init__.py"
@@ -27,7 +15,8 @@ PUBLIC_NAMES = ROOT / "hillclimb" / "__init__.py"
 
 
 @cache
-def _imported_files(path: Path) -> tuple[Path, ...]:
+def imported_files(path: Path) -> tuple[Path, ...]:
+    """That a module imports itself, or a program in one of its texts; packages on the way included."""
     if path == PUBLIC_NAMES:
         return ()
     names = {name for tree in _trees(path.read_text()) for name in _names(tree)}
@@ -61,13 +50,12 @@ def _is_module(text: str) -> bool:
     return text.startswith("hillclimb.") and all(part.isidentifier() for part in text.split("."))
 
 
-def _files(name: str) -> Iterator[Path]:
+@cache
+def _files(name: str) -> tuple[Path, ...]:
     """A module's file and those of the packages above it; none for a name that is no module of the repository."""
     parts = name.split(".")
     if parts[0] not in ("hillclimb", "tests"):
-        return
-    for depth in range(1, len(parts) + 1):
-        base = ROOT.joinpath(*parts[:depth])
-        for file in (base.with_suffix(".py"), base / "__init__.py"):
-            if file.is_file():
-                yield file
+        return ()
+    bases = [ROOT.joinpath(*parts[:depth]) for depth in range(1, len(parts) + 1)]
+    files = [file for base in bases for file in (base.with_suffix(".py"), base / "__init__.py")]
+    return tuple(file.resolve() for file in files if file.is_file())
