@@ -13,11 +13,16 @@ pytest_plugins = ["tests.selection.plugin"]
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 """Threads of torch spin while they wait for the next operation: beside others some tests took five times as long."""
 
-settings.register_profile("shared machine", deadline=None)  # a clock there says nothing of one example
-settings.load_profile("shared machine")
+# a deadline says nothing of one example on a shared machine; a plain run tries the same examples every time
+settings.register_profile("plain", deadline=None, derandomize=True, max_examples=50)
+settings.register_profile("all", deadline=None, max_examples=200)
 
 BESIDE_THE_CORES = 2
 """Workers more than there are cores: for half of their time tests wait for processes."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("all" if config.getoption("--all") else "plain")
 
 
 def pytest_xdist_auto_num_workers() -> int:

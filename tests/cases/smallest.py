@@ -1,4 +1,4 @@
-"""A program: every kernel of the case studies on two small problems, through Triton's interpreter.
+"""A program: every kernel of the case studies and the Triton demos on two small problems, through Triton's interpreter.
 
 It imports torch and Triton once and forks for each kernel, since the workspaces' modules share their names. It prints
 a line of JSON for each: "kernel", and "worst", its error as a share of the budget, or "error".
@@ -20,10 +20,10 @@ from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.checked import load_contract
 from hillclimb.harness.channel.dtypes import TORCH_DTYPES
 from hillclimb.harness.duel.parity import expected_outputs, worst_error
-from hillclimb.harness.studies.study import choose_cases
+from hillclimb.harness.studies.study import StudyCase, choose_cases
 from hillclimb.harness.studies.variants import list_variants
 
-SMALL_BYTES = 128 << 10
+SMALL_BYTES = 48 << 10
 """What a problem may move at the most: enough for tiles that are full and one that is ragged."""
 
 
@@ -59,9 +59,10 @@ def main(cases: Path) -> None:
     assert os.environ["TRITON_INTERPRET"] == "1" and triton.knobs.runtime.interpret
     torch.set_num_threads(1)
     apply_fixes()
-    for study in choose_cases(cases):
+    demos = [StudyCase("demo", folder.name, folder) for folder in sorted((cases / "demo").glob("triton_*"))]
+    for study in (*demos, *choose_cases(cases)):
         case = Case(study.folder)
-        for variant in list_variants(case):
+        for variant in ["kernel"] if study in demos else list_variants(case):
             child = os.fork()
             if child == 0:
                 tell(case, variant, str(study))

@@ -49,7 +49,7 @@ def shares(name: str, problem: Problem, cheat: Callable[[Contract, Tensors], Ten
     return found
 
 
-@pytest.mark.slow(6, but=["iv_dependent_matmul"])
+@pytest.mark.slow(6)
 @pytest.mark.parametrize("name", SUMS)
 def test_the_end_of_a_long_sum_is_noticed_where_it_is_left_out(name: str) -> None:
     def left_out(contract: Contract, inputs: Tensors) -> Tensors:

@@ -98,7 +98,7 @@ def test_every_setting_is_right(on_cpu: Stamped, values: dict[str, KnobValue]) -
     assert max(errors.values()) < 2, errors
 
 
-@pytest.mark.slow(4, but=["defaults"])
+@pytest.mark.slow(4)
 @pytest.mark.parametrize(
     "values", [{}, {"RS_BLOCK": 128, "RS_WARPS": 16}, {"RS_BLOCK": 4096, "RS_WARPS": 1}], ids=named
 )

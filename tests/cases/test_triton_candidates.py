@@ -76,7 +76,14 @@ def test_code_is_made_at_import_without_a_gpu(tmp_path: Path, language: str) -> 
     [
         ("cuda_cpp", "softmax.cu", "__expf(", "__expof(", 'identifier "__expof" is undefined'),
         pytest.param("cuda_cpp", "softmax.cu", "cuda_bf16.h", "no_such.h", "no_such.h", marks=slow),
-        ("ptx", "softmax.ptx", "ex2.approx.ftz.f32", "ex3.approx.f32", "Not a name of any known instruction"),
+        pytest.param(
+            "ptx",
+            "softmax.ptx",
+            "ex2.approx.ftz.f32",
+            "ex3.approx.f32",
+            "Not a name of any known instruction",
+            marks=slow,
+        ),
         pytest.param("ptx", "softmax.ptx", "bra RESULT;", "bra NOWHERE;", "NOWHERE", marks=slow),
     ],
 )
@@ -93,6 +100,7 @@ def test_what_does_not_compile_says_why_at_import(
     assert says in done.stderr
 
 
+@pytest.mark.slow(3)
 @pytest.mark.parametrize(
     ("language", "module", "says"),
     [

@@ -45,7 +45,7 @@ def prefixed(name: str, values: dict[str, object]) -> dict[str, str]:
     return {prefix + knob: str(value) for knob, value in values.items()}
 
 
-@pytest.mark.slow(9, but=["triton_rmsnorm-looped-1024-1-4-2"])
+@pytest.mark.slow(9)
 @pytest.mark.parametrize(
     ("name", "values"),
     SETTINGS,

@@ -110,7 +110,7 @@ def court(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
     found.close()
 
 
-@pytest.mark.slow(8, only=["works_ahead_by_base", "burns_the_others_turn"])
+@pytest.mark.slow(8, only=["works_ahead_by_base", "burns_the_others_turn", "copies_in_the_kernel"])
 @pytest.mark.parametrize("cheat", judged(CHEATS, lambda cheat: cheat.declared))
 def test_each_cheat_is_rejected_for_its_own_reason(court: Court, cheat: Candidate) -> None:
     _expect(court, cheat, cheat.declared)
@@ -143,6 +143,12 @@ def test_every_case_has_neighbours(tmp_path: Path, name: str) -> None:
     assert contract.domains
 
 
+COMPILED = (
+    "copied_through_memoryviews", "parallel_loops", "compiled_for_each_shape", "stops_when_nothing_moves",
+    "compiled_in_the_first_call", "made_into_ufuncs", "reordered_by_fastmath", "several_packages",
+)  # fmt: skip
+"""By numba, or by the million: seconds each."""
+
 UNREAD = [cheat for cheat in CHEATS if cheat.declared.unread]
 
 
@@ -154,15 +160,7 @@ def test_behind_the_reading_of_the_source_stands_another_wall(court: Court, chea
     _expect(court, cheat, cheat.declared.unread)
 
 
-@pytest.mark.slow(
-    5,
-    only=[
-        "copied_through_memoryviews",
-        "parallel_loops",
-        "compiled_for_each_shape",
-        "stops_when_nothing_moves",
-    ],
-)
+@pytest.mark.slow(5, only=COMPILED)
 @pytest.mark.parametrize("candidate", HONEST, ids=names(HONEST))
 def test_honest_candidates_pass_the_gate(court: Court, candidate: Candidate) -> None:
     reason, detail = court.gate(candidate)

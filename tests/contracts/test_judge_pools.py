@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -168,10 +169,8 @@ OPENERS: dict[str, Callable[[Path], Bench]] = {
     "ridge": open_ridge,
 }
 REAL = ("local", "in_process")
-real_ones = pytest.mark.parametrize("bench", REAL, indirect=True, scope="module")
-others = pytest.mark.parametrize(
-    "bench", [n for n in OPENERS if n not in REAL], indirect=True, scope="module"
-)
+real_ones = pytest.mark.parametrize("bench", REAL, indirect=True)
+others = pytest.mark.parametrize("bench", [n for n in OPENERS if n not in REAL], indirect=True)
 IMPLEMENTATIONS = (LocalJudge, CaseJudge, SimulatedJudge, Hinted, RidgeJudge)
 
 
@@ -182,12 +181,23 @@ def folder_of(factory: pytest.TempPathFactory, name: str) -> Path:
     return made
 
 
-@pytest.fixture(scope="module", params=OPENERS)
-def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+@pytest.fixture(scope="module")
+def benches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Bench]]:
+    """Each is opened once, by the first test that asks for it."""
     with ExitStack() as stack:
-        made = OPENERS[request.param](folder_of(tmp_path_factory, request.param))
-        stack.callback(made.judge.close)
-        yield made
+
+        @cache
+        def opened(name: str) -> Bench:
+            made = OPENERS[name](folder_of(tmp_path_factory, name))
+            stack.callback(made.judge.close)
+            return made
+
+        yield opened
+
+
+@pytest.fixture(params=OPENERS)
+def bench(request: pytest.FixtureRequest, benches: Callable[[str], Bench]) -> Bench:
+    return benches(request.param)
 
 
 def test_it_describes_itself_the_same_twice(bench: Bench) -> None:
@@ -344,6 +354,7 @@ def test_a_hint_changes_no_verdict(bench: Bench) -> None:
     assert bench.judge.screen(bench.wrong, bench.honest, ignore).reason is Reason.WRONG_RESULT
 
 
+@pytest.mark.slow(4, but=["in_process"])
 def test_a_comparison_is_of_the_last_over_the_first(bench: Bench) -> None:
     heard = hear(lambda watch: bench.judge.compare(bench.slow, bench.fast, "cumulative", watch))
     found = heard.answer
@@ -358,7 +369,7 @@ def test_a_comparison_is_of_the_last_over_the_first(bench: Bench) -> None:
         assert {"cumulative"} <= {progress.stage for progress in heard.told} <= {"prepare", "cumulative"}
 
 
-@pytest.mark.slow(6, but=["in_process"])
+@pytest.mark.slow(6)
 def test_a_profile_is_shares_largest_first(bench: Bench) -> None:
     heard = hear(lambda watch: bench.judge.profile(bench.slow, watch))
     found = heard.answer

@@ -79,6 +79,7 @@ def tells_importances_of_little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importance, "SHUFFLES", 0)
 
 
+@pytest.mark.slow(3, only=["retuned", "endless_sweep", "mixed_to_its_end"])
 @pytest.mark.parametrize("name", WORLDS)
 def test_from_its_first_proposal_to_its_last_it_keeps_every_promise(
     name: str, tmp_path: Path, stack: ExitStack

@@ -35,7 +35,7 @@ print(total(numpy.ones(1000)), numba.get_num_threads())
 """
 
 
-@pytest.mark.slow(2, but=["bubblewrap", "landlock"])
+@pytest.mark.slow(2)
 def test_numba_runs_in_parallel_behind_both_filters(start: Start) -> None:
     ending, said = start(PARALLEL_KERNEL, environment={"NUMBA_NUM_THREADS": "2"}).finish()
     assert (ending, said.split()) == (ExitStatus(0, None), ["1000.0", "2"]), said

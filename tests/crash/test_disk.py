@@ -104,7 +104,7 @@ def calm(template: Path, fast_folder: Path) -> tuple[State, int]:
     return State.of(root), weather.operations
 
 
-@pytest.mark.slow(3, but=["0-full", "9-failing"])
+@pytest.mark.slow(3, but=["0-full"])
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("part", range(SLICES))
 def test_bad_from_the_nth_operation(

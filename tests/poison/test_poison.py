@@ -67,6 +67,11 @@ def _judged() -> list[Poison]:
         "wrong protocol, answers for itself, then sleeps (later)",
         "unkillable sleep, with every signal blocked (later)",
         "host segfault, reads address 0 (later)",
+        "huge allocation, 64 GiB at once (later)",
+        "illegal instruction, executes one (later)",
+        "illegal address, touches a mapping behind its file's end (later)",
+        "endless compile, a function of 4000 lines (later)",
+        "50 GB file, in many pieces (later)",
     ],
 )
 @pytest.mark.parametrize("poison", _judged(), ids=lambda poison: poison.name)

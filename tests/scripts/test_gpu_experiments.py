@@ -78,7 +78,7 @@ def rung() -> Iterator[PreforkRung]:
         yield made
 
 
-@pytest.mark.slow(3, but=["gemm--1"])
+@pytest.mark.slow(3)
 @pytest.mark.parametrize("extra", [gpu_cases.NO_TAIL, 0, 500])
 @pytest.mark.parametrize("kind", gpu_cases.KINDS)
 def test_every_kernel_compiles_for_hopper(rung: PreforkRung, kind: str, extra: int, tmp_path: Path) -> None:
@@ -119,6 +119,7 @@ for contract_file, *kernels in json.loads(sys.argv[1]):
 """
 
 
+@pytest.mark.slow(4)
 def test_every_kernel_is_right_with_the_tail_and_without(tmp_path: Path) -> None:
     """Walked through by Triton's interpreter: the planted steps change nothing but the time.
 

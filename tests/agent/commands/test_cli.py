@@ -112,6 +112,14 @@ def test_version(tmp_path: Path) -> None:
     assert hillclimb("--version", cwd=tmp_path).stdout.startswith("hillclimb ")
 
 
+@pytest.mark.slow(
+    2,
+    only=[
+        "arguments1-no case at 'no/case'",
+        "arguments2-no case at 'no/case'",
+        "arguments4-no case at 'no/case'",
+    ],
+)
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

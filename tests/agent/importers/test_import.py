@@ -147,6 +147,7 @@ def test_examples_that_are_typed_with_a_space_beside(tmp_path: Path, monkeypatch
     assert gate(found.folder, monkeypatch) >= 2
 
 
+@pytest.mark.slow(3)
 def test_a_module_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = imported(tmp_path, written(tmp_path, "gate.py", sources.TORCH) + ":Gate", device="cpu")
     case = Case(found.folder)

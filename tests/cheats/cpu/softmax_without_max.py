@@ -4,7 +4,6 @@ family: unstable-formula
 entries: [32]
 case: softmax
 reason: [not_finite, wrong_result]
-says: offset
 """
 
 import numpy as np

@@ -161,6 +161,7 @@ def test_a_padded_tile(interpreting: Interpreting, tokens: int, heads: int, dept
     assert found.loops == {}
 
 
+@pytest.mark.slow(3)
 def test_12_heads_of_96_in_powers_of_two_mask_43_75_percent(interpreting: Interpreting) -> None:
     """The tile of the quantize-KV case."""
     found = interpreting.count("padded", tokens=4, heads=12, depth=96, dtype="float16")
@@ -170,6 +171,7 @@ def test_12_heads_of_96_in_powers_of_two_mask_43_75_percent(interpreting: Interp
         assert useful == 4 * 12 * 96 * 2
 
 
+@pytest.mark.slow(3)
 @A_FEW
 @given(
     lengths=st.lists(st.integers(0, 40), min_size=1, max_size=5),
@@ -241,6 +243,7 @@ def test_atomics(interpreting: Interpreting, size: int, block: int) -> None:
     }
 
 
+@pytest.mark.slow(3)
 @A_FEW
 @given(
     rows=st.integers(1, 40),

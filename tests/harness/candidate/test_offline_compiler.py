@@ -308,7 +308,7 @@ UNKNOWABLE = {
 }
 
 
-@pytest.mark.slow(5, but=["value"])
+@pytest.mark.slow(5)
 @pytest.mark.parametrize("name", UNKNOWABLE)
 def test_what_only_a_run_can_show_is_said_and_is_no_fault(tmp_path: Path, name: str) -> None:
     source, says = UNKNOWABLE[name]

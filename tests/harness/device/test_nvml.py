@@ -53,6 +53,7 @@ def test_what_a_driver_does_not_tell_is_unknown_and_no_error(fake_driver: FakeDr
     assert "None\nGpuSample" in done.stdout, "no processes are told, which is not the same as no processes"
 
 
+@pytest.mark.slow(4, only=["general1-the driver runs, but sees no GPU"])
 @pytest.mark.parametrize(
     ("general", "said"),
     [({"init": "9"}, "NVML says: Driver Not Loaded"), ({}, "the driver runs, but sees no GPU")],

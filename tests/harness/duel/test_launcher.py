@@ -150,6 +150,7 @@ def test_no_side_is_given_the_kernels_of_another(bench: Bench) -> None:
     assert bench.told(stable.launch(compiled))[0] == 1
 
 
+@pytest.mark.slow(4)
 def test_a_candidate_starts_from_its_parents_kernels_but_not_where_a_speedup_is_reported(
     bench: Bench,
 ) -> None:

@@ -115,6 +115,7 @@ def test_kernels_are_compiled_into_a_folder_that_others_can_read(yard: Yard) -> 
     assert yard.alive() == []
 
 
+@pytest.mark.slow(4)
 def test_a_side_is_compiled_once(yard: Yard) -> None:
     ahead, side = yard.open(), yard.side(SOFTMAX)
     ahead.begin(side)

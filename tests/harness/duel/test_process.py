@@ -122,7 +122,7 @@ def written(arena: Arena) -> list[float]:
     return [float(arena.outputs(slot)["y"][0]) for slot in range(arena.layout.slots)]
 
 
-@pytest.mark.slow(3, but=["eager"])
+@pytest.mark.slow(3)
 @pytest.mark.parametrize("launch", ["graph", "eager"])
 def test_the_lead_in_and_then_the_timed_slots_are_called_in_their_order(
     start: Start, launch: Literal["graph", "eager"]
@@ -147,6 +147,7 @@ def test_a_turn_is_made_of_runs() -> None:
     )
 
 
+@pytest.mark.slow(3)
 def test_three_clocks_say_what_each_has_seen(start: Start) -> None:
     process, arena = start.loaded(HEAD + "wait = 0.01\n"), make_arena(12)
     timing = process.time(arena, SegmentPlan(4, lead_in_calls=4, backlog_calls=4))

@@ -279,6 +279,7 @@ def test_one_that_cannot_be_ended_is_put_down_and_keeps_nobody_else(
     assert all(process.is_closed for process in living)
 
 
+@pytest.mark.slow(3)
 def test_a_doubt_is_settled_when_the_last_candidates_processes_are_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

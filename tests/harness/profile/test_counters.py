@@ -243,6 +243,7 @@ def stage(tmp_path: Path) -> Iterator[ToolSandbox]:
     yield ToolSandbox(rung, Confinement(tmp_path, 4 << 30, 64 << 20), "kernel.py:run", "cpu")
 
 
+@pytest.mark.slow(3)
 def test_a_call_is_rehearsed_and_counted(stage: ToolSandbox) -> None:
     counted = CounterReader(Path("/workspace/ncu"), stage).read(SOURCE)
     assert [kernel.kernel for kernel in counted.kernels] == ["saxpy"]

@@ -186,6 +186,7 @@ def test_they_cross_to_the_controller(tmp_path: Path) -> None:
     assert found.problems[1].detail.startswith("not counted: it moves 134217728 bytes")
 
 
+@pytest.mark.slow(3)
 def test_the_largest_that_are_interpreted_are_chosen(judge: CaseJudge) -> None:
     assert chosen(judge._duels.contract) == ["long_2x33333", "odd_67x129"]
 

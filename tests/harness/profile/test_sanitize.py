@@ -403,6 +403,7 @@ def test_a_finding_in_the_log_becomes_the_candidates_fault(stage: ToolSandbox, w
     assert raised.value.reason is Reason.WROTE_OUT_OF_BOUNDS
 
 
+@pytest.mark.slow(3)
 def test_a_kernel_that_raises_is_told_of(stage: ToolSandbox, workspace: Path) -> None:
     (workspace / "kernel.py").write_text("def run(*tensors):\n    raise ValueError('not today')\n")
     found = look(stage, "small")

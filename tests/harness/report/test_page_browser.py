@@ -141,6 +141,7 @@ def test_a_rejection_shows_reason_and_detail(browser: Browser, report: Path, led
         assert "differs from the reference" in sheet
 
 
+@pytest.mark.slow(3)
 def test_addresses_back_and_neighbours(browser: Browser, report: Path) -> None:
     with visit(browser, report, "#n9") as seen:
         page = seen.page
@@ -198,6 +199,7 @@ def test_it_works_from_the_keyboard_alone(browser: Browser, report: Path) -> Non
         )
 
 
+@pytest.mark.slow(4)
 def test_dark_and_light(browser: Browser, report: Path) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     with visit(browser, report, color_scheme="light") as seen:

@@ -72,6 +72,7 @@ def _night(generator: random.Random, effect: float, alpha: float, heavy: bool) -
     return False
 
 
+@pytest.mark.slow(6, but=["gaussian"])
 @pytest.mark.parametrize("heavy", [False, True], ids=["gaussian", "heavy-tailed"])
 def test_looking_after_every_value_keeps_the_false_win_rate_below_alpha(heavy: bool) -> None:
     generator = random.Random(7)

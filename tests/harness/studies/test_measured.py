@@ -168,6 +168,7 @@ def test_a_judge_that_dies_takes_no_time_with_it(tmp_path: Path, monkeypatch: py
     assert known["device_id"] == again["device_id"]
 
 
+@pytest.mark.slow(5)
 def test_what_cannot_be_read_ends_its_own_case(tmp_path: Path) -> None:
     cases = write_study(tmp_path, ("aslant", "sound"))
     (cases / "small" / "aslant" / "data.bin").symlink_to("/nowhere/data.bin")
