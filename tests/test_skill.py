@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import yaml
 from hillclimb.agent.cli import app
 from hillclimb.agent.rhythm.workbook import CANDIDATES_FILE, NOTES_FILE
 from hillclimb.harness.records import Reason
+from tests.agent.commands.in_process import hillclimb
 
 ROOT = Path(__file__).resolve().parents[1]
 SKILL = ROOT / "prompts/skills/hillclimb/SKILL.md"
@@ -67,13 +66,7 @@ def test_every_command_and_option_exists(call: list[str]) -> None:
 
 @pytest.mark.parametrize("command", sorted({call[0] for call in commands()}))
 def test_every_command_teaches_itself(command: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", "from hillclimb.agent.cli import main; main()", command, "--help"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = hillclimb(command, "--help", cwd=ROOT)
     assert done.returncode == 0 and "Usage: " in done.stdout
 
 

@@ -32,7 +32,7 @@ def judge() -> Iterator[CaseJudge]:
     made.close()
 
 
-@pytest.mark.slow(2, but=["knobs2"])
+@pytest.mark.slow(2)
 @pytest.mark.parametrize(
     "knobs",
     [

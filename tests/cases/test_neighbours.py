@@ -81,26 +81,9 @@ def test_only_named_sizes_vary(problem: dict[str, int], seed: int) -> None:
         }  # fmt: skip
 
 
-SLOW = (
-    "cpu_matmul",
-    "fused_recurrent_delta",
-    "triton_matmul",
-    "triton_conv2d_fwd",
-    "fused_recurrent_retention",
-    "fused_rwkv6_kernel",
-    "flash_decode2_phi",
-    "rmsnorm_implementation",
-    "iv_dependent_matmul",
-    "mean_reduction",
-    "matmul_leakyrelu",
-    "flash_decode2_llama",
-    "diag_ssm_triton",
-    "lora_expand_gemv",
-    "fast_rope_embedding",
+@pytest.mark.slow(
+    2, but=["triton_softmax", "_template", "_template_cuda", "c_matvec", "var_len_copy", "kldiv_ops"]
 )
-
-
-@pytest.mark.slow(2, only=SLOW)
 @each
 def test_a_contract_answers_for_its_neighbours(folder: Path) -> None:
     """inputs, outputs, reference, attainable and scale, under every distribution."""

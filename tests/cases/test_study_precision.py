@@ -126,6 +126,7 @@ def _merged_in_halves(contract: Contract, inputs: Tensors) -> Tensors:
     return {"out": (partial * weights[..., None]).sum(dim=2).half()}
 
 
+@pytest.mark.slow(2)
 @pytest.mark.parametrize(
     ("name", "problem", "cheat"),
     [

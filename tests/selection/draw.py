@@ -20,13 +20,14 @@ SECONDS_DRAWN = 60.0
 
 def seconds_of(item: pytest.Item) -> float | None:
     """What a slow test takes; None for one that every run has. Raises pytest.UsageError for a marker without it."""
+    found = []
     for marker in item.iter_markers("slow"):
         if not marker.args:
             raise pytest.UsageError(f"{item.nodeid}: say how many seconds it takes: @pytest.mark.slow(20)")
         only, own = marker.kwargs.get("only"), parameters(item)
-        stays = own in marker.kwargs.get("but", ()) or (only is not None and own not in only)
-        return None if stays else float(marker.args[0])
-    return None
+        if own not in marker.kwargs.get("but", ()) and (only is None or own in only):
+            found.append(float(marker.args[0]))
+    return max(found, default=None)
 
 
 def parameters(item: pytest.Item) -> str:

@@ -164,7 +164,7 @@ class Killed(BaseException):
     """Ends a climb at once, as kill -9 does; nothing handles it."""
 
 
-@pytest.mark.slow(3, but=["2"])
+@pytest.mark.slow(3)
 @pytest.mark.parametrize("fatal", [1, 2, 3, 5, 8])
 def test_killed_in_the_midst_of_hints_a_run_ends_as_if_it_had_not_been(root: Path, fatal: int) -> None:
     class Doomed(Hinted):

@@ -17,6 +17,7 @@ import pytest
 from hillclimb.agent.stamp import TEMPLATES
 from hillclimb.harness.case.case import Case
 from tests.agent.climb.climbed import CASE, climb_toy, git
+from tests.agent.commands import in_process
 from tests.fakes.cases import HONEST, repeated, write_case
 
 ROOT = Path(__file__).parents[3]
@@ -92,7 +93,7 @@ def affine(tmp_path: Path) -> Path:
     ],
 )
 def test_every_command_teaches_itself(tmp_path: Path, command: str) -> None:
-    done = hillclimb(*command.split(), "--help", cwd=tmp_path)
+    done = in_process.hillclimb(*command.split(), "--help", cwd=tmp_path)
     assert done.returncode == 0
     assert f"hillclimb {command}" in done.stdout
     assert "Example" in done.stdout
@@ -112,14 +113,6 @@ def test_version(tmp_path: Path) -> None:
     assert hillclimb("--version", cwd=tmp_path).stdout.startswith("hillclimb ")
 
 
-@pytest.mark.slow(
-    2,
-    only=[
-        "arguments1-no case at 'no/case'",
-        "arguments2-no case at 'no/case'",
-        "arguments4-no case at 'no/case'",
-    ],
-)
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -151,7 +144,7 @@ def test_wrong_usage_is_one_clear_line_and_status_2(
     climbed: Path, arguments: tuple[str, ...], complaint: str
 ) -> None:
     (climbed / "cases" / "_template").mkdir(exist_ok=True)
-    done = hillclimb(*arguments, cwd=climbed)
+    done = in_process.hillclimb(*arguments, cwd=climbed)
     assert done.returncode == 2, done.stderr
     assert complaint in done.stderr
     assert done.stderr.startswith("hillclimb: ")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.commands import in_process
 from tests.agent.commands.test_cli import hillclimb
 from tests.fakes.cases import write_case
 from tests.fakes.night import git
@@ -26,7 +27,7 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("command", [[], ["climb"], ["study"], ["study", "test"]])
 def test_short_help(tmp_path: Path, command: list[str]) -> None:
-    short, long = (hillclimb(*command, option, cwd=tmp_path) for option in ("-h", "--help"))
+    short, long = (in_process.hillclimb(*command, option, cwd=tmp_path) for option in ("-h", "--help"))
     assert short.returncode == 0 and short.stdout == long.stdout
 
 

@@ -14,6 +14,7 @@ from hillclimb.agent.evaluate.evaluation import EvaluationRequest, EvaluationRes
 from hillclimb.agent.record.entries import WebhookState
 from hillclimb.harness.records import Reason
 from tests.agent.climb.climbed import git
+from tests.agent.commands import in_process
 from tests.fakes.cases import HONEST, SETTINGS, repeated, write_case, write_workspace
 from tests.fakes.judge import PROVENANCE
 
@@ -122,7 +123,7 @@ def test_what_became_of_a_post_is_put_into_the_record() -> None:
 def test_wrong_usage_is_one_line_and_leaves_no_run(
     affine: Path, arguments: tuple[str, ...], complaint: str
 ) -> None:
-    done = hillclimb("evaluate", "test/affine", *arguments, cwd=affine)
+    done = in_process.hillclimb("evaluate", "test/affine", *arguments, cwd=affine)
     assert done.returncode == 2, done.stdout + done.stderr
     assert complaint in done.stderr and len(done.stderr.splitlines()) == 1
     assert not (affine / "runs").exists()

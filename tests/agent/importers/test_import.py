@@ -49,6 +49,7 @@ def says(found: ImportResult, text: str) -> bool:
     return any(text in line for line in found.told)
 
 
+@pytest.mark.slow(4)
 def test_a_kernelbench_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = imported(tmp_path, written(tmp_path, "norm.py", sources.KERNELBENCH))
     case = Case(found.folder)
@@ -115,6 +116,7 @@ def test_a_flashinfer_definition_with_workloads(tmp_path: Path, monkeypatch: pyt
     assert gate(found.folder, monkeypatch) >= 12
 
 
+@pytest.mark.slow(3)
 def test_a_flashinfer_definition_without_workloads(tmp_path: Path) -> None:
     found = imported(tmp_path, written(tmp_path, "d.json", json.dumps(sources.DEFINITION)))
     assert says(found, "workloads: none were found") and says(found, "eps: no workload gives its value")

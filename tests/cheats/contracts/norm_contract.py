@@ -40,7 +40,10 @@ class Contract(Base):
     def scale(self, problem, inputs, reference):
         x = inputs["x"].double()
         spread = x.std(dim=1, keepdim=True, correction=0)
-        return {"y": (x.abs() + spread) / (spread + EPSILON**0.5), "mean": x.abs().mean(dim=1)}
+        return {
+            "y": (x.abs() + x.abs().mean(dim=1, keepdim=True) + spread) / (spread + EPSILON**0.5),
+            "mean": x.abs().mean(dim=1),
+        }
 
     def work(self, problem):
         return Work(flops=6 * problem["n"] * problem["m"], bytes=8 * problem["n"] * problem["m"])

@@ -267,6 +267,7 @@ def test_what_is_outside_a_descriptors_bounds_is_masked_off(
     assert found.accesses == {(where, "load"): access, (where, "store"): access}
 
 
+@pytest.mark.slow(3)
 @A_FEW
 @given(numbers=st.lists(st.integers(0, 30), min_size=8, max_size=8), rows=st.integers(1, 30))
 def test_rows_that_are_gathered_and_scattered(
@@ -292,6 +293,7 @@ def test_block_pointers_where_triton_has_them(interpreting: Interpreting) -> Non
     assert found.loops == {"block_pointer_kernel/block.loop": entered([3, 3])}
 
 
+@pytest.mark.slow(2)
 def test_kernels_of_another_folder_are_counted_without_lines(interpreting: Interpreting) -> None:
     sizes = {"rows": 2, "columns": 5, "block": 8, "dtype": "float32"}
     told = interpreting.ask("softmax", workspace="/nowhere", **sizes)["told"]
@@ -377,6 +379,7 @@ def crowd(accesses: int, loops: int) -> LaneTally:
     return tally
 
 
+@pytest.mark.slow(2)
 def test_the_largest_rows_are_told_and_the_rest_is_counted() -> None:
     told = crowd(2 * MOST_ACCESSES, 2 * MOST_LOOPS).to_json()
     assert [row[2] for row in told["loops"]] == list(range(MOST_LOOPS, 2 * MOST_LOOPS))

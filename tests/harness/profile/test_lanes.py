@@ -114,6 +114,7 @@ def side(folder: Path, *replaced: tuple[str, str]) -> Side:
     return Side(tree=str(workspace), knobs=PASSES)
 
 
+@pytest.mark.slow(4)
 def test_counts_of_a_kernel_in_the_sandbox_are_exact(judge: CaseJudge, tmp_path: Path) -> None:
     """129 columns in steps of 256, rows two at a time: 67 rows are 34 tiles, of which the last is half a tile.
 

@@ -18,7 +18,13 @@ MAKERS = {
 }
 
 
-@pytest.fixture(params=MAKERS)
+RUNGS = [
+    pytest.param(name, marks=[pytest.mark.slow(1)] if name == "forked-landlock" else []) for name in MAKERS
+]
+"""A fork under Landlock is what the two others that share a part of it are together."""
+
+
+@pytest.fixture(params=RUNGS)
 def rung(request: pytest.FixtureRequest) -> Iterator[Rung]:
     """Each real rung in turn, started afresh and forked; skipped where the machine lacks it."""
     try:
