@@ -346,6 +346,7 @@ def test_check_refuses_a_problem_that_proves_nothing(affine: Path) -> None:
 
 
 @pytest.mark.clock
+@pytest.mark.slow(20)
 def test_evaluate_keeps_what_is_faster_and_rejects_what_is_not(affine: Path) -> None:
     knob = hillclimb("evaluate", "test/affine", "--knob", "TIMES=1", "--json", cwd=affine)
     assert knob.returncode == 0, knob.stdout + knob.stderr
