@@ -71,6 +71,7 @@ def test_code_is_made_at_import_without_a_gpu(tmp_path: Path, language: str) -> 
     assert int(done.stdout) > 4000
 
 
+@pytest.mark.slow(3)
 @pytest.mark.parametrize(
     ("language", "file", "right", "wrong", "says"),
     [

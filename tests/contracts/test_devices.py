@@ -107,6 +107,7 @@ def test_nothing_disturbs_where_nothing_happens(kind: str, hold: Callable[[str],
         assert trouble is None, trouble
 
 
+@pytest.mark.slow(2)
 @pytest.mark.xfail(
     strict=True, reason="harness/device/host.py, load_since: ticks of 10 ms over a shorter time"
 )

@@ -79,7 +79,7 @@ def tells_importances_of_little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importance, "SHUFFLES", 0)
 
 
-@pytest.mark.slow(3, only=["retuned", "endless_sweep", "mixed_to_its_end"])
+@pytest.mark.slow(3, only=["retuned", "endless_sweep", "mixed_to_its_end", "mixed"])
 @pytest.mark.parametrize("name", WORLDS)
 def test_from_its_first_proposal_to_its_last_it_keeps_every_promise(
     name: str, tmp_path: Path, stack: ExitStack
@@ -213,6 +213,7 @@ def expect_that_new_instances_go_on_like_the_old_one(climbed: Climbed, world: Wo
     assert outcomes == [step.outcome for step in climbed.steps]
 
 
+@pytest.mark.slow(2, only=["mixed_to_its_end", "retuned"])
 @pytest.mark.parametrize("name", PEEKING)
 def test_what_it_foresees_is_what_it_proposes(name: str, tmp_path: Path, stack: ExitStack) -> None:
     world = WORLDS[name](tmp_path, stack)
@@ -256,6 +257,7 @@ REPEATS = pytest.mark.xfail(
 )
 
 
+@pytest.mark.slow(2, only=["mixed_to_its_end", "endless_sweep"])
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=REPEATS if name == "retuned" else ()) for name in PEEKING]
 )

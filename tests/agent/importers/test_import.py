@@ -138,6 +138,7 @@ def test_examples_that_are_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert gate(found.folder, monkeypatch) >= 1
 
 
+@pytest.mark.slow(3)
 def test_examples_that_are_typed_with_a_space_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     space = written(tmp_path, "space.json", json.dumps(T1))
     function = written(tmp_path, "wave.py", sources.PLAIN.split("EXAMPLES")[0]) + ":wave"

@@ -228,6 +228,7 @@ def test_loops_that_are_left_early(interpreting: Interpreting, limits: list[int]
     }
 
 
+@pytest.mark.slow(3)
 @A_FEW
 @given(size=st.integers(1, 70), block=st.sampled_from([4, 16, 64]))
 def test_atomics(interpreting: Interpreting, size: int, block: int) -> None:

@@ -219,6 +219,7 @@ def test_a_hot_cache_is_not_flushed_and_holds_all_slots(ring: Ring, problem: str
     assert workload.arena.layout.nbytes <= device.l2_bytes // 2
 
 
+@pytest.mark.slow(4, only=["Card"])
 @pytest.mark.parametrize("device", [Host, Card])
 def test_the_quicker_side_is_called_more_often_and_reads_faster(ring: Ring, device: type[Host]) -> None:
     ring.problems, ring.segment = ("small",), 0.1

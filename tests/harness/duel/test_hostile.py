@@ -95,7 +95,10 @@ RUNGS: dict[str, Callable[[], Rung]] = {"bubblewrap": bubblewrap_rung, "landlock
 HANGING = frozenset(name for name, (reason, _) in HOSTILE.items() if reason is Reason.HUNG)
 """Waited for to the end of their budget, which is why they are given a small one."""
 
-SLOW = [f"landlock-{name}" for name in HANGING] + ["bubblewrap-spins with threads"]
+SLOW = [f"landlock-{name}" for name in HANGING] + [
+    "bubblewrap-spins with threads",
+    "bubblewrap-hangs at import",
+]
 
 
 BUDGET, PATIENT, HASTY = (

@@ -130,6 +130,7 @@ def test_a_process_finds_what_was_compiled_ahead_for_it(bench: Bench) -> None:
     assert files > 5
 
 
+@pytest.mark.slow(4)
 def test_the_case_says_how_many_queues_a_context_gets(bench: Bench) -> None:
     stable = bench.stable(Card())
     side = bench.side(TELLS.replace('"ASKED"', '"CUDA_DEVICE_MAX_CONNECTIONS"'))

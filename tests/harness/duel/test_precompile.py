@@ -172,6 +172,7 @@ ILL = {
 }
 
 
+@pytest.mark.slow(4, only=["hangs while compiled", "hangs at import"])
 @pytest.mark.parametrize("name", ILL)
 def test_what_goes_wrong_is_named(yard: Yard, name: str) -> None:
     reason, source, says = ILL[name]

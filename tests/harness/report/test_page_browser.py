@@ -260,6 +260,7 @@ CONTRASTS = """() => {
 }"""
 
 
+@pytest.mark.slow(2, but=["360"])
 @pytest.mark.parametrize("width", [320, 360, 768, 1280])
 def test_nothing_is_wider_than_the_screen(browser: Browser, report: Path, width: int) -> None:
     with visit(browser, report, viewport={"width": width, "height": 780}) as seen:
