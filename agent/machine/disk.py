@@ -92,9 +92,12 @@ class Disk:
             os.close(descriptor)
 
     def make_folder(self, path: Path) -> None:
-        """Create a folder and those above it; one that is there already is fine."""
-        if not path.is_dir():
+        """Create a folder and those above it, durable when this returns; one that is there already is fine."""
+        missing = [folder for folder in (path, *path.parents) if not folder.is_dir()]
+        if missing:
             self.effect("mkdir", path, lambda: path.mkdir(parents=True, exist_ok=True))
+        for folder in missing:
+            self._sync_folder(folder.parent)
 
     def remove(self, path: Path) -> None:
         """Remove a file; one that is gone already is fine."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from hillclimb.harness.case.knobs import defaults, load_knobs, to_environment
+from hillclimb.harness.case.knobs import defaults, parse_knobs, to_environment
 from hillclimb.harness.judge.protocol import EmptyAnswer
 from hillclimb.harness.records import (
     Block,
@@ -136,8 +137,13 @@ def _facts(side: Side) -> dict[str, str]:
     """What the tree's files and its environment say."""
     lines = (Path(side.tree) / "kernel.py").read_text().splitlines()
     facts = {name: value.strip("'") for name, _, value in (line.partition(" = ") for line in lines)}
-    knobs = to_environment(defaults(load_knobs(Path(side.tree) / "knobs.yaml")))
-    return facts | knobs | dict[str, str](side.knobs)
+    return facts | _defaults((Path(side.tree) / "knobs.yaml").read_text()) | dict[str, str](side.knobs)
+
+
+@cache
+def _defaults(knobs: str) -> dict[str, str]:
+    """As environment variables."""
+    return to_environment(defaults(parse_knobs(knobs, Path("knobs.yaml"))))
 
 
 def _seconds(side: Side) -> float:
