@@ -259,6 +259,7 @@ def test_the_digest_covers_all_that_judges() -> None:
     assert not left_out
 
 
+@pytest.mark.slow(4)
 def test_the_digest_covers_all_that_a_judge_has_loaded() -> None:
     """As above, asked of a running interpreter instead of the syntax trees."""
     code = (

@@ -22,6 +22,15 @@ POWERS = {("softmax_optimize", "spike"): 64}
 """exp(x) is off by x roundings, and these are about -20."""
 
 
+@pytest.mark.slow(
+    1,
+    but=[
+        "unroll_for_loop/matmul_leakyrelu",
+        "unroll_for_loop/flash_decode2_phi",
+        "mask_percentage/quantize_kv_transform",
+        "unroll_for_loop/rmsnorm_fused",
+    ],
+)
 @pytest.mark.parametrize("study", choose_cases(CASES), ids=str)
 def test_what_is_wrong_on_purpose_is_noticed(study: StudyCase) -> None:
     """As `hillclimb check` tries it."""
@@ -46,6 +55,15 @@ def test_a_copy_that_leaves_its_end_out_is_noticed() -> None:
             assert worst_error(wrong, expected) > 1, name
 
 
+@pytest.mark.slow(
+    1,
+    but=[
+        "unroll_for_loop/matmul_leakyrelu",
+        "unroll_for_loop/flash_decode2_phi",
+        "mask_percentage/quantize_kv_transform",
+        "unroll_for_loop/rmsnorm_fused",
+    ],
+)
 @pytest.mark.parametrize("study", choose_cases(CASES), ids=str)
 def test_one_element_that_is_not_computed_is_noticed(study: StudyCase) -> None:
     """The largest of each output, left at zero, in every problem and distribution where it is not zero itself."""

@@ -269,6 +269,7 @@ def test_a_win_is_screened_and_confirmed_alike(bench: Bench) -> None:
 
 
 @pytest.mark.clock
+@pytest.mark.slow(7, only=["in_process"])
 @real_ones
 def test_a_win_by_the_clock_is_screened_and_confirmed_alike(bench: Bench) -> None:
     expect_a_win(bench)
@@ -322,6 +323,7 @@ def test_what_is_slower_is_rejected_by_both(bench: Bench) -> None:
 
 
 @pytest.mark.clock
+@pytest.mark.slow(7, only=["in_process"])
 @real_ones
 def test_what_is_slower_by_the_clock_is_rejected_by_both(bench: Bench) -> None:
     expect_slower(bench)
@@ -454,6 +456,7 @@ def is_held(tree: str) -> bool:
     return False
 
 
+@pytest.mark.slow(3, but=["in_process", "simulated", "hinted", "ridge"])
 def test_closing_ends_every_process_and_closing_twice_does_no_harm(closing: Closing) -> None:
     assert any(closing.held) == bool(closing.bench.case)
     assert not is_held(closing.bench.honest.tree)

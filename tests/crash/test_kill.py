@@ -76,6 +76,7 @@ def test_killed_at(points: list[str], repository: Path, driver: Driver, twin: St
     _compare(repository, before, twin)
 
 
+@pytest.mark.slow(1, only=["5", "6", "7", "8", "9", "10", "11"])
 @pytest.mark.parametrize("seed", range(12))
 def test_killed_at_random_moments(seed: int, repository: Path, driver: Driver, twin: State) -> None:
     before = users_side(repository)

@@ -185,6 +185,7 @@ def available() -> list[str]:
     return found
 
 
+@pytest.mark.slow(1, but=["user namespaces", "a filter, for others", "Landlock", "another user"])
 @pytest.mark.parametrize("feature", MISSING)
 def test_a_feature_that_is_missing_costs_the_rungs_that_need_it(feature: str, available: list[str]) -> None:
     lack = MISSING[feature]
@@ -218,6 +219,7 @@ def test_a_bubblewrap_that_overlooks_an_option_is_refused(option: str, tmp_path:
     assert "chosen" not in said
 
 
+@pytest.mark.slow(3)
 def test_the_judge_does_not_take_up_a_case_without_a_border(tmp_path: Path) -> None:
     """With its own error, and not as anybody's failure but the machine's."""
     case = write_case(tmp_path / "repository")

@@ -62,7 +62,7 @@ def is_forged(folder: Path) -> bool:
     return any(b"FORGED" in data for data in files(folder).values())
 
 
-@pytest.mark.slow(5, but=["landlock"])
+@pytest.mark.slow(5)
 def test_a_forger_reaches_its_own_kernels_alone(yard: Yard) -> None:
     """Not those it was given to start from, not another's, and not what is compiled from a source."""
     ahead, parent = yard.open(), yard.side(SOFTMAX)

@@ -153,6 +153,7 @@ def test_after_its_time_a_quick_run_begins_nothing(pytester: pytest.Pytester) ->
     assert result.ret == 0
 
 
+@pytest.mark.slow(5)
 def test_what_imports_a_changed_file_is_nearest() -> None:
     importers = all_importers()
     draw_file = ROOT / "tests" / "selection" / "draw.py"

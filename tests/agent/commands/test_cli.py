@@ -174,6 +174,7 @@ def test_a_device_that_is_not_known_is_refused_with_the_choice(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow(1, but=["climb"])
 @pytest.mark.parametrize("command", ["climb", "check", "evaluate", "history", "rebuild"])
 def test_the_help_spells_out_how_a_case_is_named(tmp_path: Path, command: str) -> None:
     assert "<family>/<case>." in hillclimb(command, "--help", cwd=tmp_path).stdout
@@ -237,6 +238,7 @@ def test_a_broken_case_file_is_named(affine: Path) -> None:
     assert "case.yaml: budgets.secnds: unknown key (value 3); did you mean 'seconds'?" in done.stderr
 
 
+@pytest.mark.slow(3)
 def test_history_and_runs_read_a_climbed_repository(climbed: Path) -> None:
     assert "demo/toy/first: " in hillclimb("history", CASE, cwd=climbed).stdout
     assert json.loads(hillclimb("history", CASE, "--json", cwd=climbed).stdout)["wins"]
@@ -335,6 +337,7 @@ def test_check_says_what_is_not_tried(affine: Path) -> None:
     assert "no Contract.domains of x: only values as drawn are tried" in told
 
 
+@pytest.mark.slow(5)
 def test_check_refuses_a_problem_that_proves_nothing(affine: Path) -> None:
     for told in ('2 * inputs["x"].double() + 1', '2 * inputs["x"] + 1'):
         rewrite_contract(affine, told, f'({told}) * (problem["n"] != 37)')

@@ -56,6 +56,7 @@ def test_another_shell_is_refused(tmp_path: Path) -> None:
     assert "choose among bash, zsh, fish" in done.stderr
 
 
+@pytest.mark.slow(1, but=["bash-typed0"])
 @pytest.mark.parametrize(
     ("shell", "typed"),
     [

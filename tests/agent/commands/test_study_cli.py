@@ -46,6 +46,7 @@ def test_programs_are_told_the_same(root: Path) -> None:
     ]
 
 
+@pytest.mark.slow(1, but=["arguments0"])
 @pytest.mark.parametrize(
     "arguments", [("list",), ("list", "-l", "-s", "small"), ("test", "-l"), ("profile", "--list")]
 )
@@ -54,11 +55,13 @@ def test_lists(root: Path, arguments: tuple[str, ...]) -> None:
     assert json.loads(study(root, *arguments, "--json").stdout) == {"small": ["right", "wrong"]}
 
 
+@pytest.mark.slow(1, but=["list"])
 @pytest.mark.parametrize("command", ["list", "test", "profile"])
 def test_one_case_is_listed_alone(root: Path, command: str) -> None:
     assert study(root, command, "-l", "-c", "wrong").stdout == "small (1 case)\n  wrong\n"
 
 
+@pytest.mark.slow(1, but=["arguments0-no study 'none'; there are: small"])
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

@@ -77,6 +77,7 @@ def test_a_win_lands_through_real_processes_and_can_be_shown(affine: Path) -> No
     assert "mine and the run's incumbent have the same files" in again.stderr
 
 
+@pytest.mark.slow(3)
 def test_what_was_not_run_carries_the_webhook_fields_too(affine: Path) -> None:
     write_workspace(affine / "mine", HONEST)
     (affine / "mine" / "data.bin").write_bytes(b"\xff")

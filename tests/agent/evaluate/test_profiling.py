@@ -127,6 +127,7 @@ def test_a_kernel_that_fails_is_told_in_a_sentence(affine: Path, tmp_path: Path)
     assert "ValueError: bad tile" in json.loads(done.stdout)["detail"]
 
 
+@pytest.mark.slow(1, but=["options1-NAME=VALUE"])
 @pytest.mark.parametrize(
     ("options", "told"),
     [

@@ -173,6 +173,7 @@ def example_inputs():
 """
 
 
+@pytest.mark.slow(3)
 def test_what_no_result_depends_on_is_told_and_excused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +197,7 @@ def example_inputs():
 """
 
 
+@pytest.mark.slow(2)
 def test_a_problem_that_proves_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CaseError, match="the same whatever is computed, which proves nothing"):
         imported(tmp_path, written(tmp_path, "nothing.py", CONSTANT) + ":nothing")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hillclimb.agent.importers.formats.restrictions import Untranslatable, knobs_of, translate
@@ -45,7 +45,6 @@ def logic(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 expressions = st.recursive(comparisons, logic, max_leaves=4)
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     text=expressions,
     a=st.sampled_from(VALUES["A"]),

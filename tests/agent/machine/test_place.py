@@ -51,6 +51,7 @@ def test_a_case_for_a_cpu_can_be_timed_anywhere(tmp_path: Path) -> None:
     place.require_timing_device(Case(write_case(tmp_path)))
 
 
+@pytest.mark.slow(1, but=["evaluate test/affine --commit --tag t"])
 @pytest.mark.parametrize(
     "command",
     [

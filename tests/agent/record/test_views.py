@@ -55,6 +55,7 @@ def test_a_study_that_fails_is_noticed(tmp_path: Path) -> None:
     assert notices == ["study.db could not be written (no space); 'hillclimb rebuild' makes it"]
 
 
+@pytest.mark.slow(2)
 def test_the_study_at_the_end_of_a_climb_never_raises(tmp_path: Path) -> None:
     climb_toy(tmp_path, candidates=4)
     folder = tmp_path / "runs" / CASE / "first"

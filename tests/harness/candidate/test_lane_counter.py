@@ -207,6 +207,7 @@ def test_nested_loops_with_and_without_trips_in_a_function_of_two_kernels(
     }
 
 
+@pytest.mark.slow(3)
 @A_FEW
 @given(limits=st.lists(st.integers(0, 12), min_size=1, max_size=5), most=st.integers(0, 10))
 def test_loops_that_are_left_early(interpreting: Interpreting, limits: list[int], most: int) -> None:

@@ -45,6 +45,7 @@ def test_types_are_what_numba_makes_of_them() -> None:
     assert done.stdout == "done\n", done.stderr
 
 
+@pytest.mark.slow(1, but=["ExternalFunction('f', void())", "print(1) or void()"])
 @pytest.mark.parametrize("text", EVIL)
 def test_anything_else_is_refused(text: str) -> None:
     done = run(f"numba.njit({text!r})(lambda: None)")

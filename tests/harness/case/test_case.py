@@ -229,7 +229,6 @@ def test_a_missing_or_wrong_suite_is_named(tmp_path: Path) -> None:
 
 
 @given(text=st.text(max_size=200))
-@settings(max_examples=200)
 def test_no_text_gets_past_the_parser_as_anything_but_a_mapping_or_a_complaint(text: str) -> None:
     try:
         assert isinstance(parse_yaml(text, Path("case.yaml")), dict)
@@ -247,7 +246,7 @@ TREES = st.recursive(
 
 
 @given(key=st.sampled_from(sorted(FULL)), value=TREES)
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_value_anywhere_is_taken_or_complained_about(tmp_path: Path, key: str, value: Any) -> None:
     try:
         Case(write_case(tmp_path, {**FULL, key: value}))

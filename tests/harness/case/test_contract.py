@@ -137,6 +137,7 @@ def test_the_judge_tells_it_at_once(tmp_path: Path) -> None:
         LocalJudge(folder, tmp_path / "judge.log")
 
 
+@pytest.mark.slow(3)
 def test_a_slip_that_shows_late_is_told_and_the_judge_lives(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     folder = write_case(tmp_path)

@@ -13,6 +13,7 @@ from hillclimb.harness.device.cpu import ceilings
 from hillclimb.harness.device.cpu.ceilings import last_level_cache_bytes, measure_cpu
 
 
+@pytest.mark.slow(2)
 def test_a_cpu_is_measured_on_all_its_cpus_and_torch_is_left_as_it_was() -> None:
     torch.set_num_threads(1)
     found = measure_cpu()

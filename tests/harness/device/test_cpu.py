@@ -51,6 +51,7 @@ def test_a_block_is_told_by_the_host_alone() -> None:
     assert cpu.disturbances(Environment(steal=0.1, others=0.5)) == ()
 
 
+@pytest.mark.slow(2)
 def test_ceilings_are_measured_once() -> None:
     cpu = CpuDevice()
     assert cpu.ceilings() is cpu.ceilings()

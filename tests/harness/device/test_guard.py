@@ -102,6 +102,7 @@ def test_a_busy_gpu_names_who_uses_it() -> None:
     )
 
 
+@pytest.mark.slow(2)
 def test_the_idlest_free_gpu_is_held(fake_driver: FakeDriver, tmp_path: Path) -> None:
     fake_driver.gpus = [
         {**H200, "uuid": "GPU-locked", "utilization": "0"},

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hillclimb.harness.case.contract import Contract, Tensors
@@ -38,7 +38,6 @@ def floats(shape: tuple[int, ...], value: float, dtype: torch.dtype = torch.floa
 shapes = st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple)
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     shape=shapes,
     dtype=st.sampled_from(FLOATS),
@@ -94,7 +93,6 @@ def test_only_what_is_finite_stands_in_for_what_is_finite(special: float) -> Non
         )
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     st.sampled_from(FLOATS),
     st.sampled_from([(-1e4, 1e4), (-3.0, 0.0), (1e-3, 1e3), (-1e3, -1e-3), (0.0, 1e300), (-1.0, 1e9)]),

@@ -613,6 +613,7 @@ def run(x, y):
 """
 
 
+@pytest.mark.slow(3)
 def test_interpreted_kernels_compute_with_bfloat16(start: Start) -> None:
     """Triton's interpreter by itself multiplies the bits."""
     interpreted = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}

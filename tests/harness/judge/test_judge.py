@@ -156,6 +156,7 @@ def test_after_a_controlled_pair_the_opponent_is_timed_by_itself(tmp_path: Path)
 
 
 @pytest.mark.clock
+@pytest.mark.slow(4)
 def test_slower_and_equal_are_rejected_by_name(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     fast, slow, same = (
@@ -200,6 +201,7 @@ def test_a_gain_from_working_ahead_between_calls_is_no_win(tmp_path: Path) -> No
 
 
 @pytest.mark.clock
+@pytest.mark.slow(4)
 def test_a_guardrail_stops_a_win_that_costs_too_much_elsewhere(tmp_path: Path) -> None:
     settings = SETTINGS + "guardrails: [{suite: small, max_slowdown: 0.2}]\n"
     tmp_path.chmod(0o755)
@@ -229,6 +231,7 @@ def test_the_incumbents_fault_is_not_the_candidates(tmp_path: Path) -> None:
 
 
 @pytest.mark.clock
+@pytest.mark.slow(4)
 def test_comparing_a_tree_with_itself_measures_the_noise(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     side = bench.side("same", HONEST)

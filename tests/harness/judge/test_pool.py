@@ -62,6 +62,7 @@ def test_a_broken_case_is_told_as_such(tmp_path: Path) -> None:
         LocalJudge(folder, tmp_path / "judge.log")
 
 
+@pytest.mark.slow(3)
 def test_a_dead_judge_is_a_judge_error(tmp_path: Path, side: Side) -> None:
     judge = LocalJudge(write_case(tmp_path), tmp_path / "judge.log")
     os.kill(judge._process.pid, signal.SIGKILL)

@@ -142,7 +142,7 @@ def test_a_file_that_cannot_be_read_does_not_load(tmp_path: Path) -> None:
 
 
 @given(source=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_source_gets_anything_but_a_pass_or_a_fault(tmp_path: Path, source: bytes) -> None:
     (tmp_path / "kernel.py").write_bytes(source)
     with contextlib.suppress(CandidateFault):

@@ -151,6 +151,13 @@ def test_counts_of_a_kernel_in_the_sandbox_are_exact(judge: CaseJudge, tmp_path:
     assert type(report).model_validate_json(report.model_dump_json()) == report
 
 
+@pytest.mark.slow(
+    2,
+    only=[
+        "def run(-def walk(-does_not_load: ",
+        "factor = 1 / total-factor = 2 / total-wrong_result: problem tiny_3x5, inputs normal",
+    ],
+)
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [

@@ -24,9 +24,9 @@ RUNGS = [
 """A fork under Landlock is what the two others that share a part of it are together."""
 
 
-@pytest.fixture(params=RUNGS)
+@pytest.fixture(params=RUNGS, scope="module")
 def rung(request: pytest.FixtureRequest) -> Iterator[Rung]:
-    """Each real rung in turn, started afresh and forked; skipped where the machine lacks it."""
+    """Each real rung in turn, whose candidates are fresh or forked; skipped where the machine lacks it."""
     try:
         made = MAKERS[request.param]()
     except SandboxError as error:

@@ -271,6 +271,7 @@ def test_what_does_not_hang_from_the_sandboxs_root_cannot_be_opened(workspace: P
         assert (ending == ExitStatus(1, None), "PermissionError" in said) == (refused, refused), said
 
 
+@pytest.mark.slow(4)
 def test_a_zygote_that_has_imported_what_a_gpu_judge_preloads_is_a_border() -> None:
     """Whatever torch and Triton have to say as their process ends."""
     prefork_rung(bubblewrap_rung(), PRELOADED, thread_variables()).close()

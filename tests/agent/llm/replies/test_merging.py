@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hillclimb.agent.llm.replies.merging import MergeConflict, merge, revert
@@ -117,14 +117,12 @@ def test_a_win_that_was_built_upon_stays() -> None:
 FILES = st.dictionaries(st.sampled_from(["a.py", "b.cu", "d/c.md"]), TEXTS)
 
 
-@settings(max_examples=60)
 @given(FILES, FILES)
 def test_undoing_at_once_leads_back(before: dict[str, str], after: dict[str, str]) -> None:
     assert _made(after, revert(before, after, after)) == before
     assert _made(before, merge(before, after, before)) == after
 
 
-@settings(max_examples=40)
 @given(st.tuples(TEXTS, TEXTS, TEXTS, TEXTS))
 def test_changes_apart_from_each_other_commute(texts: tuple[str, str, str, str]) -> None:
     kept = "".join(f"kept {i}\n" for i in range(4))

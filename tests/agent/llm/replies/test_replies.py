@@ -363,6 +363,24 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow(
+    1,
+    but=[
+        "decorations",
+        "one line of quotes",
+        "SEARCH lines",
+        "one line of ticks",
+        "one header",
+        "thoughts",
+        "SEARCH lines, each longer",
+        "one line of chevrons",
+        "files",
+        "files as comments",
+        "files with blanks",
+        "blank lines",
+        "rulers",
+    ],
+)
 @pytest.mark.parametrize("reply", HOSTILE.values(), ids=HOSTILE)
 def test_time_is_linear(reply: str) -> None:
     began = time.process_time()
