@@ -18,8 +18,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 settings.register_profile("plain", deadline=None, derandomize=True, max_examples=30)
 settings.register_profile("all", deadline=None, max_examples=200)
 
-BESIDE_THE_CORES = 2
-"""Workers more than there are cores: for half of their time tests wait for processes."""
+BESIDE_THE_CORES = 1
+"""Workers more than there are cores: tests wait for processes now and then. Each costs 10 s before its first test."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -18,7 +18,14 @@ from typing import Any
 
 import pytest
 
-from tests.selection.draw import check_names, commit_here, draw, seconds_of
+from tests.selection.draw import (
+    SECONDS_DRAWN,
+    SECONDS_DRAWN_ALONE,
+    check_names,
+    commit_here,
+    draw,
+    seconds_of,
+)
 
 TOLD = pytest.StashKey[dict[str, Any]]()
 """What was left out and what was drawn: a worker of xdist tells its controller."""
@@ -58,10 +65,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     named = any("::" in argument for argument in config.args)
     if not named:
         check_names(items)
-    _leave_out_slow(config, items, everything=named or config.getoption("--all"))
     alone = config.getoption("--alone")
     if alone:
         _deselect(config, items, [i for i in items if _is_clock(i) != (alone == "only")])
+    _leave_out_slow(config, items, everything=named or config.getoption("--all"))
     for item in items:
         if _is_clock(item):
             item.add_marker(pytest.mark.flaky(reruns=1))
@@ -76,7 +83,8 @@ def _leave_out_slow(config: pytest.Config, items: list[pytest.Item], everything:
     if everything or not slow:
         return
     commit = config.getoption("--draw") or commit_here(config.rootpath)
-    drawn = draw(((item.nodeid, seconds) for item, seconds in slow.items()), commit)
+    seconds = SECONDS_DRAWN_ALONE if config.getoption("--alone") == "only" else SECONDS_DRAWN
+    drawn = draw(((item.nodeid, needed) for item, needed in slow.items()), commit, seconds)
     left_out = [item for item in slow if item.nodeid not in drawn]
     _deselect(config, items, left_out)
     told = {"commit": commit, "left_out": len(left_out), "drawn": sorted(drawn)}

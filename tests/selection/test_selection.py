@@ -62,16 +62,16 @@ times = st.dictionaries(st.text(min_size=1), st.floats(0.1, 200), max_size=30)
 def test_a_draw_fits_into_its_time_and_depends_on_the_commit_alone(
     slow: dict[str, float], commit: str
 ) -> None:
-    drawn = draw(slow.items(), commit)
+    drawn = draw(slow.items(), commit, SECONDS_DRAWN)
     assert sum(slow[name] for name in drawn) <= SECONDS_DRAWN
-    assert drawn == draw(reversed(list(slow.items())), commit)
+    assert drawn == draw(reversed(list(slow.items())), commit, SECONDS_DRAWN)
     left = SECONDS_DRAWN - sum(slow[name] for name in drawn)
     assert all(slow[name] > left for name in slow.keys() - drawn), "it would have fitted"
 
 
 def test_in_time_every_one_that_fits_is_drawn() -> None:
     slow = [(f"test_{n}", 30.0) for n in range(20)]
-    assert set().union(*(draw(slow, f"commit {n}") for n in range(100))) == {name for name, _ in slow}
+    assert set().union(*(draw(slow, f"commit {n}", SECONDS_DRAWN) for n in range(100))) == {name for name, _ in slow}
 
 
 def suite(pytester: pytest.Pytester, source: str = SUITE) -> None:
