@@ -95,7 +95,17 @@ RUNGS: dict[str, Callable[[], Rung]] = {"bubblewrap": bubblewrap_rung, "landlock
 HANGING = frozenset(name for name, (reason, _) in HOSTILE.items() if reason is Reason.HUNG)
 """Waited for to the end of their budget, which is why they are given a small one."""
 
-SLOW = [f"landlock-{name}" for name in HANGING] + [
+UNDER_EITHER = (
+    "segfaults",
+    "forks",
+    "fork-bombs",
+    "runs a program",
+    "leaves at import",
+    "allocates without bound",
+)
+"""What the border has a part in; all else is called by the judge what it is, under whatever rung."""
+
+SLOW = [f"landlock-{name}" for name in HOSTILE if name not in UNDER_EITHER] + [
     "bubblewrap-spins with threads",
     "bubblewrap-hangs at import",
 ]
