@@ -8,6 +8,8 @@ import torch
 from hillclimb.harness.channel.layout import lay_out
 from hillclimb.harness.duel.arena import Arena
 from hillclimb.harness.duel.workload import OutputProbe
+from hillclimb.harness.errors import CandidateFault
+from hillclimb.harness.records import Reason
 
 SLOTS = 6
 
@@ -25,8 +27,12 @@ def test_an_output_that_changes_after_the_clock_stopped_is_found(dtype: str, at:
     assert probe.changed_row() is None
     arena.inputs(2)["x"].fill_(5)
     assert probe.changed_row() is None
+    probe.require_unchanged("odd")
     arena.outputs(4)["y"].fill_(0)
     assert probe.changed_row() == 4
+    with pytest.raises(CandidateFault, match="problem odd: the output of call 5") as caught:
+        probe.require_unchanged("odd")
+    assert caught.value.reason is Reason.LEFT_WORK_RUNNING
     arena.outputs(1)["z"].fill_(float("nan"))
     assert probe.changed_row() in (1, 4)
     arena.close()

@@ -86,7 +86,6 @@ def test_modules_in_the_callers_folder_are_not_taken_for_ours(
 
 
 @pytest.mark.slow(3)
-@pytest.mark.slow(3)
 def test_no_bytecode_is_written_into_the_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     folder = write_case(tmp_path)
