@@ -48,12 +48,15 @@ def read_counters() -> CpuCounters:
 
 
 def load_since(start: CpuCounters, own_seconds: float) -> HostLoad:
-    """What happened since `start`, less the `own_seconds` of CPU time that duel and judge used themselves."""
-    now = read_counters()
+    """What happened since `start`, less the `own_seconds` of CPU time that duel and judge used themselves.
+
+    The counters go in ticks, so that in a short time they may go further than all CPUs can: then it is all of them.
+    """
+    now, cpus = read_counters(), os.cpu_count() or 1
     elapsed = max(now.clock - start.clock, 1e-9)
     others = max(0.0, now.busy - start.busy - own_seconds) / elapsed
-    steal = (now.steal - start.steal) / elapsed / (os.cpu_count() or 1)
-    return HostLoad(steal=round(steal, 4), others=round(others, 3))
+    steal = (now.steal - start.steal) / elapsed / cpus
+    return HostLoad(steal=round(min(steal, 1.0), 4), others=round(min(others, cpus), 3))
 
 
 def disturbances(steal: float, others: float, others_limit: float = OTHERS_LIMIT) -> tuple[str, ...]:

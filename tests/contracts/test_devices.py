@@ -108,9 +108,6 @@ def test_nothing_disturbs_where_nothing_happens(kind: str, hold: Callable[[str],
 
 
 @pytest.mark.slow(2)
-@pytest.mark.xfail(
-    strict=True, reason="harness/device/host.py, load_since: ticks of 10 ms over a shorter time"
-)
 @pytest.mark.parametrize("kind", ["cpu", "interpreter"])
 def test_nobody_else_does_more_than_all_cpus_can(kind: typing.Literal["cpu", "interpreter"]) -> None:
     device = open_device(kind)

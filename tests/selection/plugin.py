@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -116,13 +117,18 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         for name in told["drawn"]:
             terminalreporter.write_line(f"    {name}")
         terminalreporter.write_line(f"    this draw again: ./scripts/test --draw {told['commit']} -m slow")
-    for name, outcome in sorted(_second_tries(terminalreporter.stats).items()):
-        terminalreporter.write_line(f"clock: {name} failed, then {outcome}; mend it with the next change")
+    for line in sorted(_second_tries(terminalreporter.stats)):
+        terminalreporter.write_line(line)
 
 
-def _second_tries(stats: dict[str, list[Any]]) -> dict[str, str]:
+def _second_tries(stats: dict[str, list[Any]]) -> Iterator[str]:
     failed = {report.nodeid for kind in ("failed", "error") for report in stats.get(kind, [])}
-    return {
-        report.nodeid: "failed again" if report.nodeid in failed else "passed"
-        for report in stats.get("rerun", [])
-    }
+    for report in stats.get("rerun", []):
+        outcome = "failed again" if report.nodeid in failed else "passed"
+        yield f"clock: {report.nodeid} failed, then {outcome}; mend it with the next change: {_why(report)}"
+
+
+def _why(report: pytest.TestReport) -> str:
+    """What a failed test said, on one line."""
+    said = str(getattr(getattr(report.longrepr, "reprcrash", None), "message", report.longrepr))
+    return " ".join(said.split())[:300]
