@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-SECONDS_DRAWN = 50.0
+SECONDS_DRAWN = 45.0
 """What the drawn ones take together on one core, at most; longer ones run with --all alone."""
 
 SECONDS_DRAWN_ALONE = 15.0
