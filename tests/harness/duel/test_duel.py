@@ -5,6 +5,7 @@ Cards are GPUs by what a judge asks of them, on which tensors lie on the host: t
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Iterator
@@ -23,9 +24,9 @@ from hillclimb.harness.device.device import Device, RequiredWork
 from hillclimb.harness.duel.duel import InterleavedDuel, clean_blocks
 from hillclimb.harness.duel.pairs import pair_record
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
-from hillclimb.harness.duel.process.launch_spec import LaunchSpec, ProcessLimits, thread_variables
+from hillclimb.harness.duel.process.launch_spec import LaunchSpec, ProcessLimits, Timing, thread_variables
 from hillclimb.harness.duel.secret_random import SecretRandom
-from hillclimb.harness.duel.workload import DuelSettings
+from hillclimb.harness.duel.workload import DuelSettings, Workload
 from hillclimb.harness.errors import CandidateFault, MachineError
 from hillclimb.harness.records import Block, Environment, Reason, Side
 from hillclimb.harness.sandbox.rungs import PreforkRung, Rung, choose_rung
@@ -267,17 +268,22 @@ def test_both_sides_sit_on_one_core_and_the_judge_on_another(
 
 
 @pytest.mark.parametrize("slow", [0, 1])
-def test_a_burst_of_others_work_sizes_no_segment(ring: Ring, slow: int) -> None:
-    """Every second of the first calls takes ten segments; all later ones a thousandth of one."""
-    hampered = (
-        KERNEL
-        + "once, seen = run, [0]\ndef run(x, y):\n    once(x, y)\n    seen[0] += 1\n"
-        + f"    if seen[0] < 9 and seen[0] % 2 == {slow}:\n        time.sleep(0.1)\n"
-    )
+def test_a_burst_of_others_work_sizes_no_segment(
+    ring: Ring, slow: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every second of the first runs takes ten segments more; a call takes a thousandth of one."""
+    runs = itertools.count()
+
+    def timed(duel: InterleavedDuel, workload: Workload, side: int) -> Timing:
+        run, calls = next(runs), workload.calls[side]
+        seconds = 1e-5 + (0.1 / calls if run < 9 and run % 2 == slow else 0.0)
+        return Timing(seconds, seconds, seconds)
+
+    monkeypatch.setattr(InterleavedDuel, "_time_segment", timed)
     ring.problems, ring.segment = ("odd",), 0.01
-    with ring.duel(hampered, hampered, Host()) as duel:
+    with ring.duel(KERNEL, KERNEL, Host()) as duel:
         duel.size_segments()
-        assert min(duel.workloads[0].calls) > 1, "as many as a burst would have made of it"
+        assert min(duel.workloads[0].calls) > 500, "1 is what a burst would have made of it"
 
 
 def test_what_a_first_duel_found_is_believed(ring: Ring) -> None:
