@@ -14,8 +14,11 @@ from pathlib import Path
 import pytest
 
 from hillclimb.harness.case.digest import harness_digest, judging_files
+from tests.syntax_trees import nodes
 
 ROOT = Path(__file__).resolve().parents[1]
+
+pytestmark = pytest.mark.xdist_group("syntax trees")
 
 FLOOR = "harness harness.errors harness.records harness.os_errors harness.wording"
 """What every room of `agent` and `harness` may import, besides itself and the rooms inside it."""
@@ -139,9 +142,14 @@ def _module(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def imported(path: Path) -> Iterator[str]:
+@cache
+def imported(path: Path) -> tuple[str, ...]:
     """Every module that a file imports, at any depth of its code, as it is written there."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    return tuple(_imported(path))
+
+
+def _imported(path: Path) -> Iterator[str]:
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

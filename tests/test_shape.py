@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.syntax_trees import nodes
+
 ROOT = Path(__file__).resolve().parents[1]
+
+pytestmark = pytest.mark.xdist_group("syntax trees")
 
 MOST_FILES = 15
 """Python files in a folder, `__init__.py` aside."""
@@ -20,10 +23,6 @@ BROAD_EXCEPTS = 0.3
 """`except Exception` and the like for every 1000 lines."""
 
 FILES = sorted(path for top in ("agent", "harness") for path in (ROOT / top).rglob("*.py"))
-
-
-def nodes(path: Path) -> Iterator[ast.AST]:
-    yield from ast.walk(ast.parse(path.read_text()))
 
 
 def test_no_folder_is_crowded() -> None:

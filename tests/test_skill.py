@@ -14,7 +14,6 @@ import yaml
 from hillclimb.agent.cli import app
 from hillclimb.agent.rhythm.workbook import CANDIDATES_FILE, NOTES_FILE
 from hillclimb.harness.records import Reason
-from tests.agent.commands.in_process import hillclimb
 
 ROOT = Path(__file__).resolve().parents[1]
 SKILL = ROOT / "prompts/skills/hillclimb/SKILL.md"
@@ -62,12 +61,6 @@ def test_every_command_and_option_exists(call: list[str]) -> None:
     arguments = [p for p in command.params if not any(name.startswith("-") for name in p.opts)]
     required = sum(argument.required for argument in arguments) if len(call) > 1 else 0
     assert required <= len(given) - values <= len(arguments), "an argument too few or too many"
-
-
-@pytest.mark.parametrize("command", sorted({call[0] for call in commands()}))
-def test_every_command_teaches_itself(command: str) -> None:
-    done = hillclimb(command, "--help", cwd=ROOT)
-    assert done.returncode == 0 and "Usage: " in done.stdout
 
 
 def test_the_front_matter_is_valid() -> None:

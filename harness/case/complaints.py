@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Iterable
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,12 @@ class _NoDuplicates(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+@lru_cache(maxsize=64)
+def _load(text: str) -> Any:
+    """A document; not to be changed, for a night reads the same few texts thousands of times."""
+    return yaml.load(text, _NoDuplicates)
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """A YAML mapping with string keys. Raises CaseError where it is missing, unreadable or something else."""
     return parse_yaml(_read_text(path), path)
@@ -53,7 +61,7 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
         problem = f"has more than {MAX_BRACKETS} opening brackets"
         raise CaseError(path, "", problem, "write lists and mappings as indented lines")
     try:
-        document = yaml.load(text, _NoDuplicates)
+        document = deepcopy(_load(text))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f"line {mark.line + 1}" if mark else ""

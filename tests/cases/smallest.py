@@ -1,4 +1,6 @@
-"""A program: every kernel of the case studies and the Triton demos on a small problem, through Triton's interpreter.
+"""A program: one variant of every case study on a small problem, through Triton's interpreter.
+
+With the optimized variant come the Triton demos.
 
 It imports torch and Triton once and forks for each kernel, since the workspaces' modules share their names. It prints
 a line of JSON for each: "kernel", and "worst", its error as a share of the budget, or "error".
@@ -53,14 +55,16 @@ def tell(case: Case, variant: str, name: str) -> None:
     print(json.dumps({"kernel": f"{name}/{variant}", **found}), flush=True)
 
 
-def main(cases: Path) -> None:
+def main(cases: Path, wanted: str) -> None:
     assert os.environ["TRITON_INTERPRET"] == "1" and triton.knobs.runtime.interpret
     torch.set_num_threads(1)
     apply_fixes()
     demos = [StudyCase("demo", folder.name, folder) for folder in sorted((cases / "demo").glob("triton_*"))]
     for study in (*demos, *choose_cases(cases)):
         case = Case(study.folder)
-        for variant in ["kernel"] if study in demos else list_variants(case):
+        of_a_study = [variant for variant in list_variants(case) if variant == wanted]
+        of_a_demo = ["kernel"] if wanted == "optimized" else []
+        for variant in of_a_demo if study in demos else of_a_study:
             child = os.fork()
             if child == 0:
                 tell(case, variant, str(study))
@@ -69,4 +73,4 @@ def main(cases: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

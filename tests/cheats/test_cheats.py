@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import pytest
-from _pytest.mark import ParameterSet
+from _pytest.mark import MarkDecorator, ParameterSet
 
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.checked import load_contract
@@ -25,6 +25,7 @@ from hillclimb.harness.sandbox.rungs import ForkableRung, choose_rung
 from tests.cheats import cases, tables
 from tests.cheats.declared import FOLDER, Candidate, Verdict, find, matches, names
 from tests.cheats.families import FAMILIES, NO_KERNEL
+from tests.selection.one_of_each import one_of_each
 
 CHEATS, HONEST = find("cpu"), find("honest/cpu")
 
@@ -38,13 +39,15 @@ TOLD_BY_A_CLOCK = {Reason.SLOWER, Reason.NO_PROVEN_GAIN, Reason.NOT_PER_CALL}
 
 
 def judged(cheats: Sequence[Candidate], expected: Callable[[Candidate], Verdict]) -> list[ParameterSet]:
-    """Parameters of a test, marked where the clock decides."""
-    return [
-        pytest.param(
-            cheat, id=name, marks=[pytest.mark.clock] if _needs_a_clock(cheat, expected(cheat)) else []
-        )
-        for cheat, name in zip(cheats, names(cheats), strict=True)
-    ]
+    """Parameters of a test, marked where the clock decides; the first of each family and answer runs always."""
+
+    def marks(cheat: Candidate) -> list[MarkDecorator]:
+        return [pytest.mark.clock] if _needs_a_clock(cheat, expected(cheat)) else []
+
+    def alike(cheat: Candidate) -> Hashable:
+        return cheat.declared.family, expected(cheat).reason, expected(cheat).stage
+
+    return one_of_each(cheats, 1, alike=alike, names=names(cheats), marks=marks)
 
 
 def _needs_a_clock(cheat: Candidate, expected: Verdict) -> bool:
@@ -161,7 +164,9 @@ def test_behind_the_reading_of_the_source_stands_another_wall(court: Court, chea
 
 
 @pytest.mark.slow(5, only=COMPILED)
-@pytest.mark.parametrize("candidate", HONEST, ids=names(HONEST))
+@pytest.mark.parametrize(
+    "candidate", one_of_each(HONEST, 1, alike=lambda honest: honest.declared.family, names=names(HONEST))
+)
 def test_honest_candidates_pass_the_gate(court: Court, candidate: Candidate) -> None:
     reason, detail = court.gate(candidate)
     assert reason is None, f"{reason}: {detail}"

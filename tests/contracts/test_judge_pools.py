@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -38,7 +37,7 @@ from hillclimb.harness.records import (
     Watch,
 )
 from hillclimb.harness.sandbox.rungs import choose_rung
-from tests.fakes.cases import HONEST, SETTINGS, repeated, write_case, write_workspace
+from tests.fakes.cases import HONEST, QUICK, repeated, write_case, write_workspace
 from tests.fakes.hinted import Hinted
 from tests.fakes.judge import SimulatedJudge
 from tests.fakes.ridge import Ridge, write_ridge
@@ -48,8 +47,6 @@ from tests.fakes.toy import kernel, write_toy
 ROOT = Path(__file__).resolve().parents[2]
 
 ALPHA = 0.05
-QUICK = re.sub("imports: .*", "imports: [numpy]", SETTINGS).replace("pair_blocks: 2", "pair_blocks: 1")
-"""What a process imports is most of what it costs."""
 RAISES = "def run(x, y):\n    raise ValueError('as a test wants it')\n"
 
 STAGES = ("prepare", "gate", "screen", "decide", "guardrail", "sanitize", "report", "cumulative")

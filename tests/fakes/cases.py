@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 CONTRACT = """
@@ -51,6 +52,11 @@ policy:
 duel: {segment_ms: 4, screen_blocks: 10, pair_blocks: 2, max_pairs: 10, report_pairs: 3}
 gate: {seeds: 1}
 """
+
+QUICK = re.sub("imports: .*", "imports: [numpy, os, yaml]", SETTINGS).replace(
+    "pair_blocks: 2", "pair_blocks: 1"
+)
+"""What a process imports is most of what it costs."""
 
 SUITE = "problems: [timed]\ndistribution: normal\n"
 

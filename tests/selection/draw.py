@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-SECONDS_DRAWN = 45.0
-"""What the drawn ones take together on one core, at most; longer ones run with --all alone."""
+SECONDS_DRAWN = 30.0
+"""What the drawn ones take together on a quiet core, at most, and half as much again beside others; longer ones run
+with --all alone."""
 
-SECONDS_DRAWN_ALONE = 15.0
+SECONDS_DRAWN_ALONE = 10.0
 """The same of those marked clock."""
 
 

@@ -18,7 +18,7 @@ pytest_plugins = ["pytester"]
 SUITE = """
 import pytest
 
-@pytest.mark.slow(40)
+@pytest.mark.slow(20)
 @pytest.mark.parametrize("name", ["a", "b", "c"])
 def test_long(name):
     pass

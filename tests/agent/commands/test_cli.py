@@ -18,7 +18,7 @@ from hillclimb.agent.stamp import TEMPLATES
 from hillclimb.harness.case.case import Case
 from tests.agent.climb.climbed import CASE, climb_toy, git
 from tests.agent.commands import in_process
-from tests.fakes.cases import HONEST, repeated, write_case
+from tests.fakes.cases import HONEST, QUICK, repeated, write_case
 
 ROOT = Path(__file__).parents[3]
 KNOBS = "TIMES: {type: choice, choices: [1, 64], default: 64}\n"
@@ -61,7 +61,7 @@ def climbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def affine(tmp_path: Path) -> Path:
     """A repository with a real case that is far slower than it needs to be."""
-    folder = write_case(tmp_path, KERNEL)
+    folder = write_case(tmp_path, KERNEL, QUICK)
     (folder / "workspace" / "knobs.yaml").write_text(KNOBS)
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", "-A")

@@ -15,7 +15,7 @@ from hillclimb.agent.record.entries import WebhookState
 from hillclimb.harness.records import Reason
 from tests.agent.climb.climbed import git
 from tests.agent.commands import in_process
-from tests.fakes.cases import HONEST, SETTINGS, repeated, write_case, write_workspace
+from tests.fakes.cases import HONEST, QUICK, repeated, write_case, write_workspace
 from tests.fakes.judge import PROVENANCE
 
 SIX = {
@@ -42,7 +42,7 @@ def hillclimb(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def affine(tmp_path: Path) -> Path:
     """A repository with a real case that does its work 64 times."""
-    write_case(tmp_path, repeated(64), SETTINGS)
+    write_case(tmp_path, repeated(64), QUICK)
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", "-A")
     git(tmp_path, "commit", "-q", "-m", "start")

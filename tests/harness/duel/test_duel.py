@@ -234,6 +234,7 @@ def test_the_quicker_side_is_called_more_often_and_reads_faster(ring: Ring, devi
     assert side_seconds(block, "A") < 1e-2 < 2e-2 < side_seconds(block, "B")
 
 
+@pytest.mark.slow(3, only=["Host"])
 @pytest.mark.parametrize("device", [Host, Card])
 def test_sides_that_met_before_are_not_sized_again(ring: Ring, device: type[Host]) -> None:
     sources, host = (WAITS.format(seconds=0.0005), WAITS.format(seconds=0.02)), device()

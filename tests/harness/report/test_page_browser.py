@@ -183,6 +183,7 @@ def test_the_curve_is_clicked_and_walked(browser: Browser, report: Path, ledger:
         assert seen.text("#scale") == "Log axis"
 
 
+@pytest.mark.slow(2)
 def test_it_works_from_the_keyboard_alone(browser: Browser, report: Path) -> None:
     with visit(browser, report) as seen:
         page = seen.page
@@ -216,6 +217,7 @@ def test_dark_and_light(browser: Browser, report: Path) -> None:
         assert seen.text("#theme") == "Theme: dark"
 
 
+@pytest.mark.slow(1)
 def test_print_is_dark_on_light(browser: Browser, report: Path) -> None:
     with visit(browser, report, color_scheme="dark") as seen:
         seen.page.emulate_media(media="print")
@@ -226,6 +228,7 @@ def test_print_is_dark_on_light(browser: Browser, report: Path) -> None:
         assert seen.page.locator("nav").is_hidden()
 
 
+@pytest.mark.slow(1, but=["light"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_can_be_read(browser: Browser, report: Path, scheme: str) -> None:
     """WCAG AA: 4.5 to 1 for every colour that text has, on the ground it stands on."""
@@ -287,6 +290,7 @@ def test_without_scripts_it_still_tells_most(browser: Browser, report: Path, led
         assert "Scripts are off" in seen.text(".masthead")
 
 
+@pytest.mark.slow(1)
 def test_an_old_browser_is_told_so(browser: Browser, report: Path) -> None:
     with visit(browser, report, init="delete window.DecompressionStream") as seen:
         seen.open_candidate(9)

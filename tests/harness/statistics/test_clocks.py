@@ -87,6 +87,7 @@ def disagrees(clocks: ClockCalibration, found: list[Pair]) -> bool:
     return False
 
 
+@pytest.mark.slow(1, but=["0-0.0025", "0-0.7", "5-0.01", "12-0.1"])
 @pytest.mark.parametrize("gain", [0.0025, 0.01, 0.1, 0.7])
 @pytest.mark.parametrize("knows", [0, 5, 12])
 def test_honest_gains_pass(gain: float, knows: int) -> None:
@@ -264,6 +265,7 @@ LIES = {
 """Which clocks tell of a gain also where there is none."""
 
 
+@pytest.mark.slow(2, but=["and with the lead-in's help"])
 @pytest.mark.parametrize("fooled", LIES.values(), ids=LIES)
 def test_a_lie_in_all_segments_but_the_calm_ones_is_found(fooled: tuple[str, ...]) -> None:
     """A is truly faster in its first two segments of eight, and seems so in all."""
