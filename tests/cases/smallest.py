@@ -62,9 +62,11 @@ def main(cases: Path, wanted: str) -> None:
     demos = [StudyCase("demo", folder.name, folder) for folder in sorted((cases / "demo").glob("triton_*"))]
     for study in (*demos, *choose_cases(cases)):
         case = Case(study.folder)
-        of_a_study = [variant for variant in list_variants(case) if variant == wanted]
-        of_a_demo = ["kernel"] if wanted == "optimized" else []
-        for variant in of_a_demo if study in demos else of_a_study:
+        if study in demos:
+            variants = ["kernel"] if wanted == "optimized" else []
+        else:
+            variants = [variant for variant in list_variants(case) if variant == wanted]
+        for variant in variants:
             child = os.fork()
             if child == 0:
                 tell(case, variant, str(study))

@@ -72,6 +72,13 @@ def _judged() -> list[Poison]:
         "illegal address, touches a mapping behind its file's end (later)",
         "endless compile, a function of 4000 lines (later)",
         "50 GB file, in many pieces (later)",
+        # as in tests/harness/duel/test_hostile.py
+        "50 GB file, written (later)",
+        "exit 0, at once (later)",
+        "fork bomb, os.fork (later)",
+        "recursion, without end (later)",
+        "shared memory exhaustion, memory files (later)",
+        "stdout flood, printed (later)",
     ],
 )
 @pytest.mark.parametrize("poison", _judged(), ids=lambda poison: poison.name)

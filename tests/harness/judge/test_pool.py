@@ -36,6 +36,7 @@ def side(tmp_path: Path) -> Side:
     return Side(tree=str(write_workspace(tmp_path / "candidate" / "workspace", HONEST)))
 
 
+@pytest.mark.slow(6)
 def test_it_answers_and_reports_progress(tmp_path: Path, side: Side) -> None:
     seen: list[Progress] = []
     judge = LocalJudge(write_case(tmp_path), tmp_path / "judge.log")
