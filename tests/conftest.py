@@ -18,6 +18,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 settings.register_profile("plain", deadline=None, derandomize=True, max_examples=30)
 settings.register_profile("all", deadline=None, max_examples=200)
 
+os.environ.setdefault("GIT_TEMPLATE_DIR", "")
+"""A fifth of all files that the tests made were git's samples of hooks."""
+
+LONGEST_NAME = 100
+"""Characters of a parameter in a test's name, which every worker is told and every process finds in its environment."""
+
 BESIDE_THE_CORES = 1
 """Workers more than there are cores: tests wait for processes now and then. Each costs 10 s before its first test."""
 
@@ -34,6 +40,12 @@ def pytest_collection_finish() -> None:
 
 def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + BESIDE_THE_CORES
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    if isinstance(val, str | bytes) and len(val) > LONGEST_NAME:
+        return f"{ascii(val[:60])} and {len(val) - 60} more"
+    return None
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

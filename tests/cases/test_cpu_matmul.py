@@ -63,6 +63,7 @@ def test_every_knob_has_a_doc_and_the_suites_name_problems(contract: Contract) -
     assert {suite.distribution for suite in case.suites.values()} <= set(contract.distributions)
 
 
+@pytest.mark.slow(5)
 @pytest.mark.clock
 def test_loop_order_decides_the_speed() -> None:
     """A measurement, so with a wide margin: 16 times faster where it was written."""

@@ -124,7 +124,11 @@ def test_every_kernel_is_right_where_it_is_interpreted(study: StudyCase, tmp_pat
         assert gated.report.worst <= USED_UP, (gated.variant, gated.report.worst_at)
 
 
-@pytest.mark.parametrize("study", [s for s in chosen() if (s.folder / YARDSTICK_FILE).is_file()], ids=str)
+YARDSTICKS = [study for study in chosen() if (study.folder / YARDSTICK_FILE).is_file()]
+
+
+@pytest.mark.slow(1, only=[str(study) for study in YARDSTICKS[4:]])
+@pytest.mark.parametrize("study", YARDSTICKS, ids=str)
 def test_a_yardstick_computes_the_same(study: StudyCase) -> None:
     case, contract = load_case(study.folder, TORCH_DTYPES)
     run: Callable[..., None] = import_file(study.folder / YARDSTICK_FILE).run

@@ -32,7 +32,7 @@ CHEATS, HONEST = find("cpu"), find("honest/cpu")
 SLOW_TO_TELL = {"works_ahead_by_base"}
 """Confirmed here; others that need a confirmation are left to the script."""
 
-TRIES = 8
+TRIES = 16
 """For what the draw of a gate's problems and inputs may hide."""
 
 TOLD_BY_A_CLOCK = {Reason.SLOWER, Reason.NO_PROVEN_GAIN, Reason.NOT_PER_CALL}

@@ -93,6 +93,7 @@ def test_it_is_called_what_it_is_and_nothing_of_it_stays(lab: Ward, poison: Pois
     assert after.descriptors <= before.descriptors
 
 
+@pytest.mark.slow(3, only=["host segfault"])
 @pytest.mark.parametrize("when", ["host segfault", "exit 0"])
 def test_what_waits_for_the_clock_is_found_by_the_duel(lab: Ward, when: str) -> None:
     """The gate passes it, and the incumbent is not blamed."""

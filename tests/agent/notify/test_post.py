@@ -62,7 +62,9 @@ def test_a_post_alone_is_itself() -> None:
     assert PostBatch((post,)).message() is post
 
 
-@pytest.mark.parametrize("content", [b"", b"GIF89a", PNG + b"\0" * MAX_PICTURE_BYTES])
+@pytest.mark.parametrize(
+    "content", [b"", b"GIF89a", PNG + b"\0" * MAX_PICTURE_BYTES], ids=["empty", "a GIF", "too large"]
+)
 def test_what_is_no_picture_or_too_large_is_not_attached(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "progress.png"
     path.write_bytes(content)

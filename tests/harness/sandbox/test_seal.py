@@ -113,7 +113,7 @@ def test_freezing_stops_the_candidate_and_nobody_else(start: Start) -> None:
     assert not is_alive(other)
 
 
-@pytest.mark.slow(3, but=["landlock", "forked-bubblewrap"])
+@pytest.mark.slow(3, but=["forked-bubblewrap"])
 def test_the_seal_can_be_loaded_late_from_any_thread(start: Start) -> None:
     """With threads of compiled code alive, and by another thread than the first."""
     code = """
@@ -213,7 +213,7 @@ def test_what_starts_a_process_after_the_seal_from_outside_is_ended(start: Start
     assert "LEFT" not in said
 
 
-@pytest.mark.slow(3, but=["landlock", "forked-bubblewrap"])
+@pytest.mark.slow(3, but=["forked-bubblewrap"])
 def test_threads_and_compiled_code_go_on_behind_the_seal_from_outside(start: Start) -> None:
     prepare = """
     import numpy, numba
