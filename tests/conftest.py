@@ -44,7 +44,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_make_parametrize_id(val: object) -> str | None:
     if isinstance(val, str | bytes) and len(val) > LONGEST_NAME:
-        return f"{ascii(val[:60])} and {len(val) - 60} more"
+        return f"{val[:60]!a} and {len(val) - 60} more"
     return None
 
 

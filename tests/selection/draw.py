@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-SECONDS_DRAWN = 30.0
+SECONDS_DRAWN = 25.0
 """What the drawn ones take together on a quiet core, at most, and half as much again beside others; longer ones run
 with --all alone."""
 

@@ -70,7 +70,7 @@ def test_a_draw_fits_into_its_time_and_depends_on_the_commit_alone(
 
 
 def test_in_time_every_one_that_fits_is_drawn() -> None:
-    slow = [(f"test_{n}", 30.0) for n in range(20)]
+    slow = [(f"test_{n}", 20.0) for n in range(20)]
     assert set().union(*(draw(slow, f"commit {n}", SECONDS_DRAWN) for n in range(100))) == {
         name for name, _ in slow
     }

@@ -366,6 +366,7 @@ def test_evaluate_keeps_what_is_faster_and_rejects_what_is_not(affine: Path) -> 
     )  # the latter on a busy machine
 
 
+@pytest.mark.slow(6)
 def test_evaluate_does_not_run_what_changes_more_than_it_may(affine: Path) -> None:
     workspace = affine / "cases" / "test" / "affine" / "workspace"
     (workspace / "data.bin").write_bytes(b"\0")

@@ -138,6 +138,7 @@ def test_the_branch_starts_with_a_snapshot_when_it_is_not(tmp_path: Path) -> Non
     (case / "workspace/new.py").write_text("new\n")
     (case / "workspace/__pycache__").mkdir()
     (case / "workspace/__pycache__/x.pyc").write_bytes(b"cache")
+    (root / ".git/info").mkdir(exist_ok=True)
     (root / ".git/info/exclude").write_text("secret\n")
     (case / "secret").write_text("token\n")
     night = Night(root, plan=PLAN)
@@ -205,6 +206,7 @@ def test_what_cannot_be_part_of_a_case_is_named(tmp_path: Path, odd: str) -> Non
         (case / "workspace/more.py").symlink_to("/etc/passwd")
     elif odd == "ignored contract":
         git(root, "rm", "--quiet", "--cached", str(case / "contract.py"))
+        (root / ".git/info").mkdir(exist_ok=True)
         (root / ".git/info/exclude").write_text("contract.py\n")
     else:
         make_repository(case / "workspace/upstream")

@@ -155,6 +155,7 @@ import os; os._exit(0)  # as the runner ends: a library's destructors lie in its
 
 
 @pytest.mark.slow(4, but=["numpy and numba"])
+@pytest.mark.slow(4, only=["torch"])
 @pytest.mark.parametrize("source", [PLAIN, PLAIN_WITH_TORCH], ids=["numpy and numba", "torch"])
 def test_everything_else_still_runs(source: str) -> None:
     done = run(source.format(wall=WALL))

@@ -108,6 +108,10 @@ UNDER_EITHER = (
 SLOW = [f"landlock-{name}" for name in HOSTILE if name not in UNDER_EITHER] + [
     "bubblewrap-spins with threads",
     "bubblewrap-hangs at import",
+    # as in tests/poison
+    "bubblewrap-hangs in a call",
+    "bubblewrap-aborts",
+    "bubblewrap-leaves politely",
 ]
 
 

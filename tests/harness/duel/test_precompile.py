@@ -215,6 +215,7 @@ def test_nothing_that_the_parent_had_is_compiled_anew(yard: Yard) -> None:
         ahead.kernel_folder(orphan)
 
 
+@pytest.mark.slow(2)
 def test_kernels_that_began_from_nothing_are_made_again_where_they_did_not(yard: Yard) -> None:
     ahead, parent, child = yard.open(), yard.side(SOFTMAX), yard.side(SOFTMAX + NO_COMPILER)
     folder = ahead.kernel_folder(parent)
@@ -421,6 +422,7 @@ def test_what_gave_way_leaves_no_folder(yard: Yard) -> None:
     assert sum(path.is_dir() for path in root.iterdir()) == 2
 
 
+@pytest.mark.slow(3)
 def test_the_sides_used_longest_ago_are_not_kept(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hillclimb.harness.duel.process.precompile.MAX_CACHED_SIDES", 2)
     ahead = yard.open()

@@ -532,6 +532,7 @@ def test_company_is_found_whenever_it_is_looked_for(prepared: Callable[[str], Se
 BOMB = "for _ in range({count}):\n    if os.fork() == 0:\n        time.sleep(60)\n        os._exit(0)\ntime.sleep(60)\n"
 
 
+@pytest.mark.slow(4, only=["import"])
 @pytest.mark.parametrize(
     "source", [BOMB, f"def run(x, y):\n{textwrap.indent(BOMB, '    ')}"], ids=["import", "call"]
 )
