@@ -24,12 +24,12 @@ from hillclimb.harness.device.device import Device, RequiredWork
 from hillclimb.harness.duel.duel import InterleavedDuel, clean_blocks
 from hillclimb.harness.duel.pairs import pair_record
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
-from hillclimb.harness.duel.process.launch_spec import LaunchSpec, ProcessLimits, Timing, thread_variables
+from hillclimb.harness.duel.process.launch_spec import LaunchSpec, ProcessLimits, Timing
 from hillclimb.harness.duel.secret_random import SecretRandom
 from hillclimb.harness.duel.workload import DuelSettings, Workload
 from hillclimb.harness.errors import CandidateFault, MachineError
 from hillclimb.harness.records import Block, Environment, Reason, Side
-from hillclimb.harness.sandbox.rungs import PreforkRung, Rung, choose_rung
+from hillclimb.harness.sandbox.rungs import Rung
 from hillclimb.harness.statistics.readings import log_ratio, side_seconds
 from tests.fakes.cases import write_case
 
@@ -47,14 +47,6 @@ for _ in range(3):
 """
 WAITS = KERNEL + "once = run\ndef run(x, y):\n    once(x, y)\n    time.sleep({seconds})\n"
 RUNNER = 'runner = sys.modules["__main__"].Runner\n'
-
-
-@pytest.fixture(scope="module")
-def rung() -> Iterator[Rung]:
-    with PreforkRung(
-        choose_rung(trust_workspace=False), ["hillclimb.harness.candidate.preload"], thread_variables()
-    ) as made:
-        yield made
 
 
 class Host(CpuDevice):

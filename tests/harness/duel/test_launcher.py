@@ -21,12 +21,11 @@ from hillclimb.harness.device.device import Device
 from hillclimb.harness.duel.arena import Arena
 from hillclimb.harness.duel.inputs import call_signature
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
-from hillclimb.harness.duel.process.launch_spec import thread_variables
 from hillclimb.harness.duel.process.launcher import CandidateLauncher
 from hillclimb.harness.errors import CandidateFault, UsageError
 from hillclimb.harness.judge.judge import CaseJudge
 from hillclimb.harness.records import Progress, Reason, Side
-from hillclimb.harness.sandbox.rungs import PreforkRung, Rung, choose_rung
+from hillclimb.harness.sandbox.rungs import Rung
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "scripts" / "experiments"))
@@ -63,14 +62,6 @@ class Card(InterpreterDevice):
 
     def variables(self) -> dict[str, str]:
         return {"ASKED": "7"}
-
-
-@pytest.fixture(scope="module")
-def rung() -> Iterator[Rung]:
-    with PreforkRung(
-        choose_rung(trust_workspace=False), ["hillclimb.harness.candidate.preload"], thread_variables()
-    ) as made:
-        yield made
 
 
 class Bench:

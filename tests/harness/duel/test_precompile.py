@@ -16,11 +16,11 @@ import pytest
 from hillclimb.harness.channel.layout import CallSignature
 from hillclimb.harness.duel.process import kernel_cache as kept
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
-from hillclimb.harness.duel.process.launch_spec import LaunchSpec, ProcessLimits, thread_variables
+from hillclimb.harness.duel.process.launch_spec import LaunchSpec, ProcessLimits
 from hillclimb.harness.duel.process.precompile import Precompiler
 from hillclimb.harness.errors import CandidateFault, SandboxError
 from hillclimb.harness.records import Reason, Side
-from hillclimb.harness.sandbox.rungs import PreforkRung, Rung, choose_rung
+from hillclimb.harness.sandbox.rungs import Rung
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "scripts" / "experiments"))
@@ -41,14 +41,6 @@ def leave(*arguments):
 CUDABackend.make_ttir = CUDABackend.make_cubin = leave
 """
 """Whoever compiles anything leaves."""
-
-
-@pytest.fixture(scope="module")
-def rung() -> Iterator[Rung]:
-    with PreforkRung(
-        choose_rung(trust_workspace=False), ["hillclimb.harness.candidate.preload"], thread_variables()
-    ) as made:
-        yield made
 
 
 @dataclass

@@ -23,13 +23,12 @@ from hillclimb.harness.duel.process.launch_spec import (
     ProcessLimits,
     SegmentPlan,
     Timing,
-    thread_variables,
 )
 from hillclimb.harness.errors import CandidateFault
 from hillclimb.harness.records import Reason, Side
 from hillclimb.harness.sandbox.confinement import Confinement
 from hillclimb.harness.sandbox.process import SandboxedProcess
-from hillclimb.harness.sandbox.rungs import PreforkRung, Rung, choose_rung
+from hillclimb.harness.sandbox.rungs import Rung
 
 LIMITS = ProcessLimits(prepare_seconds=60, call_seconds=1, memory_bytes=2 << 30)
 HURRIED = ProcessLimits(prepare_seconds=1, call_seconds=0.3, memory_bytes=2 << 30)
@@ -58,14 +57,6 @@ def run(x, y):
 
 """
 """An honest kernel, and the means of those that are not."""
-
-
-@pytest.fixture(scope="module")
-def rung() -> Iterator[Rung]:
-    with PreforkRung(
-        choose_rung(trust_workspace=False), ["hillclimb.harness.candidate.preload"], thread_variables()
-    ) as made:
-        yield made
 
 
 @dataclass
