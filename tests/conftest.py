@@ -15,7 +15,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 """Threads of torch spin while they wait for the next operation: beside others some tests took five times as long."""
 
 # a deadline says nothing of one example on a shared machine; a plain run tries the same examples every time
-settings.register_profile("plain", deadline=None, derandomize=True, max_examples=30)
+settings.register_profile("plain", deadline=None, derandomize=True, max_examples=20)
 settings.register_profile("all", deadline=None, max_examples=200)
 
 os.environ.setdefault("GIT_TEMPLATE_DIR", "")

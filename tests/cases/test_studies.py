@@ -56,6 +56,8 @@ def chosen() -> list[StudyCase]:
 
 
 each = pytest.mark.parametrize("study", chosen(), ids=str)
+FEW = [str(study) for study in chosen()[::4]]
+"""Those of which a plain run asks what --all asks of each."""
 
 
 def test_all_are_there() -> None:
@@ -65,6 +67,7 @@ def test_all_are_there() -> None:
     assert found == NAMES
 
 
+@pytest.mark.slow(1, but=FEW)
 @each
 def test_a_case_is_complete(study: StudyCase) -> None:
     case, contract = load_case(study.folder, TORCH_DTYPES)
@@ -89,7 +92,7 @@ def test_a_case_is_complete(study: StudyCase) -> None:
     assert (study.name in RECURRENCES) != (study.folder / YARDSTICK_FILE).is_file()
 
 
-@pytest.mark.slow(12, only=["baseline"])
+@pytest.mark.slow(20)
 @pytest.mark.parametrize("variant", ["optimized", "baseline"])
 def test_every_kernel_is_right_on_small_problems(variant: str) -> None:
     done = subprocess.run(

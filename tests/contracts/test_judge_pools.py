@@ -475,6 +475,7 @@ ANSWERS = pytest.mark.xfail(
 )
 
 
+@pytest.mark.slow(10, only=["local"])
 @pytest.mark.parametrize(
     "closing", ["local", pytest.param("in_process", marks=ANSWERS)], indirect=True, scope="module"
 )

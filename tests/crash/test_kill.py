@@ -65,7 +65,14 @@ def test_every_effect_has_its_points(twin: State) -> None:
     assert set(twin.reached) <= set(POINTS)
 
 
-@pytest.mark.parametrize("points", [POINTS[night::NIGHTS] for night in range(NIGHTS)], ids=" ".join)
+@pytest.mark.parametrize(
+    "points",
+    [
+        pytest.param(POINTS[night::NIGHTS], marks=[pytest.mark.slow(2)] if night % 2 else [])
+        for night in range(NIGHTS)
+    ],
+    ids=" ".join,
+)
 def test_killed_at(points: list[str], repository: Path, driver: Driver, twin: State) -> None:
     before = users_side(repository)
     for point in points:

@@ -50,6 +50,7 @@ def affine(tmp_path: Path) -> Path:
 
 
 @pytest.mark.clock
+@pytest.mark.slow(25)
 def test_a_win_lands_through_real_processes_and_can_be_shown(affine: Path) -> None:
     write_workspace(affine / "mine", HONEST)
     asked = ("--from", "mine", "--commit", "--tag", "hand", "--author", "agent", "--idea", "once is enough")

@@ -257,6 +257,7 @@ def test_an_outage_is_waited_out(root: Path) -> None:
     assert isinstance(clock, SkippingClock) and sum(clock.slept) >= FIRST_BACKOFF_SECONDS * 0.9
 
 
+@pytest.mark.slow(4, only=["hang"])
 @pytest.mark.parametrize("name", ["html200", "r503", "hang"])
 def test_a_long_outage_is_waited_out_too(root: Path, name: str) -> None:
     set_rules(root, in_flight=1)

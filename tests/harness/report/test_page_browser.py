@@ -67,6 +67,7 @@ def test_it_opens_and_tells_the_story(browser: Browser, report: Path, ledger: Le
         assert "patience" in seen.text("#cost")
 
 
+@pytest.mark.slow(3)
 def test_candidates_are_filtered_sorted_and_paged(browser: Browser, report: Path, ledger: Ledger) -> None:
     with visit(browser, report) as seen:
         page = seen.page
@@ -161,6 +162,7 @@ def test_addresses_back_and_neighbours(browser: Browser, report: Path) -> None:
         assert not page.evaluate("document.querySelector('dialog').open")
 
 
+@pytest.mark.slow(2)
 def test_the_curve_is_clicked_and_walked(browser: Browser, report: Path, ledger: Ledger) -> None:
     win = ledger.wins[2].n
     with visit(browser, report) as seen:
@@ -273,6 +275,7 @@ def test_nothing_is_wider_than_the_screen(browser: Browser, report: Path, width:
             assert seen.overflow() <= 0
 
 
+@pytest.mark.slow(1)
 def test_a_phone_can_tap_through_it(browser: Browser, report: Path) -> None:
     with visit(browser, report, **PHONE) as seen:
         page = seen.page
@@ -359,9 +362,9 @@ def test_an_attack_that_works_would_be_noticed(browser: Browser, tmp_path: Path)
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("empty", ""),
+        pytest.param("empty", "", marks=pytest.mark.slow(1)),
         ("torn", '{"kind":"opened","case":"demo/toy"'),
-        ("noise", "\x00\xff\nnull\n[]\n{}\n42\n"),
+        pytest.param("noise", "\x00\xff\nnull\n[]\n{}\n42\n", marks=pytest.mark.slow(1)),
         (
             "proposed only",
             '{"kind":"proposed","n":1,"time":1.0,"proposal":{"author":"llm","idea":"x","edits":[]}}\n',
