@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from hillclimb.agent.importers.imported import Findings, Plan
+from hillclimb.agent.importers.formats.imported import Findings, Plan
 from hillclimb.harness.errors import UsageError
 
 SECONDS = 300.0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hillclimb.agent.importers.formats import flashinfer, gpu_mode, kernel_tuner, kernelbench, python_file
-from hillclimb.agent.importers.imported import Importer, ImportRequest, Place
+from hillclimb.agent.importers.formats.imported import Importer, ImportRequest, Place
 from hillclimb.harness.errors import UsageError
 
 IMPORTERS: Sequence[Importer] = (gpu_mode, kernelbench, flashinfer, python_file)

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from hillclimb.agent.git.trees import is_judged
 from hillclimb.agent.llm.answers import UnusableReply, UsableReply, parse_usable_reply, to_proposal
 from hillclimb.agent.llm.briefing.briefing import brief, estimate_tokens, repair
-from hillclimb.agent.llm.call_history import (
+from hillclimb.agent.llm.briefing.call_history import (
     describe_duplicate,
     fruitless_replies,
     queued_calls,

@@ -13,7 +13,6 @@ from hillclimb.harness.case.checked import check_contract
 from hillclimb.harness.case.contract import Contract
 from hillclimb.harness.case.settings import Suite
 from hillclimb.harness.device.device import Device
-from hillclimb.harness.duel.arena import Arena
 from hillclimb.harness.duel.batches import InputBatches
 from hillclimb.harness.duel.duel import (
     PASSED_BUDGETS,
@@ -25,6 +24,7 @@ from hillclimb.harness.duel.duel import (
 from hillclimb.harness.duel.gated_problems import GatedProblems, draw_gated_problems
 from hillclimb.harness.duel.inputs import InputSource
 from hillclimb.harness.duel.pairs import PairStage, log_ratios, mean_speedup, pair_record
+from hillclimb.harness.duel.process.arena import Arena
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.duel.process.launcher import CandidateLauncher
 from hillclimb.harness.duel.workload import DuelSettings

@@ -26,9 +26,9 @@ from hillclimb.harness.case.settings import Suite
 from hillclimb.harness.device.affinity import pinned, unpinned
 from hillclimb.harness.device.device import Device
 from hillclimb.harness.duel import sizing
-from hillclimb.harness.duel.arena import Arena
 from hillclimb.harness.duel.inputs import InputSource
 from hillclimb.harness.duel.parity import check_guards, check_slot
+from hillclimb.harness.duel.process.arena import Arena
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.duel.process.launch_spec import SegmentPlan, Timing
 from hillclimb.harness.duel.residual_work import ResidualWorkDetector

@@ -13,9 +13,9 @@ import torch
 from hillclimb.harness.case.contract import Contract, Problem, Tensors
 from hillclimb.harness.channel.layout import CallSignature, SlotLayout, call_order, lay_out
 from hillclimb.harness.channel.memory import CudaMemory, HostMemory
-from hillclimb.harness.duel.arena import Arena, shapes_of
 from hillclimb.harness.duel.batches import InputBatch
 from hillclimb.harness.duel.mixing import can_mix, mix
+from hillclimb.harness.duel.process.arena import Arena, shapes_of
 
 MIXED_SHARE, MOST_MIXED = 0.25, 8
 """Share of the slots refreshed together whose inputs are mixed, and the most slots. Half of them are among the kept

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 
 from hillclimb.harness.case.contract import Contract, Tensors
-from hillclimb.harness.duel.arena import WORDS
+from hillclimb.harness.duel.process.arena import WORDS
 
 RARE_COUNTS = (1, 2, 4, 8)
 """How many elements are replaced one by one."""

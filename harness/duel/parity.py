@@ -15,7 +15,7 @@ import torch
 from hillclimb.harness.case.checked import have_same_infinities, infinite_elsewhere
 from hillclimb.harness.case.contract import Contract, Problem, Spec, Tensors, select
 from hillclimb.harness.case.operands import are_equal
-from hillclimb.harness.duel.arena import Arena, is_poison
+from hillclimb.harness.duel.process.arena import Arena, is_poison
 from hillclimb.harness.errors import CandidateFault, CaseError
 from hillclimb.harness.records import Reason
 

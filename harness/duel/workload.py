@@ -10,9 +10,9 @@ import torch
 
 from hillclimb.harness.case.contract import Work
 from hillclimb.harness.device.device import Device
-from hillclimb.harness.duel.arena import Arena, Words, first_poisoned
 from hillclimb.harness.duel.batches import InputBatches
 from hillclimb.harness.duel.inputs import InputSource
+from hillclimb.harness.duel.process.arena import Arena, Words, first_poisoned
 from hillclimb.harness.duel.process.launch_spec import SegmentPlan
 from hillclimb.harness.errors import CandidateFault
 from hillclimb.harness.records import Reason

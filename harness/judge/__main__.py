@@ -22,14 +22,14 @@ import torch
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.channel import wire
 from hillclimb.harness.channel.vmm import CudaError
-from hillclimb.harness.device.choose import open_device
 from hillclimb.harness.device.cpu.cpu import raise_priority
 from hillclimb.harness.duel.process.launch_spec import thread_variables
 from hillclimb.harness.errors import CaseError, HillclimbError, MachineError, UnreapedError
 from hillclimb.harness.judge.judge import CaseJudge
+from hillclimb.harness.judge.open_device import open_device
 from hillclimb.harness.os_errors import translated_os_errors
 from hillclimb.harness.records import Progress, Record, Side
-from hillclimb.harness.sandbox.rungs import choose_rung, prefork_rung
+from hillclimb.harness.sandbox.rungs.choose import choose_rung, prefork_rung
 
 PR_SET_PDEATHSIG = 1
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from hillclimb.harness.case.contract import Contract
-from hillclimb.harness.duel.arena import Arena
 from hillclimb.harness.duel.gated_problems import GatedProblems
 from hillclimb.harness.duel.inputs import InputSource
 from hillclimb.harness.duel.parity import check_outputs
+from hillclimb.harness.duel.process.arena import Arena
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.errors import CandidateFault, MachineError
 from hillclimb.harness.records import GateReport, Progress, Reason, Watch

@@ -9,7 +9,7 @@ import torch
 from hillclimb.harness.channel.layout import lay_out
 from hillclimb.harness.channel.memory import CudaMemory
 from hillclimb.harness.device.device import Device
-from hillclimb.harness.duel.arena import Arena
+from hillclimb.harness.duel.process.arena import Arena
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.duel.process.launcher import CandidateLauncher
 from hillclimb.harness.errors import CandidateFault, MachineError

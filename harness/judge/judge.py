@@ -43,7 +43,7 @@ from hillclimb.harness.records import (
     Side,
     Watch,
 )
-from hillclimb.harness.sandbox.rungs import Rung
+from hillclimb.harness.sandbox.rungs.choose import Rung
 from hillclimb.harness.statistics import evidence
 
 

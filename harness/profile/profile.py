@@ -16,10 +16,10 @@ from typing import TypeVar
 
 from hillclimb.harness.case.settings import Suite
 from hillclimb.harness.duel import sizing
-from hillclimb.harness.duel.arena import Arena
 from hillclimb.harness.duel.bench import DuelFactory
 from hillclimb.harness.duel.inputs import InputSource
 from hillclimb.harness.duel.parity import check_outputs
+from hillclimb.harness.duel.process.arena import Arena
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.duel.process.launch_spec import SegmentPlan
 from hillclimb.harness.errors import CandidateFault

@@ -20,8 +20,8 @@ from hillclimb.harness.duel.inputs import InputSource
 from hillclimb.harness.errors import MachineError
 from hillclimb.harness.profile.problem_writer import ProblemDraft, write_problem_pack
 from hillclimb.harness.sandbox import interpreter
-from hillclimb.harness.sandbox.bubblewrap_process import INSIDE
-from hillclimb.harness.sandbox.rungs import Confinement, ExitStatus, Rung
+from hillclimb.harness.sandbox.rungs.bubblewrap_process import INSIDE
+from hillclimb.harness.sandbox.rungs.choose import Confinement, ExitStatus, Rung
 
 MOST_LOG = 4 << 20
 """Bytes of a log that are read."""

@@ -11,7 +11,7 @@ from hillclimb.harness.profile.counters import CounterReader, ProblemCounters, f
 from hillclimb.harness.profile.sanitize import Sanitizer, find_sanitizer
 from hillclimb.harness.profile.tool_run import ToolSandbox
 from hillclimb.harness.records import Side, Watch
-from hillclimb.harness.sandbox.rungs import Confinement
+from hillclimb.harness.sandbox.rungs.choose import Confinement
 
 MEMORY_BYTES = 64 << 30
 """Private memory of a process under a tool, which shadows all of the kernel's."""

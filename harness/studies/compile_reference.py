@@ -21,8 +21,8 @@ from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.checked import load_contract
 from hillclimb.harness.case.contract import Contract, Problem
 from hillclimb.harness.case.operands import empty_like
-from hillclimb.harness.device.choose import open_device
 from hillclimb.harness.device.device import Device
+from hillclimb.harness.judge.open_device import open_device
 
 CALLS, ROUNDS = 10, 5
 """Calls that are timed at once, and how often."""

@@ -29,7 +29,7 @@ from hillclimb.harness.device.cpu import cpu
 from hillclimb.harness.duel.bench import DuelFactory
 from hillclimb.harness.duel.process.launcher import CandidateLauncher
 from hillclimb.harness.records import Pair, Side
-from hillclimb.harness.sandbox.rungs import choose_rung
+from hillclimb.harness.sandbox.rungs.choose import choose_rung
 from hillclimb.harness.statistics.readings import log_ratio
 
 CASE = frame.ROOT / "cases/demo/cpu_matmul"

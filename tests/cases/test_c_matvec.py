@@ -16,7 +16,7 @@ from hillclimb.harness.case.case import Case
 from hillclimb.harness.device.cpu.cpu import CpuDevice
 from hillclimb.harness.judge.judge import CaseJudge
 from hillclimb.harness.records import Side
-from hillclimb.harness.sandbox.rungs import choose_rung
+from hillclimb.harness.sandbox.rungs.choose import choose_rung
 
 CASE = Path(__file__).resolve().parents[2] / "cases" / "demo" / "c_matvec"
 

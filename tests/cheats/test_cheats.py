@@ -21,7 +21,7 @@ from hillclimb.harness.device.cpu.cpu import CpuDevice, InterpreterDevice
 from hillclimb.harness.errors import CandidateFault
 from hillclimb.harness.judge.judge import CaseJudge
 from hillclimb.harness.records import Progress, Reason, Side
-from hillclimb.harness.sandbox.rungs import ForkableRung, choose_rung
+from hillclimb.harness.sandbox.rungs.choose import ForkableRung, choose_rung
 from tests.cheats import cases, tables
 from tests.cheats.declared import FOLDER, Candidate, Verdict, find, matches, names
 from tests.cheats.families import FAMILIES, NO_KERNEL

@@ -3,5 +3,5 @@
 test_proposers.py      hillclimb.agent.proposer.Proposer
 test_devices.py        hillclimb.harness.device.device.Device
 test_judge_pools.py    hillclimb.harness.judge.protocol.Judge
-test_rungs.py          hillclimb.harness.sandbox.rungs.Rung
+test_rungs.py          hillclimb.harness.sandbox.rungs.choose.Rung
 """

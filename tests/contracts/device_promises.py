@@ -22,9 +22,9 @@ import torch
 
 from hillclimb.harness.case.contract import Work
 from hillclimb.harness.device.affinity import MIN_CORES
-from hillclimb.harness.device.choose import open_device
 from hillclimb.harness.device.device import Device
 from hillclimb.harness.errors import MachineError
+from hillclimb.harness.judge.open_device import open_device
 from hillclimb.harness.records import Environment
 
 PATIENCE_SECONDS = 20.0

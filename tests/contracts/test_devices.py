@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hillclimb.harness.device.choose import open_device
+from hillclimb.harness.judge.open_device import open_device
 from tests.contracts.device_promises import PROMISES, QUIET_PROMISES
 
 ROOT = Path(__file__).resolve().parents[2]

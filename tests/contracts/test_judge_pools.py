@@ -21,9 +21,9 @@ import torch
 
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.digest import benchmarks_digest, contract_digest, harness_digest
-from hillclimb.harness.device.choose import open_device
 from hillclimb.harness.errors import HillclimbError, MachineError, UsageError
 from hillclimb.harness.judge.judge import CaseJudge
+from hillclimb.harness.judge.open_device import open_device
 from hillclimb.harness.judge.pool import LocalJudge
 from hillclimb.harness.judge.protocol import EmptyAnswer, Judge
 from hillclimb.harness.records import (
@@ -36,7 +36,7 @@ from hillclimb.harness.records import (
     Side,
     Watch,
 )
-from hillclimb.harness.sandbox.rungs import choose_rung
+from hillclimb.harness.sandbox.rungs.choose import choose_rung
 from tests.fakes.cases import HONEST, QUICK, repeated, write_case, write_workspace
 from tests.fakes.hinted import Hinted
 from tests.fakes.judge import SimulatedJudge

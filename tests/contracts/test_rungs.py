@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from hillclimb.harness.errors import HillclimbError, SandboxError, UsageError
-from hillclimb.harness.sandbox.rungs import Confinement, ExitStatus, Rung
+from hillclimb.harness.sandbox.rungs.choose import Confinement, ExitStatus, Rung
 from tests.harness.sandbox.inside import MEMORY_BYTES, SCRATCH_BYTES, Start
 
 PARALLEL_KERNEL = """

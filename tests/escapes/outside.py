@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hillclimb.harness.sandbox import bubblewrap
 from hillclimb.harness.sandbox.canary import canary
 from hillclimb.harness.sandbox.confinement import RungGuarantees
+from hillclimb.harness.sandbox.rungs import bubblewrap
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -19,7 +19,7 @@ from hillclimb.harness.sandbox.canary.escapes import ATTEMPTS
 from hillclimb.harness.sandbox.confinement import Confinement, RungGuarantees
 from hillclimb.harness.sandbox.kernel import syscalls
 from hillclimb.harness.sandbox.process import SandboxedProcess
-from hillclimb.harness.sandbox.rungs import choose_rung, trusted_rung
+from hillclimb.harness.sandbox.rungs.choose import choose_rung, trusted_rung
 from tests.escapes.conftest import MAKERS
 from tests.escapes.outside import EVERYTHING, unsandboxed
 

@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 
 from hillclimb.harness.errors import SandboxError
-from hillclimb.harness.sandbox import bubblewrap
 from hillclimb.harness.sandbox.canary import canary
 from hillclimb.harness.sandbox.kernel import landlock
-from hillclimb.harness.sandbox.landlock_rung import MIN_ABI, MIN_ABI_AS_ROOT
+from hillclimb.harness.sandbox.rungs import bubblewrap
+from hillclimb.harness.sandbox.rungs.landlock_rung import MIN_ABI, MIN_ABI_AS_ROOT
 from tests.escapes.conftest import MAKERS
 from tests.fakes.cases import write_case
 
@@ -66,7 +66,7 @@ try:
         from hillclimb.harness.case.case import Case
         from hillclimb.harness.judge.__main__ import open_judge
         open_judge(Case(Path(told["case"])), False).close()
-    from hillclimb.harness.sandbox.rungs import choose_rung, prefork_rung
+    from hillclimb.harness.sandbox.rungs.choose import choose_rung, prefork_rung
     rung = choose_rung(trust_workspace=told["trusted"])
     said["chosen"] = rung.name
     prefork_rung(rung, [], {}).close()

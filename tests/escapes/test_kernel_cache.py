@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hillclimb.harness.duel.process.launch_spec import thread_variables
-from hillclimb.harness.sandbox.rungs import PreforkRung, Rung
+from hillclimb.harness.sandbox.rungs.choose import PreforkRung, Rung
 from tests.escapes.conftest import MAKERS
 from tests.harness.duel.test_precompile import SOFTMAX, Yard, binaries, files, yard
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from hillclimb.harness.sandbox.canary.canary import SHARED_FOLDERS
-from hillclimb.harness.sandbox.rungs import ExitStatus, ForkableRung
+from hillclimb.harness.sandbox.rungs.choose import ExitStatus, ForkableRung
 from tests.contracts.test_rungs import is_alive, wait_for
 from tests.harness.sandbox.inside import Start
 

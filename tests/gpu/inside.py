@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from hillclimb.harness.sandbox.rungs import Confinement
+from hillclimb.harness.sandbox.rungs.choose import Confinement
 from tests.harness.sandbox.inside import Inside, Start
 
 MEMORY_BYTES = 32 << 30

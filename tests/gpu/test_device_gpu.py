@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hillclimb.harness.device.choose import open_device
 from hillclimb.harness.errors import MachineError
+from hillclimb.harness.judge.open_device import open_device
 
 if TYPE_CHECKING:
     from hillclimb.harness.device.gpu.gpu import CudaDevice
@@ -39,7 +39,7 @@ JUDGE = """
 import sys, time
 from hillclimb.harness.device.gpu import guard
 guard.PATIENCE_SECONDS = 1.0
-from hillclimb.harness.device.choose import open_device
+from hillclimb.harness.judge.open_device import open_device
 start = time.perf_counter()
 device = open_device("cuda")
 print("held", device.identity(), f"{time.perf_counter() - start:.2f} s", flush=True)

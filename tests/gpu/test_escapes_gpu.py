@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from hillclimb.harness.sandbox.rungs import ExitStatus
+from hillclimb.harness.sandbox.rungs.choose import ExitStatus
 from tests.gpu.inside import WithGpu, await_word, nodes
 
 MARK = 0x5EC12E75

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from hillclimb.harness.case.case import Case
-from hillclimb.harness.device.choose import open_device
 from hillclimb.harness.duel.process import launcher
 from hillclimb.harness.duel.process.launch_spec import thread_variables
 from hillclimb.harness.errors import CandidateFault
 from hillclimb.harness.judge.__main__ import PRELOADED
 from hillclimb.harness.judge.judge import CaseJudge
+from hillclimb.harness.judge.open_device import open_device
 from hillclimb.harness.profile.launched_kernels import launched_kernels, require_own_kernels
 from hillclimb.harness.records import Progress, Reason, Side
-from hillclimb.harness.sandbox.rungs import choose_rung, prefork_rung
+from hillclimb.harness.sandbox.rungs.choose import choose_rung, prefork_rung
 
 DEMO = Path(__file__).resolve().parents[2] / "cases" / "demo" / "triton_softmax"
 

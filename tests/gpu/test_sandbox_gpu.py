@@ -13,7 +13,7 @@ import pytest
 
 from hillclimb.harness.sandbox.canary import canary
 from hillclimb.harness.sandbox.fork.prefork import ForkedProcess
-from hillclimb.harness.sandbox.rungs import ExitStatus, PreforkRung, bubblewrap_rung
+from hillclimb.harness.sandbox.rungs.choose import ExitStatus, PreforkRung, bubblewrap_rung
 from tests.gpu.inside import WithGpu, await_word, nodes
 
 KERNEL = """

@@ -28,8 +28,8 @@ from hillclimb.harness.profile.rows import parse_rows
 from hillclimb.harness.profile.sanitize import Sanitizer, SanitizerReport, find_sanitizer
 from hillclimb.harness.profile.tool_run import ToolSandbox
 from hillclimb.harness.records import Reason
-from hillclimb.harness.sandbox.bubblewrap import BubblewrapRung
-from hillclimb.harness.sandbox.rungs import Confinement, bubblewrap_rung
+from hillclimb.harness.sandbox.rungs.bubblewrap import BubblewrapRung
+from hillclimb.harness.sandbox.rungs.choose import Confinement, bubblewrap_rung
 
 pytestmark = [
     pytest.mark.gpu,

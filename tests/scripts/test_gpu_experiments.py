@@ -23,7 +23,7 @@ from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.duel.process.launch_spec import LaunchSpec, ProcessLimits, thread_variables
 from hillclimb.harness.policy.policy import check_policy
 from hillclimb.harness.records import Side
-from hillclimb.harness.sandbox.rungs import PreforkRung, choose_rung
+from hillclimb.harness.sandbox.rungs.choose import PreforkRung, choose_rung
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts" / "experiments"))

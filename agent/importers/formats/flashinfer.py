@@ -6,8 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+from hillclimb.agent.importers.formats.imported import (
+    ArrayPlan,
+    DrawPlan,
+    ImportRequest,
+    OperatorPlan,
+    Plan,
+    Sizes,
+)
 from hillclimb.agent.importers.formats.python_source import one_line, read_text
-from hillclimb.agent.importers.imported import ArrayPlan, DrawPlan, ImportRequest, OperatorPlan, Plan, Sizes
 from hillclimb.harness.errors import UsageError
 
 LABEL = "a flashinfer-bench definition: a .json with axes, inputs, outputs and reference"

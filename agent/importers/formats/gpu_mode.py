@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
+from hillclimb.agent.importers.formats.imported import DrawPlan, ImportRequest, OperatorPlan, Plan, Sizes
 from hillclimb.agent.importers.formats.kernelbench import names_needed
 from hillclimb.agent.importers.formats.python_source import one_line, parameters_of, parse_file, read_text
 from hillclimb.agent.importers.formats.slicing import definitions, imported_modules
-from hillclimb.agent.importers.imported import DrawPlan, ImportRequest, OperatorPlan, Plan, Sizes
 from hillclimb.harness.errors import UsageError
 
 LABEL = "a GPU MODE task: a folder with task.yml and reference.py"

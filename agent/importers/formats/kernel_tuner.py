@@ -14,9 +14,9 @@ from typing import Any
 
 import yaml
 
+from hillclimb.agent.importers.formats.imported import KnobPlan
 from hillclimb.agent.importers.formats.restrictions import Untranslatable, knobs_of, translate
 from hillclimb.agent.importers.formats.value_lists import read_values
-from hillclimb.agent.importers.imported import KnobPlan
 from hillclimb.harness.case.constraints import is_satisfied
 from hillclimb.harness.case.knobs import MAX_KNOBS, MAX_VALUES, RESERVED, parse_knobs
 from hillclimb.harness.errors import UsageError

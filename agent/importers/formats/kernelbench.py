@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
+from hillclimb.agent.importers.formats.imported import DrawPlan, ImportRequest, OperatorPlan, Plan
 from hillclimb.agent.importers.formats.python_source import docstring_of, parameters_of, parse_file, read_text
 from hillclimb.agent.importers.formats.slicing import definitions, needed, used_names, whole_constants
-from hillclimb.agent.importers.imported import DrawPlan, ImportRequest, OperatorPlan, Plan
 
 LABEL = "a KernelBench problem: a .py file with Model, get_inputs and get_init_inputs"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from hillclimb.agent.importers.formats.example_text import parse_examples
+from hillclimb.agent.importers.formats.imported import DrawPlan, ImportRequest, OperatorPlan, Plan, Sizes
 from hillclimb.agent.importers.formats.kernelbench import SMALLEST_SIZE, names_needed
 from hillclimb.agent.importers.formats.python_source import docstring_of, parameters_of, parse_file, read_text
 from hillclimb.agent.importers.formats.slicing import (
@@ -13,7 +14,6 @@ from hillclimb.agent.importers.formats.slicing import (
     slice_operator,
     whole_constants,
 )
-from hillclimb.agent.importers.imported import DrawPlan, ImportRequest, OperatorPlan, Plan, Sizes
 from hillclimb.harness.errors import UsageError
 
 LABEL = "a function or a torch.nn.Module: FILE.py:name, with example_inputs() or EXAMPLES in it, or --example"

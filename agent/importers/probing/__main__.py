@@ -7,7 +7,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from hillclimb.agent.importers.imported import Plan
+from hillclimb.agent.importers.formats.imported import Plan
 from hillclimb.agent.importers.probing.exploration import explore
 from hillclimb.harness.errors import HillclimbError
 

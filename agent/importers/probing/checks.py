@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hillclimb.agent.importers.imported import Sizes
+from hillclimb.agent.importers.formats.imported import Sizes
 from hillclimb.agent.importers.probing.trial import attempt
 
 if TYPE_CHECKING:

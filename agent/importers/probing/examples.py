@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hillclimb.agent.importers.imported import ArrayPlan, DrawPlan, Sizes
+from hillclimb.agent.importers.formats.imported import ArrayPlan, DrawPlan, Sizes
 
 if TYPE_CHECKING:
     import torch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hillclimb.agent.importers.imported import Findings, Plan, Sizes, WeightPlace
+from hillclimb.agent.importers.formats.imported import Findings, Plan, Sizes, WeightPlace
 from hillclimb.agent.importers.probing import checks
 from hillclimb.agent.importers.probing.argument_text import text_of
 from hillclimb.agent.importers.probing.examples import named_call, plan_of_calls, plan_of_texts

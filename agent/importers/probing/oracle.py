@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hillclimb.agent.importers.imported import Plan
+from hillclimb.agent.importers.formats.imported import Plan
 
 if TYPE_CHECKING:
     from hillclimb.harness.judge.contract_mutants import ContractMutants

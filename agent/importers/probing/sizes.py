@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from hillclimb.agent.importers.imported import Sizes
+from hillclimb.agent.importers.formats.imported import Sizes
 from hillclimb.agent.importers.probing.trial import Trial
 
 TINY_BYTES, ODD_BYTES = 64 << 10, 768 << 10

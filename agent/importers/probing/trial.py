@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hillclimb.agent.importers.imported import DrawPlan, Plan, Sizes
+from hillclimb.agent.importers.formats.imported import DrawPlan, Plan, Sizes
 
 if TYPE_CHECKING:
     from hillclimb.harness.sources.draws import Draw

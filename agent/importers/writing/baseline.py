@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
+from hillclimb.agent.importers.formats.imported import Findings, Place, Plan
 from hillclimb.agent.importers.formats.slicing import slice_operator
-from hillclimb.agent.importers.imported import Findings, Place, Plan
 
 BATCH_NORMS = "(torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d)"
 WIDTH = 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from hillclimb.agent.importers.imported import Findings, Place, Plan
+from hillclimb.agent.importers.formats.imported import Findings, Place, Plan
 
 LARGE_BYTES = 64 << 20
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from hillclimb.agent.importers.imported import ArrayPlan, Findings, Plan
+from hillclimb.agent.importers.formats.imported import ArrayPlan, Findings, Plan
 from hillclimb.agent.importers.writing.literals import literal
 
 

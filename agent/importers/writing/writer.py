@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hillclimb.agent.importers.formats.imported import Findings, ImportedCase, KnobPlan, Place, Plan
 from hillclimb.agent.importers.formats.slicing import imported_modules
-from hillclimb.agent.importers.imported import Findings, ImportedCase, KnobPlan, Place, Plan
 from hillclimb.agent.importers.writing.baseline import kernel_text, original_text
 from hillclimb.agent.importers.writing.case_text import (
     KNOBS_TEXT,

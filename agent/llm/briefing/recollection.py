@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hillclimb.agent.llm.briefing.call_history import queued_calls
 from hillclimb.agent.llm.briefing.quotation import quoted
-from hillclimb.agent.llm.call_history import queued_calls
 from hillclimb.agent.rhythm.families import Family, families, is_edit, slug
 from hillclimb.agent.screen.durations import describe_seconds
 from hillclimb.harness.case.knobs import to_environment

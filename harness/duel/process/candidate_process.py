@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from hillclimb.harness.channel import wire
 from hillclimb.harness.channel.layout import CallSignature
-from hillclimb.harness.duel.arena import Arena
+from hillclimb.harness.duel.process.arena import Arena
 from hillclimb.harness.duel.process.conversation import (
     SCRATCH_BYTES,
     Conversation,
@@ -31,7 +31,7 @@ from hillclimb.harness.duel.process.launch_spec import (
 from hillclimb.harness.errors import CandidateFault, MachineError, SandboxError
 from hillclimb.harness.records import Reason, Side
 from hillclimb.harness.sandbox.kernel.seccomp import stage_two_program
-from hillclimb.harness.sandbox.rungs import Confinement, Rung
+from hillclimb.harness.sandbox.rungs.choose import Confinement, Rung
 
 LATE_SECONDS, LATE_SHARE, MOST_LATE = 0.005, 0.25, 3
 """CPU time after the word to stop, in seconds and as a share of the call's: above both it is noted, and so often is

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from hillclimb.harness.channel import wire
 from hillclimb.harness.errors import CandidateFault
 from hillclimb.harness.records import Reason
-from hillclimb.harness.sandbox.rungs import ExitStatus, SandboxedProcess
+from hillclimb.harness.sandbox.rungs.choose import ExitStatus, SandboxedProcess
 
 LOG_BYTES = 1 << 20
 """Most a candidate may print."""

@@ -16,7 +16,7 @@ from hillclimb.harness.duel.process.launch_spec import LaunchSpec, ProcessLimits
 from hillclimb.harness.duel.process.precompile import Precompiler
 from hillclimb.harness.policy.policy import check_policy
 from hillclimb.harness.records import Side
-from hillclimb.harness.sandbox.rungs import Rung
+from hillclimb.harness.sandbox.rungs.choose import Rung
 
 TRUSTED_IMPORTS = frozenset({"numpy", "numba", "yaml", "torch", "triton"})
 """Imported by the runner before it gives up starting processes, which their own imports may need."""

@@ -19,7 +19,7 @@ from hillclimb.harness.duel.process import kernel_cache
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.errors import CandidateFault, SandboxError
 from hillclimb.harness.records import Reason, Side
-from hillclimb.harness.sandbox.locked_folder import LockedFolder
+from hillclimb.harness.sandbox.rungs.locked_folder import LockedFolder
 
 UNCERTAIN_REASONS = frozenset(
     {Reason.HUNG, Reason.CRASHED, Reason.EXITED, Reason.OUT_OF_MEMORY, Reason.DOES_NOT_LOAD}

@@ -8,8 +8,8 @@ from functools import partial
 import torch
 
 from hillclimb.harness.case.contract import Spec, Tensors
-from hillclimb.harness.duel.arena import WORDS
 from hillclimb.harness.duel.parity import QUANTISED
+from hillclimb.harness.duel.process.arena import WORDS
 from hillclimb.harness.judge.mutants.drawn import DrawnCall, Mutant
 
 Spoil = Callable[[torch.Tensor], torch.Tensor]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hillclimb.agent.importers import import_case as import_case_module
+from hillclimb.agent.importers.formats.imported import Findings, Plan
 from hillclimb.agent.importers.import_case import ImportResult, WantedCase, import_case
-from hillclimb.agent.importers.imported import Findings, Plan
 from hillclimb.agent.importers.probing.exploration import explore
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.checked import load_contract

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from hillclimb.agent.api.runs import read_run
+from hillclimb.agent.llm.briefing.call_history import describe_duplicate
 from hillclimb.agent.llm.briefing.observations import summarise_knobs
 from hillclimb.agent.llm.briefing.recollection import summarise_ledger
-from hillclimb.agent.llm.call_history import describe_duplicate
 from hillclimb.agent.proposal import Edit, Proposal
 from hillclimb.agent.record.entries import ENTRY, JudgedEntry, WebhookState
 from hillclimb.agent.record.ledger import Ledger

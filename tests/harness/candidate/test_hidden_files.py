@@ -14,7 +14,7 @@ from hillclimb.harness.case.case import Case
 from hillclimb.harness.device.cpu.cpu import CpuDevice
 from hillclimb.harness.judge.judge import CaseJudge
 from hillclimb.harness.records import Side
-from hillclimb.harness.sandbox.rungs import choose_rung
+from hillclimb.harness.sandbox.rungs.choose import choose_rung
 from tests.fakes.cases import write_case, write_workspace
 
 needs_landlock = pytest.mark.skipif(

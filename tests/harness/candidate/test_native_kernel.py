@@ -15,7 +15,7 @@ from hillclimb.harness.duel.process.compiler_flags import compiler_flags, flags_
 from hillclimb.harness.errors import CandidateFault, CaseError
 from hillclimb.harness.judge.judge import CaseJudge
 from hillclimb.harness.records import GateReport, Progress, Reason, Side
-from hillclimb.harness.sandbox.rungs import choose_rung
+from hillclimb.harness.sandbox.rungs.choose import choose_rung
 from tests.fakes.cases import SETTINGS, write_case
 
 pytestmark = pytest.mark.skipif(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hillclimb.harness.candidate.slots import HostSlots, numpy_slots, torch_slots
 from hillclimb.harness.channel.dtypes import ITEM_BYTES, NUMPY_DTYPES, TORCH_DTYPES
 from hillclimb.harness.channel.layout import ALIGNMENT, SlotLayout, lay_out
-from hillclimb.harness.duel.arena import Arena
+from hillclimb.harness.duel.process.arena import Arena
 
 Views = Callable[[int, SlotLayout], HostSlots]
 

@@ -11,16 +11,16 @@ from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.checked import check_contract, load_contract
 from hillclimb.harness.channel.layout import SlotLayout, lay_out
 from hillclimb.harness.channel.problem_pack import ProblemPackReader
-from hillclimb.harness.device.choose import open_device
 from hillclimb.harness.device.device import Device
 from hillclimb.harness.duel.inputs import InputSource
 from hillclimb.harness.duel.secret_random import SecretRandom
 from hillclimb.harness.errors import CaseError
 from hillclimb.harness.judge.judge import CaseJudge
+from hillclimb.harness.judge.open_device import open_device
 from hillclimb.harness.profile.problem_writer import write_problem_pack
 from hillclimb.harness.profile.tool_run import draft_problem
 from hillclimb.harness.records import GateReport, Side
-from hillclimb.harness.sandbox.rungs import choose_rung
+from hillclimb.harness.sandbox.rungs.choose import choose_rung
 from tests.fakes.cases import CONTRACT, CUDA_KERNEL, HONEST, write_case, write_cuda_case, write_workspace
 
 TOLD = """

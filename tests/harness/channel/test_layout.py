@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hillclimb.harness.case.contract import Spec
 from hillclimb.harness.channel.layout import GUARD, SlotLayout, lay_out
-from hillclimb.harness.duel.arena import shapes_of
+from hillclimb.harness.duel.process.arena import shapes_of
 
 DTYPES = [torch.float32, torch.int8, torch.float64, torch.bool]
 

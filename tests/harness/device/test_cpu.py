@@ -9,9 +9,9 @@ import pytest
 
 from hillclimb.harness.case.contract import Work
 from hillclimb.harness.channel.dtypes import NUMPY_DTYPES, TORCH_DTYPES
-from hillclimb.harness.device.choose import open_device
 from hillclimb.harness.device.cpu.cpu import CpuDevice
 from hillclimb.harness.device.device import Device
+from hillclimb.harness.judge.open_device import open_device
 from hillclimb.harness.records import Environment
 
 

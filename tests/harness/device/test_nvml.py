@@ -63,7 +63,7 @@ def test_no_gpu_is_said_with_what_to_do_instead(
 ) -> None:
     fake_driver.general |= general
     fake_driver.gpus = []
-    done = fake_driver.run("from hillclimb.harness.device.choose import open_device; open_device('cuda')")
+    done = fake_driver.run("from hillclimb.harness.judge.open_device import open_device; open_device('cuda')")
     assert "UsageError: device: cuda needs an NVIDIA GPU; none found" in done.stderr
     assert said in done.stderr
     assert "use `hillclimb check` here, which compiles and interprets" in done.stderr

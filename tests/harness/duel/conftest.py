@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from hillclimb.harness.duel.process.launch_spec import thread_variables
-from hillclimb.harness.sandbox.rungs import PreforkRung, Rung, choose_rung
+from hillclimb.harness.sandbox.rungs.choose import PreforkRung, Rung, choose_rung
 
 SHARE_A_RUNG = {"test_duel", "test_launcher", "test_precompile", "test_process"}
 

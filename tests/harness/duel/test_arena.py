@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hillclimb.harness.candidate.slots import numpy_slots
 from hillclimb.harness.channel.layout import GUARD, SlotLayout, lay_out
-from hillclimb.harness.duel.arena import Arena, first_poisoned
+from hillclimb.harness.duel.process.arena import Arena, first_poisoned
 
 shapes = st.lists(
     st.tuples(

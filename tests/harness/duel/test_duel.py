@@ -29,7 +29,7 @@ from hillclimb.harness.duel.secret_random import SecretRandom
 from hillclimb.harness.duel.workload import DuelSettings, Workload
 from hillclimb.harness.errors import CandidateFault, MachineError
 from hillclimb.harness.records import Block, Environment, Reason, Side
-from hillclimb.harness.sandbox.rungs import Rung
+from hillclimb.harness.sandbox.rungs.choose import Rung
 from hillclimb.harness.statistics.readings import log_ratio, side_seconds
 from tests.fakes.cases import write_case
 

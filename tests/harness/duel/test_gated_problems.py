@@ -16,7 +16,7 @@ from hillclimb.harness.duel.gated_problems import NEIGHBOURS, draw_gated_problem
 from hillclimb.harness.errors import CaseError
 from hillclimb.harness.judge.judge import CaseJudge
 from hillclimb.harness.records import Reason, Side
-from hillclimb.harness.sandbox.rungs import choose_rung
+from hillclimb.harness.sandbox.rungs.choose import choose_rung
 from tests.fakes.cases import CONTRACT, HONEST, write_case, write_workspace
 
 

@@ -16,8 +16,8 @@ from hillclimb.harness.case.checked import load_contract
 from hillclimb.harness.case.contract import Contract, Problem, Spec, Tensors, Work
 from hillclimb.harness.channel.layout import CallSignature
 from hillclimb.harness.duel import batches
-from hillclimb.harness.duel.arena import Arena
 from hillclimb.harness.duel.inputs import InputSource, call_signature
+from hillclimb.harness.duel.process.arena import Arena
 from hillclimb.harness.duel.secret_random import SecretRandom
 from tests.fakes.cases import write_case
 

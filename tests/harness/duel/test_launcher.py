@@ -18,14 +18,14 @@ from hillclimb.harness.channel.dtypes import TORCH_DTYPES
 from hillclimb.harness.channel.layout import lay_out
 from hillclimb.harness.device.cpu.cpu import CpuDevice, InterpreterDevice
 from hillclimb.harness.device.device import Device
-from hillclimb.harness.duel.arena import Arena
 from hillclimb.harness.duel.inputs import call_signature
+from hillclimb.harness.duel.process.arena import Arena
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.duel.process.launcher import CandidateLauncher
 from hillclimb.harness.errors import CandidateFault, UsageError
 from hillclimb.harness.judge.judge import CaseJudge
 from hillclimb.harness.records import Progress, Reason, Side
-from hillclimb.harness.sandbox.rungs import Rung
+from hillclimb.harness.sandbox.rungs.choose import Rung
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "scripts" / "experiments"))

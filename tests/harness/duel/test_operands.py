@@ -14,11 +14,11 @@ from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.contract import Tensors
 from hillclimb.harness.channel.layout import lay_out
 from hillclimb.harness.device.cpu.cpu import CpuDevice
-from hillclimb.harness.duel.arena import Arena, first_poisoned, shapes_of
+from hillclimb.harness.duel.process.arena import Arena, first_poisoned, shapes_of
 from hillclimb.harness.errors import MachineError
 from hillclimb.harness.judge.judge import CaseJudge
 from hillclimb.harness.records import GateReport, Side
-from hillclimb.harness.sandbox.rungs import choose_rung
+from hillclimb.harness.sandbox.rungs.choose import choose_rung
 from tests.fakes.cases import write_case, write_workspace
 from tests.selection.one_of_each import one_of_each
 

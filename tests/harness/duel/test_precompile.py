@@ -20,7 +20,7 @@ from hillclimb.harness.duel.process.launch_spec import LaunchSpec, ProcessLimits
 from hillclimb.harness.duel.process.precompile import Precompiler
 from hillclimb.harness.errors import CandidateFault, SandboxError
 from hillclimb.harness.records import Reason, Side
-from hillclimb.harness.sandbox.rungs import Rung
+from hillclimb.harness.sandbox.rungs.choose import Rung
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "scripts" / "experiments"))

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from hillclimb.harness.channel.layout import CallSignature, lay_out
-from hillclimb.harness.duel.arena import Arena
+from hillclimb.harness.duel.process.arena import Arena
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.duel.process.conversation import END_SECONDS
 from hillclimb.harness.duel.process.launch_spec import (
@@ -28,7 +28,7 @@ from hillclimb.harness.errors import CandidateFault
 from hillclimb.harness.records import Reason, Side
 from hillclimb.harness.sandbox.confinement import Confinement
 from hillclimb.harness.sandbox.process import SandboxedProcess
-from hillclimb.harness.sandbox.rungs import Rung
+from hillclimb.harness.sandbox.rungs.choose import Rung
 
 LIMITS = ProcessLimits(prepare_seconds=60, call_seconds=1, memory_bytes=2 << 30)
 HURRIED = ProcessLimits(prepare_seconds=1, call_seconds=0.3, memory_bytes=2 << 30)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hillclimb.harness.channel.layout import lay_out
-from hillclimb.harness.duel.arena import Arena
+from hillclimb.harness.duel.process.arena import Arena
 from hillclimb.harness.duel.workload import OutputProbe
 from hillclimb.harness.errors import CandidateFault
 from hillclimb.harness.records import Reason

@@ -19,7 +19,7 @@ from hillclimb.harness.errors import CaseError, MachineError, UnreapedError
 from hillclimb.harness.judge.health import GpuHealth
 from hillclimb.harness.judge.judge import CaseJudge
 from hillclimb.harness.records import Progress, Reason, Side
-from hillclimb.harness.sandbox.rungs import choose_rung
+from hillclimb.harness.sandbox.rungs.choose import choose_rung
 from tests.fakes.cases import HONEST, SETTINGS, repeated, write_case, write_workspace
 
 SKIPS_LATER = """

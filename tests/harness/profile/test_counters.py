@@ -36,7 +36,7 @@ from hillclimb.harness.profile.counters import (
     without_refused,
 )
 from hillclimb.harness.profile.tool_run import ToolSandbox
-from hillclimb.harness.sandbox.rungs import Confinement, bubblewrap_rung
+from hillclimb.harness.sandbox.rungs.choose import Confinement, bubblewrap_rung
 
 LAUNCH = [
     "Process ID",

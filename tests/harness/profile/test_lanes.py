@@ -19,7 +19,7 @@ from hillclimb.harness.judge.judge import CaseJudge
 from hillclimb.harness.judge.pool import LocalJudge
 from hillclimb.harness.profile.lanes import LONGEST_SOURCE, MOST_COUNT, Statements, chosen, parse_lanes
 from hillclimb.harness.records import LaneCount, Lanes, Progress, Reason, Side, TripCount
-from hillclimb.harness.sandbox.rungs import choose_rung
+from hillclimb.harness.sandbox.rungs.choose import choose_rung
 from tests.cases.workspace import CASES
 from tests.fakes.cases import write_case
 

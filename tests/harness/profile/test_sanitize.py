@@ -41,7 +41,7 @@ from hillclimb.harness.profile.tool_run import (
     find_program,
 )
 from hillclimb.harness.records import Reason
-from hillclimb.harness.sandbox.rungs import Confinement, ExitStatus, bubblewrap_rung
+from hillclimb.harness.sandbox.rungs.choose import Confinement, ExitStatus, bubblewrap_rung
 
 OUT_OF_BOUNDS = """\
 ========= COMPUTE-SANITIZER

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hillclimb.harness.sandbox.rungs import Confinement, ExitStatus, Rung, SandboxedProcess
+from hillclimb.harness.sandbox.rungs.choose import Confinement, ExitStatus, Rung, SandboxedProcess
 
 MEMORY_BYTES = 1 << 30
 SCRATCH_BYTES = 8 << 20

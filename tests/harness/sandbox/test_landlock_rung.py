@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from hillclimb.harness.sandbox import locked_folder as folders
 from hillclimb.harness.sandbox.confinement import Confinement
-from hillclimb.harness.sandbox.landlock_rung import trusted_rung
-from hillclimb.harness.sandbox.locked_folder import PREFIX, CandidateFolder, sweep
-from hillclimb.harness.sandbox.rungs import ExitStatus
+from hillclimb.harness.sandbox.rungs import locked_folder as folders
+from hillclimb.harness.sandbox.rungs.choose import ExitStatus
+from hillclimb.harness.sandbox.rungs.landlock_rung import trusted_rung
+from hillclimb.harness.sandbox.rungs.locked_folder import PREFIX, CandidateFolder, sweep
 from tests.harness.sandbox.inside import MEMORY_BYTES, Start
 
 
@@ -49,7 +49,7 @@ def test_what_a_killed_judge_left_is_swept_and_what_a_living_one_uses_stays(
 ) -> None:
     code = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from hillclimb.harness.sandbox.locked_folder import CandidateFolder\n"
+        "from hillclimb.harness.sandbox.rungs.locked_folder import CandidateFolder\n"
         "from hillclimb.harness.sandbox.confinement import Confinement\n"
         "print(CandidateFolder.make(Path(sys.argv[1]), Confinement(Path(sys.argv[2]), 1, 1), None).path, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)"

@@ -19,16 +19,16 @@ import pytest
 from hillclimb.harness.duel.process.launch_spec import thread_variables
 from hillclimb.harness.errors import MachineError, SandboxError
 from hillclimb.harness.judge.__main__ import PRELOADED
-from hillclimb.harness.sandbox.bubblewrap import BubblewrapRung
-from hillclimb.harness.sandbox.bubblewrap_process import holder_command
 from hillclimb.harness.sandbox.fork.prefork import ForkedProcess, PreforkRung
 from hillclimb.harness.sandbox.kernel import landlock
-from hillclimb.harness.sandbox.rungs import (
+from hillclimb.harness.sandbox.rungs import landlock_rung
+from hillclimb.harness.sandbox.rungs.bubblewrap import BubblewrapRung
+from hillclimb.harness.sandbox.rungs.bubblewrap_process import holder_command
+from hillclimb.harness.sandbox.rungs.choose import (
     Confinement,
     ExitStatus,
     ForkableRung,
     bubblewrap_rung,
-    landlock_rung,
     prefork_rung,
 )
 from tests.contracts.test_rungs import is_alive, wait_for
@@ -200,7 +200,7 @@ def test_the_whole_family_ends_with_the_zygote(forking: PreforkRung, workspace: 
 JUDGE = """
 import sys, time
 from pathlib import Path
-from hillclimb.harness.sandbox.bubblewrap_process import PreparedNamespaces
+from hillclimb.harness.sandbox.rungs.bubblewrap_process import PreparedNamespaces
 from hillclimb.harness.sandbox.fork.prefork import PreforkRung
 from hillclimb.harness.sandbox.rungs import Confinement, bubblewrap_rung, landlock_rung
 forking = PreforkRung({rung}(), [])

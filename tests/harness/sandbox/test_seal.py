@@ -13,7 +13,7 @@ import pytest
 
 from hillclimb.harness.errors import SandboxError
 from hillclimb.harness.sandbox.fork.prefork import PreforkRung
-from hillclimb.harness.sandbox.rungs import ExitStatus
+from hillclimb.harness.sandbox.rungs.choose import ExitStatus
 from tests.contracts.test_rungs import is_alive, wait_for
 from tests.harness.sandbox.inside import Inside, Start
 

@@ -32,7 +32,6 @@ from hillclimb.harness.sandbox.fork.namespace_plan import PreparedSandbox
 from hillclimb.harness.sandbox.kernel import landlock, privileges, process_table, readable_proc
 from hillclimb.harness.sandbox.kernel.syscalls import AUDIT_ARCH
 from hillclimb.harness.sandbox.launch import ConfinementPlan
-from hillclimb.harness.sandbox.locked_folder import CandidateFolder, choose_parent_folder
 from hillclimb.harness.sandbox.process import (
     REAP_SECONDS,
     ExitStatus,
@@ -41,6 +40,7 @@ from hillclimb.harness.sandbox.process import (
     is_readable,
     open_pidfd,
 )
+from hillclimb.harness.sandbox.rungs.locked_folder import CandidateFolder, choose_parent_folder
 
 START_SECONDS = 20.0
 

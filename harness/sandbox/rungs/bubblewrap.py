@@ -15,19 +15,7 @@ from subprocess import DEVNULL, Popen
 from typing import Literal
 
 from hillclimb.harness.errors import SandboxError
-from hillclimb.harness.sandbox import interpreter, mounts
-from hillclimb.harness.sandbox.bubblewrap_process import (
-    INSIDE,
-    NAMESPACES,
-    BubblewrapProcess,
-    Pipes,
-    PreparedNamespaces,
-    StartedBubblewrap,
-    _candidate_pid,
-    _reporting,
-    holder_command,
-    kill_bubblewrap,
-)
+from hillclimb.harness.sandbox import interpreter
 from hillclimb.harness.sandbox.confinement import (
     LIMIT_WALLS,
     Confinement,
@@ -41,6 +29,19 @@ from hillclimb.harness.sandbox.kernel import landlock, readable_proc
 from hillclimb.harness.sandbox.kernel.seccomp import stage_one_program
 from hillclimb.harness.sandbox.launch import ConfinementPlan
 from hillclimb.harness.sandbox.process import SandboxedProcess
+from hillclimb.harness.sandbox.rungs import mounts
+from hillclimb.harness.sandbox.rungs.bubblewrap_process import (
+    INSIDE,
+    NAMESPACES,
+    BubblewrapProcess,
+    Pipes,
+    PreparedNamespaces,
+    StartedBubblewrap,
+    _candidate_pid,
+    _reporting,
+    holder_command,
+    kill_bubblewrap,
+)
 
 WALLS: Mapping[str, tuple[str, ...]] = {
     "user namespace": ("--unshare-user", "--disable-userns"),

@@ -12,13 +12,13 @@ from contextlib import ExitStack
 from typing import Literal, Protocol
 
 from hillclimb.harness.errors import SandboxError
-from hillclimb.harness.sandbox.bubblewrap import bubblewrap_rung
 from hillclimb.harness.sandbox.canary import canary
 from hillclimb.harness.sandbox.confinement import Confinement
 from hillclimb.harness.sandbox.fork.prefork import ForkableRung, PreforkRung
-from hillclimb.harness.sandbox.landlock_rung import landlock_rung, trusted_rung
-from hillclimb.harness.sandbox.locked_folder import sweep_all
 from hillclimb.harness.sandbox.process import ExitStatus, SandboxedProcess
+from hillclimb.harness.sandbox.rungs.bubblewrap import bubblewrap_rung
+from hillclimb.harness.sandbox.rungs.landlock_rung import landlock_rung, trusted_rung
+from hillclimb.harness.sandbox.rungs.locked_folder import sweep_all
 
 __all__ = [
     "Confinement",
