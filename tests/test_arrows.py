@@ -43,17 +43,18 @@ ROOMS = {
     ),
     "agent.git": "agent.machine agent.proposal harness.case",
     "agent.importers": "agent.stamp",
-    "agent.importers.formats": "agent.importers harness.case harness.channel",
+    "agent.importers.formats": "harness.case harness.channel",
     "agent.importers.probing": (
-        "agent.importers harness.case harness.channel harness.judge harness.judge.mutants harness.sources"
+        "agent.importers.formats harness.case harness.channel harness.judge harness.judge.mutants "
+        "harness.sources"
     ),
-    "agent.importers.writing": "agent.importers agent.importers.formats agent.stamp harness.case harness.policy",
+    "agent.importers.writing": "agent.importers.formats agent.stamp harness.case harness.policy",
     "agent.llm": (
         "agent.git agent.machine agent.proposal agent.proposer agent.record agent.screen agent.sweep "
         "harness.case"
     ),
     "agent.llm.briefing": (
-        "agent.git agent.llm agent.llm.client agent.record agent.rhythm agent.screen agent.sweep "
+        "agent.git agent.llm.client agent.proposal agent.record agent.rhythm agent.screen agent.sweep "
         "harness.case harness.policy harness.profile"
     ),
     "agent.llm.client": "agent.machine agent.record harness.case",
@@ -82,25 +83,28 @@ ROOMS = {
     "harness.device.gpu": "harness.channel harness.device",
     "harness.duel": "harness.case harness.channel harness.device harness.statistics",
     "harness.duel.process": (
-        "harness.case harness.channel harness.device harness.device.cpu harness.duel harness.policy "
-        "harness.sandbox harness.sandbox.kernel"
+        "harness.case harness.channel harness.device harness.device.cpu harness.policy harness.sandbox.kernel "
+        "harness.sandbox.rungs"
     ),
     "harness.judge": (
-        "harness.case harness.channel harness.device harness.device.cpu harness.duel harness.duel.process "
-        "harness.profile harness.sandbox harness.statistics"
+        "harness.case harness.channel harness.device harness.device.cpu harness.device.gpu harness.duel "
+        "harness.duel.process harness.profile harness.sandbox.rungs harness.statistics"
     ),
-    "harness.judge.mutants": "harness.case harness.duel",
+    "harness.judge.mutants": "harness.case harness.duel harness.duel.process",
     "harness.policy": "harness.case",
     "harness.profile": (
         "harness.case harness.channel harness.device.cpu harness.duel harness.duel.process harness.policy "
-        "harness.sandbox"
+        "harness.sandbox harness.sandbox.rungs"
     ),
     "harness.report": "harness.case",
     "harness.sandbox": "harness.channel",
     "harness.sandbox.canary": "harness.sandbox",
-    "harness.sandbox.canary.attempts": "harness.sandbox.canary harness.sandbox.kernel",
+    "harness.sandbox.canary.attempts": "harness.sandbox.kernel",
     "harness.sandbox.fork": "harness.sandbox harness.sandbox.kernel",
     "harness.sandbox.kernel": "harness.channel",
+    "harness.sandbox.rungs": (
+        "harness.sandbox harness.sandbox.canary harness.sandbox.fork harness.sandbox.kernel"
+    ),
     "harness.sources": "harness.case harness.channel",
     "harness.studies": "harness.candidate harness.case harness.device harness.judge harness.report",
 }
@@ -224,6 +228,14 @@ def test_no_circle_of_folders() -> None:
         for name, parts in within.items():
             graph[parts[depth]] |= {within[t][depth] for t in arrows()[name] if t in within} - {parts[depth]}
         assert_acyclic(graph)
+
+
+def test_no_circle_of_rooms() -> None:
+    """Nor between a folder's own files and a folder inside it."""
+    graph: defaultdict[str, set[str]] = defaultdict(set)
+    for name, targets in arrows().items():
+        graph[room(name)] |= {room(target) for target in targets} - {room(name)}
+    assert_acyclic(graph)
 
 
 def assert_acyclic(graph: Mapping[str, set[str]]) -> None:

@@ -25,7 +25,7 @@ from typing import Protocol
 from hillclimb.harness.errors import SandboxError
 from hillclimb.harness.sandbox import interpreter
 from hillclimb.harness.sandbox.canary import escapes
-from hillclimb.harness.sandbox.canary.bait import SECRET, Bait
+from hillclimb.harness.sandbox.canary.attempts.bait import SECRET, Bait
 from hillclimb.harness.sandbox.confinement import Confinement, RungGuarantees
 from hillclimb.harness.sandbox.process import SandboxedProcess, is_readable
 

@@ -13,7 +13,7 @@ import json
 import sys
 
 from hillclimb.harness.sandbox.canary.attempts import files, granted, kernel, processes, talking
-from hillclimb.harness.sandbox.canary.bait import Attempt, Bait
+from hillclimb.harness.sandbox.canary.attempts.bait import Attempt, Bait
 
 ATTEMPTS: tuple[Attempt, ...] = (
     *files.ATTEMPTS,

@@ -8,12 +8,12 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from hillclimb.harness.sandbox.canary.attempts.bait import SECRET, Attempt, Bait
 from hillclimb.harness.sandbox.canary.attempts.primitives import (
     can_create,
     can_open,
     system_call,
 )
-from hillclimb.harness.sandbox.canary.bait import SECRET, Attempt, Bait
 
 
 def read_a_secret(bait: Bait) -> bool:

@@ -7,10 +7,10 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from hillclimb.harness.sandbox.canary.attempts.bait import Attempt, Bait
 from hillclimb.harness.sandbox.canary.attempts.primitives import (
     is_open,
 )
-from hillclimb.harness.sandbox.canary.bait import Attempt, Bait
 
 
 def find_a_variable_of_the_judges(bait: Bait) -> bool:

@@ -10,13 +10,13 @@ import signal
 import struct
 from pathlib import Path
 
+from hillclimb.harness.sandbox.canary.attempts.bait import Attempt, Bait
 from hillclimb.harness.sandbox.canary.attempts.primitives import (
     reaches_kernel,
     start_a_process_locked,
     succeeds_in_child,
     system_call,
 )
-from hillclimb.harness.sandbox.canary.bait import Attempt, Bait
 
 
 def start_an_io_uring(bait: Bait) -> bool:

@@ -12,13 +12,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from hillclimb.harness.sandbox.canary.attempts.bait import OUTLIVES_SECONDS, SECRET, Attempt, Bait
 from hillclimb.harness.sandbox.canary.attempts.primitives import (
     can_open,
     process_control,
     succeeds_in_child,
     system_call,
 )
-from hillclimb.harness.sandbox.canary.bait import OUTLIVES_SECONDS, SECRET, Attempt, Bait
 from hillclimb.harness.sandbox.kernel import seccomp
 
 

@@ -7,11 +7,11 @@ import os
 import socket
 from pathlib import Path
 
+from hillclimb.harness.sandbox.canary.attempts.bait import Attempt, Bait
 from hillclimb.harness.sandbox.canary.attempts.primitives import (
     makes_a_socket,
     system_call,
 )
-from hillclimb.harness.sandbox.canary.bait import Attempt, Bait
 from hillclimb.harness.sandbox.kernel import seccomp
 
 
