@@ -12,7 +12,7 @@ import typer.main
 import yaml
 
 from hillclimb.agent.cli import app
-from hillclimb.agent.rhythm.workbook import CANDIDATES_FILE, NOTES_FILE
+from hillclimb.agent.rhythm.notes_files import CANDIDATES_FILE, NOTES_FILE
 from hillclimb.harness.records import Reason
 
 ROOT = Path(__file__).resolve().parents[1]

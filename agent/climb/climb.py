@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import ExitStack, closing, suppress
 from typing import NoReturn
 
+from hillclimb.agent.climb.disk_retry import retry_after_disk_errors
 from hillclimb.agent.climb.ending import (
     end_run,
     finish_last_session,
@@ -19,14 +20,13 @@ from hillclimb.agent.climb.ending import (
 from hillclimb.agent.climb.opening import OpenSession, SessionOpener
 from hillclimb.agent.climb.proposing import cached_factory, next_candidate, proposer_context
 from hillclimb.agent.climb.recording import record_outcome, record_posts
+from hillclimb.agent.climb.reporter import SessionReporter, progress_watch
 from hillclimb.agent.climb.request import ClimbRequest, MakeJudge, MakeProposer, Tools
-from hillclimb.agent.climb.resume import retry_after_disk_errors
 from hillclimb.agent.climb.supervision import JudgeSupervisor
-from hillclimb.agent.climb.telling import SessionReporter, progress_watch
-from hillclimb.agent.climb.trial import try_candidate
+from hillclimb.agent.climb.try_candidate import try_candidate
 from hillclimb.agent.git.snapshot import case_name
 from hillclimb.agent.machine.interrupts import Interrupts
-from hillclimb.agent.machine.place import require_timing_device
+from hillclimb.agent.machine.timing_device import require_timing_device
 from hillclimb.agent.proposer import Proposer
 from hillclimb.agent.record.run import LEDGER, choose_tag, open_run, run_folder
 from hillclimb.agent.record.views import Views
@@ -85,13 +85,13 @@ def climb_session(opener: SessionOpener, make_proposer: MakeProposer) -> Stop:
     with ExitStack() as at_end:
         at_end.callback(opener.interrupts.clear_deadline)
         try:
-            scene = opener.open(progress_watch(tools))
-            telling = SessionReporter(scene, views)
-            telling.report_start()
-            finish_last_session(scene, telling)
-            proposer = make_proposer(proposer_context(scene))
-            stop = climb_until_stopped(scene, proposer, telling)
-            end_run(scene, proposer, telling, stop)
+            session = opener.open(progress_watch(tools))
+            reporter = SessionReporter(session, views)
+            reporter.report_start()
+            finish_last_session(session, reporter)
+            proposer = make_proposer(proposer_context(session))
+            stop = climb_until_stopped(session, proposer, reporter)
+            end_run(session, proposer, reporter, stop)
             return stop
         except (Interrupted, BudgetSpent) as stop:
             with suppress(StorageError):

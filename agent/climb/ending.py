@@ -8,8 +8,8 @@ from pathlib import Path
 from hillclimb.agent.climb.opening import OpenSession
 from hillclimb.agent.climb.proposing import profile_incumbent
 from hillclimb.agent.climb.recording import record_posts
+from hillclimb.agent.climb.reporter import SessionReporter
 from hillclimb.agent.climb.request import Tools
-from hillclimb.agent.climb.telling import SessionReporter
 from hillclimb.agent.climb.timekeeper import is_remeasurement_due, remeasurement_seconds
 from hillclimb.agent.proposer import Proposer, why_no_importances
 from hillclimb.agent.record.entries import FinishedEntry, RemeasuredEntry
@@ -90,7 +90,7 @@ def _remeasure(session: OpenSession, reporter: SessionReporter) -> None:
 
     What goes wrong is said: the run is over, and is closed all the same. So it is where no time is left for it.
     """
-    ledger, court = session.run.ledger, session.context
+    ledger, context = session.run.ledger, session.context
     if not is_remeasurement_due(ledger):
         return
     needed, left = remeasurement_seconds(ledger), session.timekeeper.seconds_left(ledger)
@@ -100,10 +100,10 @@ def _remeasure(session: OpenSession, reporter: SessionReporter) -> None:
             f"and {describe_span(left)} are left; it comes first when the run goes on"
         )
         return
-    incumbent, watch = court.builder.side(ledger.incumbent), reporter.watch()
+    incumbent, watch = context.builder.side(ledger.incumbent), reporter.watch()
     try:
-        measured = court.judge.ask(
-            lambda judge: judge.compare(court.baseline, incumbent, "cumulative", watch)
+        measured = context.judge.ask(
+            lambda judge: judge.compare(context.baseline, incumbent, "cumulative", watch)
         )
     except StorageError:
         raise

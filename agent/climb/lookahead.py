@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hillclimb.agent.climb.candidate import BuiltCandidate
-from hillclimb.agent.climb.trial import TrialContext, find_same_tree, why_unsandboxed
+from hillclimb.agent.climb.try_candidate import TrialContext, find_same_tree, why_unsandboxed
 from hillclimb.agent.proposal import Proposal
 from hillclimb.agent.proposer import Proposer, peek
 from hillclimb.agent.record.ledger import Candidate, Ledger

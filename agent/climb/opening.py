@@ -12,10 +12,10 @@ from hillclimb.agent.climb.lookahead import Lookahead, lookahead_count
 from hillclimb.agent.climb.request import ClimbRequest, Tools
 from hillclimb.agent.climb.supervision import JudgeSupervisor
 from hillclimb.agent.climb.timekeeper import Timekeeper
-from hillclimb.agent.climb.trial import TrialContext
+from hillclimb.agent.climb.try_candidate import TrialContext
 from hillclimb.agent.git.snapshot import BaseCommit, case_path, changed_fixed_file, find_base, store_case
 from hillclimb.agent.machine.interrupts import Interrupts
-from hillclimb.agent.machine.place import require_timing_device
+from hillclimb.agent.machine.timing_device import require_timing_device
 from hillclimb.agent.record.branch import COMMITTER, signature
 from hillclimb.agent.record.entries import BaselinedEntry, OpenedEntry, SessionEntry, SettledEntry
 from hillclimb.agent.record.ledger import Candidate
@@ -83,7 +83,7 @@ class SessionOpener:
         opened = opened or self._open(base, case, provenance)
         mended = self._recover(opened)
         self.run.ledger.append(self._session(started, timekeeper.limits))
-        court = TrialContext(
+        context = TrialContext(
             builder,
             self.judge,
             provenance.sandbox,
@@ -93,7 +93,7 @@ class SessionOpener:
             lookahead_count(provenance),
         )
         if gate:
-            self._measure_baseline(court, gate, watch)
+            self._measure_baseline(context, gate, watch)
         return OpenSession(
             tools=self.tools,
             interrupts=self.interrupts,
@@ -102,9 +102,9 @@ class SessionOpener:
             case=case,
             opened=opened,
             timekeeper=timekeeper,
-            context=court,
+            context=context,
             recovered=mended,
-            lookahead=Lookahead(court),
+            lookahead=Lookahead(context),
         )
 
     def _timekeeper(self, case: Case, started: float) -> Timekeeper:

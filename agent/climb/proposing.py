@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hillclimb.agent.climb.opening import OpenSession
 from hillclimb.agent.climb.recording import record_posts
+from hillclimb.agent.climb.reporter import SessionReporter
 from hillclimb.agent.climb.request import MakeProposer
-from hillclimb.agent.climb.telling import SessionReporter
 from hillclimb.agent.climb.timekeeper import profile_seconds
 from hillclimb.agent.proposal import Proposal
 from hillclimb.agent.proposer import Proposer, ProposerContext, reads_profile

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from hillclimb.agent.climb.opening import OpenSession, require_same_rules
+from hillclimb.agent.climb.reporter import SessionReporter
 from hillclimb.agent.climb.request import Tools
-from hillclimb.agent.climb.telling import SessionReporter
-from hillclimb.agent.climb.trial import TrialOutcome, to_samples, to_verdict
+from hillclimb.agent.climb.try_candidate import TrialOutcome, to_samples, to_verdict
 from hillclimb.agent.record.branch import COMMITTER, author_signature, signature
 from hillclimb.agent.record.entries import JudgedEntry, NotifiedEntry, SettledEntry
 from hillclimb.agent.record.ledger import Candidate
 from hillclimb.agent.record.run import Run
 from hillclimb.agent.record.trailers import VerdictRecord, write_message
-from hillclimb.agent.rhythm.workbook import refresh
+from hillclimb.agent.rhythm.notes_files import refresh
 from hillclimb.harness.records import Provenance
 
 
@@ -39,7 +39,7 @@ def _committed(session: OpenSession, candidate: Candidate, verdict: JudgedEntry)
     if verdict.tree is None:
         return verdict
     run = session.run
-    dossier = VerdictRecord(
+    record = VerdictRecord(
         run=run.name,
         opened=session.opened,
         settings=session.case.settings,
@@ -52,7 +52,7 @@ def _committed(session: OpenSession, candidate: Candidate, verdict: JudgedEntry)
     author = author_signature(candidate.proposal, verdict.time)
     by = signature(COMMITTER, verdict.time)
     tree = _annotated(session, verdict.tree, verdict) if verdict.kept else verdict.tree
-    commit = run.repository.commit(tree, [verdict.parent], write_message(dossier), author, by)
+    commit = run.repository.commit(tree, [verdict.parent], write_message(record), author, by)
     ref = run.branch.ref if verdict.kept else run.branch.rejected_ref(verdict.n)
     return verdict.model_copy(update={"commit": commit, "ref": ref})
 

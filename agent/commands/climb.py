@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hillclimb.agent.climb.request import ClimbRequest
     from hillclimb.agent.machine.config import Config
     from hillclimb.agent.notify.notifier import Notifier
-    from hillclimb.agent.proposers.choice import ProposerOptions
+    from hillclimb.agent.proposers.choose import ProposerOptions
     from hillclimb.agent.screen.events import Event, FinishedEvent
     from hillclimb.harness.case.settings import Settings
 
@@ -135,7 +135,7 @@ def climb(
     """
     from hillclimb.agent.climb.budget import BudgetOverrides
     from hillclimb.agent.climb.request import ClimbRequest
-    from hillclimb.agent.proposers.choice import ProposerKind, ProposerOptions, describe
+    from hillclimb.agent.proposers.choose import ProposerKind, ProposerOptions, describe
     from hillclimb.harness.case.case import Case, find_case
 
     if json and quiet:
@@ -180,7 +180,7 @@ def _climb(
     """Climb with a judge on this machine, told on the screen and to the webhook."""
     from hillclimb.agent.climb.climb import climb as climb_case
     from hillclimb.agent.climb.request import Tools
-    from hillclimb.agent.proposers.choice import choose_proposer
+    from hillclimb.agent.proposers.choose import choose_proposer
     from hillclimb.agent.review.rebuilding import mirror_study
     from hillclimb.agent.screen.screen import LineScreen, choose_screen
     from hillclimb.harness.judge.pool import LocalJudge

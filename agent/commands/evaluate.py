@@ -101,7 +101,7 @@ def _land(
 ) -> EvaluationResult:
     """Judge it as a candidate of a run."""
     from hillclimb.agent.climb.request import Tools
-    from hillclimb.agent.evaluate.landing import CandidateSubmission, ProgressRelay, submit_candidate
+    from hillclimb.agent.evaluate.submit import CandidateSubmission, ProgressRelay, submit_candidate
     from hillclimb.harness.judge.pool import LocalJudge
 
     if author not in (None, "human", "agent"):

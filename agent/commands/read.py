@@ -74,14 +74,14 @@ def watch(
 
     Example: `hillclimb watch demo/cpu_matmul first`
     """
-    from hillclimb.agent.review.watching import find_folder, track_request
+    from hillclimb.agent.review.watching import find_folder, follow_run
     from hillclimb.agent.screen.screen import choose_screen
 
     root, name, wanted = _find_watched(case, tag)
     folder = find_folder(root, name, wanted)
     try:
         with choose_screen(json=json, quiet=False) as screen:
-            track_request(folder, screen.show, once=once)
+            follow_run(folder, screen.show, once=once)
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
 

@@ -244,7 +244,7 @@ def _folders(study: str | None) -> list[Path]:
 
 def _require_timing_device(cases: list[StudyCase]) -> None:
     """Raises UsageError before anything is begun where nothing can be timed. A broken case is told of in its turn."""
-    from hillclimb.agent.machine.place import require_timing_device
+    from hillclimb.agent.machine.timing_device import require_timing_device
     from hillclimb.harness.case.case import Case
     from hillclimb.harness.errors import CaseError
 

@@ -8,12 +8,12 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hillclimb.agent.climb.trial import TrialOutcome, TrialSides, judge_sides
+from hillclimb.agent.climb.try_candidate import TrialOutcome, TrialSides, judge_sides
 from hillclimb.agent.git.repository import Repository
 from hillclimb.agent.git.snapshot import case_path
 from hillclimb.agent.git.version import Version, read_folder, read_tree, why_not_allowed, write_version
-from hillclimb.agent.machine.place import is_interpreted, require_timing_device
-from hillclimb.agent.proposers.hand import read_knobs
+from hillclimb.agent.machine.timing_device import is_interpreted, require_timing_device
+from hillclimb.agent.proposers.submission import read_knobs
 from hillclimb.agent.record.entries import WebhookState
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.knob_reads import unread_knobs

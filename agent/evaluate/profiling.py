@@ -11,14 +11,14 @@ from hillclimb.agent.evaluate.evaluation import read_version, scratch
 from hillclimb.agent.git.version import read_folder, write_version
 from hillclimb.agent.llm.briefing.headroom import Headroom, headroom
 from hillclimb.agent.llm.briefing.lanes import lane_lines
-from hillclimb.agent.machine.place import is_interpreted
-from hillclimb.agent.proposers.hand import read_knobs
+from hillclimb.agent.machine.timing_device import is_interpreted
+from hillclimb.agent.proposers.submission import read_knobs
+from hillclimb.agent.screen.counter_text import summary
 from hillclimb.agent.screen.durations import describe_seconds
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.knobs import to_environment
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.judge.pool import LocalJudge
-from hillclimb.harness.profile.counter_text import summary
 from hillclimb.harness.records import LaneReport, Profile, Side, Watch
 
 PROBLEM_COLUMNS = ("problem", "time", "GFLOP/s", "GB/s", "floor", "above it")

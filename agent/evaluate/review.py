@@ -17,7 +17,7 @@ from hillclimb.agent.git.repository import Repository
 from hillclimb.agent.git.snapshot import changed_fixed_file
 from hillclimb.agent.git.trees import MaterialisedTrees
 from hillclimb.agent.machine.disk import Disk
-from hillclimb.agent.machine.place import require_timing_device
+from hillclimb.agent.machine.timing_device import require_timing_device
 from hillclimb.agent.record.trailers import read_interval, read_trailers, to_one_line
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.settings import is_unscored
@@ -83,22 +83,22 @@ def find_case_path(repository: Repository, commit: str, name: str, revision: str
 
 def duel(subject: ReviewTarget, open_judge: OpenJudge, watch: Watch) -> ReviewResult:
     """Gate, screen and confirm the commit against the other side, at the alpha of its case."""
-    with _open_review(subject, open_judge) as court:
-        changed = court.first_changed_rule()
+    with _open_review(subject, open_judge) as context:
+        changed = context.first_changed_rule()
         if changed and subject.mode in (PARENT, BASELINE):
             detail = f"{changed} is not what it is in {subject.against[:12]}: the rules changed with it"
-            return court.tell("not_confirmed", reason=Reason.OUTSIDE_WORKSPACE, detail=detail)
-        return _duel(court, watch)
+            return context.tell("not_confirmed", reason=Reason.OUTSIDE_WORKSPACE, detail=detail)
+        return _duel(context, watch)
 
 
 def measure(subject: ReviewTarget, open_judge: OpenJudge, watch: Watch) -> ReviewResult:
     """The commit against the other side by measurement alone: the cumulative speedup as it is now."""
-    with _open_review(subject, open_judge) as court:
-        gate = court.judge.gate(court.side, watch)
+    with _open_review(subject, open_judge) as context:
+        gate = context.judge.gate(context.side, watch)
         if gate.reason:
-            return court.tell("not_confirmed", kind=MEASURED, reason=gate.reason, detail=gate.detail)
-        found = court.judge.compare(court.other_side, court.side, "cumulative", watch)
-        return court.tell(_direction(found.speedup), kind=MEASURED, speedup=found.speedup)
+            return context.tell("not_confirmed", kind=MEASURED, reason=gate.reason, detail=gate.detail)
+        found = context.judge.compare(context.other_side, context.side, "cumulative", watch)
+        return context.tell(_direction(found.speedup), kind=MEASURED, speedup=found.speedup)
 
 
 @contextmanager

@@ -43,7 +43,7 @@ class GitProcess:
 
         Every question is one that may be asked twice: of a process that has been there for a while, what it still
         remembers may be gone from the disk (the user's own git packed it), and a fresh one is asked again. Raises
-        GitEnded.
+        GitExited.
         """
         with self._lock:
             return self._ask_twice(lambda: self._exchange(question, read))

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hillclimb.agent.importers.asking import ask
 from hillclimb.agent.importers.choose import importer_of, is_space, request_of
 from hillclimb.agent.importers.formats import kernel_tuner
 from hillclimb.agent.importers.formats.imported import ImportRequest, KnobPlan, Place
+from hillclimb.agent.importers.probe_process import ask
 from hillclimb.agent.importers.writing.writer import CaseNames, compose, place, policy_complaint, slug_of
 from hillclimb.agent.stamp import create_case, template_text
 from hillclimb.harness.errors import UsageError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from hillclimb.agent.llm.briefing.briefing import Facts, read_texts
-from hillclimb.agent.llm.briefing.observations import summarise_knobs
-from hillclimb.agent.llm.briefing.recollection import summarise_ledger
+from hillclimb.agent.llm.briefing.knob_summary import summarise_knobs
+from hillclimb.agent.llm.briefing.ledger_summary import summarise_ledger
 from hillclimb.agent.proposer import ProposerContext
 from hillclimb.agent.record.ledger import Ledger
 from hillclimb.agent.sweep.importance import KnobImportances, reckon_importances

@@ -17,7 +17,6 @@ from itertools import islice
 from typing import Any, Literal
 
 from hillclimb.agent.git.trees import is_judged
-from hillclimb.agent.llm.answers import UnusableReply, UsableReply, parse_usable_reply, to_proposal
 from hillclimb.agent.llm.briefing.briefing import brief, estimate_tokens, repair
 from hillclimb.agent.llm.briefing.call_history import (
     describe_duplicate,
@@ -34,6 +33,7 @@ from hillclimb.agent.llm.client.usage import estimate_usage
 from hillclimb.agent.llm.exchanges import Exchange, ExchangeStore
 from hillclimb.agent.llm.gather import FactGatherer
 from hillclimb.agent.llm.replies.merging import MergeConflict
+from hillclimb.agent.llm.reply_to_proposal import UnusableReply, UsableReply, parse_usable_reply, to_proposal
 from hillclimb.agent.proposal import Proposal
 from hillclimb.agent.proposer import NotReady, ProposerContext
 from hillclimb.agent.record.entries import CalledEntry, DroppedEntry
@@ -119,7 +119,7 @@ class LlmProposer:
         return NotReady(seconds=min(max(self._backoff_until - self._now(), 0.0), POLL_SECONDS))
 
     def peek(self, ledger: Ledger, count: int) -> Sequence[Proposal]:
-        """The replies that wait, as far as they would become candidates; see hillclimb.agent.proposer.Farsighted."""
+        """The replies that wait, as far as they would become candidates; see hillclimb.agent.proposer.CanPeek."""
         found = (proposal for _, proposal in self._waiting(ledger) if isinstance(proposal, Proposal))
         return tuple(islice(found, count))
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from hillclimb.agent.notify.post import MAX_FIELDS, Post, PostKind
-from hillclimb.agent.notify.wording import clip, units
+from hillclimb.agent.notify.sanitize import clip, units
 
 _MAX_DIGEST_UNITS = 2800
 """UTF-16 units of lines in a digest; what is older is only counted."""

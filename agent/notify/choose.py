@@ -20,8 +20,8 @@ def choose_notifier(
     """
     if url is None or switched_off:
         return SilentNotifier(configured=url is not None, switched_off=switched_off)
+    from hillclimb.agent.notify.composer import PostComposer, WinPostComposer
     from hillclimb.agent.notify.discord import DiscordNotifier
-    from hillclimb.agent.notify.story import PostComposer, WinPostComposer
 
     return DiscordNotifier(
         url, secrets=secrets, composer_class=WinPostComposer if wins_only else PostComposer

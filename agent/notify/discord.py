@@ -14,11 +14,11 @@ from contextlib import suppress
 from pydantic import SecretStr
 
 from hillclimb.agent.notify.batch import PostBatch
+from hillclimb.agent.notify.composer import PostComposer
 from hillclimb.agent.notify.limits import NotifyLimits
 from hillclimb.agent.notify.notifier import CLOSE_SECONDS
 from hillclimb.agent.notify.post import Post
-from hillclimb.agent.notify.queue import NEVER, PostQueue
-from hillclimb.agent.notify.story import PostComposer
+from hillclimb.agent.notify.post_queue import NEVER, PostQueue
 from hillclimb.agent.record.entries import WebhookState
 from hillclimb.agent.screen.events import Event, JudgedEvent, ProgressEvent
 

@@ -1,4 +1,4 @@
-"""Each kind of post in words. Whatever a model, a person or a machine wrote goes through `Words` first."""
+"""Each kind of post in words. Whatever a model, a person or a machine wrote goes through `TextSanitizer` first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from hillclimb.agent.notify.post import Post
-from hillclimb.agent.notify.wording import code, plain, redact
+from hillclimb.agent.notify.sanitize import code, plain, redact
 from hillclimb.agent.screen.durations import describe_seconds, describe_span
 from hillclimb.agent.screen.events import (
     BaselinedEvent,

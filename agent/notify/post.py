@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from hillclimb.agent.notify.wording import clip, units
+from hillclimb.agent.notify.sanitize import clip, units
 
 PostKind = Literal["start", "win", "turn", "trouble", "digest", "end"]
 

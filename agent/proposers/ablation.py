@@ -38,7 +38,7 @@ class AblationProposer:
         return next(self._all(ledger), None)
 
     def peek(self, ledger: Ledger, count: int) -> Sequence[Proposal]:
-        """See hillclimb.agent.proposer.Farsighted."""
+        """See hillclimb.agent.proposer.CanPeek."""
         return tuple(islice(self._all(ledger), count))
 
     def importances(self, ledger: Ledger) -> dict[str, float]:

@@ -63,14 +63,14 @@ class VerdictRecord:
     confirming: ConfirmingEntry | None
 
 
-def write_message(dossier: VerdictRecord) -> str:
+def write_message(record: VerdictRecord) -> str:
     """The commit message: a subject that reads well in `git log --oneline`, then the trailers."""
-    judged = dossier.judged
+    judged = record.judged
     # some tools take a leading '-' for a patch and a '#' for a comment
-    idea = to_one_line(dossier.proposal.idea, _MAX_SUBJECT_CHARACTERS).lstrip("-# ")
+    idea = to_one_line(record.proposal.idea, _MAX_SUBJECT_CHARACTERS).lstrip("-# ")
     outcome = f"{judged.speedup.estimate:.3f}x" if judged.speedup else str(judged.reason or "kept")
     trailers = "\n".join(
-        f"Hillclimb-{name}: {to_one_line(value)}" for name, value in _trailers(dossier) if value
+        f"Hillclimb-{name}: {to_one_line(value)}" for name, value in _trailers(record) if value
     )
     return f"{idea or 'no idea given'} ({outcome})\n\n{trailers}\n"
 
@@ -138,19 +138,19 @@ def to_one_line(text: str, width: int = _MAX_VALUE_CHARACTERS) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
-def _trailers(dossier: VerdictRecord) -> Iterator[tuple[str, str]]:
-    yield from _about_run(dossier)
-    yield from _about_verdict(dossier.judged, dossier.confirming)
-    yield from _about_proposal(dossier.proposal)
-    yield from _about_call(dossier.call)
-    yield from _about_judge(dossier.provenance)
+def _trailers(record: VerdictRecord) -> Iterator[tuple[str, str]]:
+    yield from _about_run(record)
+    yield from _about_verdict(record.judged, record.confirming)
+    yield from _about_proposal(record.proposal)
+    yield from _about_call(record.call)
+    yield from _about_judge(record.provenance)
 
 
-def _about_run(dossier: VerdictRecord) -> Iterator[tuple[str, str]]:
-    objective = dossier.settings.objective
-    yield "Run", dossier.run
-    yield "Base", dossier.opened.base
-    yield "Candidate", str(dossier.judged.n)
+def _about_run(record: VerdictRecord) -> Iterator[tuple[str, str]]:
+    objective = record.settings.objective
+    yield "Run", record.run
+    yield "Base", record.opened.base
+    yield "Candidate", str(record.judged.n)
     yield "Metric", f"{objective.metric} ({objective.direction} is better), suite {objective.suite}"
     yield "Minimum-Effect", f"{objective.minimum_effect:g}"
 

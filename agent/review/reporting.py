@@ -13,10 +13,10 @@ from hillclimb.agent.machine.disk import Disk
 from hillclimb.agent.record.run import LEDGER
 from hillclimb.agent.review.patches import read_patches
 from hillclimb.agent.review.rebuilding import find_run
-from hillclimb.harness.case.complaints import parse_yaml
 from hillclimb.harness.case.knob_reads import unread_knobs
 from hillclimb.harness.case.knobs import KNOBS_FILE, FloatKnob, Knob, Knobs, environment_text, parse_knobs
 from hillclimb.harness.case.settings import Settings
+from hillclimb.harness.case.yaml_errors import parse_yaml
 from hillclimb.harness.errors import CaseError, StorageError, UsageError
 from hillclimb.harness.report.page import PAGE, PageSources, render
 from hillclimb.harness.report.page_knobs import KnobFacts

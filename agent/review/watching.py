@@ -85,7 +85,7 @@ def find_folder(root: Path, case: str | None, tag: str | None) -> Path:
     return found.parent
 
 
-def track_request(
+def follow_run(
     folder: Path, show: Callable[[Event], None], *, once: bool, sleep: Callable[[float], None] = time.sleep
 ) -> None:
     """Tell a run's past in short and then what happens, until it is finished; with `once`, the past alone.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hillclimb.agent.sweep.study import build_study
+from hillclimb.agent.sweep.optuna_study import build_study
 
 if TYPE_CHECKING:
     from optuna import Study

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from hillclimb.agent.sweep.landscape import KnobObservation, Landscape
-from hillclimb.agent.sweep.study import best_and_latest
+from hillclimb.agent.sweep.optuna_study import best_and_latest
 
 if TYPE_CHECKING:
     import numpy as np

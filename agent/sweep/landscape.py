@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hillclimb.agent.proposal import Proposal
-from hillclimb.agent.sweep.valid_list import ValidConfigs, list_valid
+from hillclimb.agent.sweep.valid_configs import ValidConfigs, list_valid
 from hillclimb.harness.case.knobs import (
     KNOBS_FILE,
     Knobs,

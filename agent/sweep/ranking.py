@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hillclimb.agent.sweep.surrogate import Covariance, Posterior, distances, fit_covariance, prior_covariance
-from hillclimb.agent.sweep.valid_list import ValidConfigs
+from hillclimb.agent.sweep.valid_configs import ValidConfigs
 
 if TYPE_CHECKING:
     import numpy as np

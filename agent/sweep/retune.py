@@ -39,7 +39,7 @@ class RetuneFirst:
         return found if isinstance(found, Proposal) else None
 
     def peek(self, ledger: Ledger, count: int) -> Sequence[Proposal]:
-        """See hillclimb.agent.proposer.Farsighted."""
+        """See hillclimb.agent.proposer.CanPeek."""
         present = ledger.pending.proposal.knobs if ledger.pending else None
         steps = [step for step in self._untried_steps(ledger) if step.knobs != present][:count]
         return (*steps, *peek(self._sweep, ledger, count - len(steps)))

@@ -23,7 +23,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from hillclimb.agent.sweep.ranking import EvaluatedRows, ListRanker
-from hillclimb.agent.sweep.valid_list import ValidConfigs, enumerate_valid
+from hillclimb.agent.sweep.valid_configs import ValidConfigs, enumerate_valid
 from hillclimb.harness.case.knobs import KnobValue
 from hillclimb.harness.errors import UsageError
 
@@ -65,7 +65,7 @@ class ListSampler(BaseSampler):
         `ranking`: of the valid list, where it is known; names and domains are those of the space.
         `taken`: configurations that are not to be asked for, besides those of the study's trials.
         `earlier`: what other studies of the same space saw.
-        Raises NoConstraint for an expression that is none.
+        Raises InvalidConstraint for an expression that is none.
         """
         self._space, self._seed, self._batch, self._since = dict(space), seed, batch, since
         listing = None if ranking else list_space(space, constraints)
@@ -84,7 +84,7 @@ class ListSampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """The next configuration. Raises Exhausted where every valid one was asked for."""
+        """The next configuration. Raises SpaceExhausted where every valid one was asked for."""
         if self._ranking is None:
             return self._tpe.sample_relative(study, trial, search_space)
         others = [past for past in study.get_trials(deepcopy=False) if past.number != trial.number]

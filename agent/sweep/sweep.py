@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 from hillclimb.agent.proposal import Proposal
 from hillclimb.agent.sweep.importance import importances, reckon_importances
 from hillclimb.agent.sweep.landscape import Configuration, Landscape, build_landscape
-from hillclimb.agent.sweep.ranking import ListRanker
-from hillclimb.agent.sweep.study import (
+from hillclimb.agent.sweep.optuna_study import (
     ask_configuration,
     best_and_latest,
     build_study,
     distributions,
 )
+from hillclimb.agent.sweep.ranking import ListRanker
 from hillclimb.harness.case.knobs import Knobs, defaults, draw_value, to_environment
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ class SweepProposer:
     ) -> None:
         """`knobs` are those of the run's baseline; what later wins made of them is in the ledger.
 
-        `ahead`: so many proposals are foreseen, since each leaves aside the latest `ahead` verdicts that were no win.
+        `lookahead`: so many proposals are foreseen; each leaves aside as many of the latest verdicts that were no
+        win.
         `earlier`: what earlier runs saw of these knobs; it has to be the same whenever the run is taken up.
         """
         self._knobs, self._seed, self._lookahead = knobs, seed, lookahead
@@ -102,7 +103,7 @@ class SweepProposer:
         return self._next(ledger, ()).proposal
 
     def peek(self, ledger: Ledger, count: int) -> Sequence[Proposal]:
-        """See hillclimb.agent.proposer.Farsighted; none on a device where nothing is foreseen."""
+        """See hillclimb.agent.proposer.CanPeek; none on a device where nothing is foreseen."""
         found: list[_PlannedProposal] = []
         coming: list[Configuration] = []
         for _ in range(min(count, self._lookahead)):
@@ -115,7 +116,7 @@ class SweepProposer:
         return [following.proposal for following in found if following.proposal]
 
     def reads_profile(self, ledger: Ledger) -> bool:
-        """See hillclimb.agent.proposer.Choosy."""
+        """See hillclimb.agent.proposer.UsesProfile."""
         return False
 
     def finish(self, ledger: Ledger) -> None:

@@ -64,7 +64,7 @@ class CompiledKernel:
 class CompileOnlyDriver:
     """A driver for Triton that compiles and loads nothing: launches are noted, in the order they came.
 
-    It has what Triton 3.4 to 3.9 ask of `triton.runtime.driver.driver.active`; anything else raises NotAhead.
+    It has what Triton 3.4 to 3.9 ask of `triton.runtime.driver.driver.active`; anything else raises NeedsDevice.
     """
 
     def __init__(self, architecture: int) -> None:

@@ -68,7 +68,7 @@ class InvalidConstraint(ValueError):
 
 
 def knob_names(expression: str) -> frozenset[str]:
-    """The knobs that an expression is about. Raises NoConstraint."""
+    """The knobs that an expression is about. Raises InvalidConstraint."""
     tree = _parse(expression)
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     found = (node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called)
@@ -76,7 +76,7 @@ def knob_names(expression: str) -> frozenset[str]:
 
 
 def check_constraint(expression: str, domains: Mapping[str, Sequence[Any] | None]) -> None:
-    """Raises NoConstraint unless the expression compares what can be compared.
+    """Raises InvalidConstraint unless the expression compares what can be compared.
 
     `domains`: the values of every knob there is; None where any number of a range is one.
     """
@@ -143,7 +143,7 @@ def _parse(expression: str) -> ast.Expression:
 
 
 def _refuse_strange(node: ast.expr) -> None:
-    """Raises NoConstraint for whatever the language of constraints does not have."""
+    """Raises InvalidConstraint for whatever the language of constraints does not have."""
     match node:
         case ast.Constant(value=int() | float() as number) if not abs(number) <= MAX_NUMBER:
             raise InvalidConstraint(f"{ast.unparse(node)[:40]} is too large; a number has at most 15 digits")
@@ -154,7 +154,7 @@ def _refuse_strange(node: ast.expr) -> None:
 
 
 def _parts(node: ast.expr) -> Sequence[ast.expr]:
-    """What stands inside of it. Raises NoConstraint where the language does not have it."""
+    """What stands inside of it. Raises InvalidConstraint where the language does not have it."""
     match node:
         case ast.BoolOp(values=parts):
             return parts
@@ -176,7 +176,7 @@ def _parts(node: ast.expr) -> Sequence[ast.expr]:
 
 
 def _exponent(node: ast.expr) -> int:
-    """Raises NoConstraint unless it is a small whole number."""
+    """Raises InvalidConstraint unless it is a small whole number."""
     if isinstance(node, ast.Constant) and type(node.value) is int and 0 <= node.value <= MAX_EXPONENT:
         return node.value
     raise InvalidConstraint(
@@ -212,7 +212,7 @@ def _elements(node: ast.expr) -> Sequence[ast.expr]:
 
 
 def _pair_up(one: ast.expr, other: ast.expr, op: ast.cmpop) -> Sequence[ast.expr]:
-    """The elements of `other`. Raises NoConstraint unless there are as many as of `one`, and they have no order."""
+    """The elements of `other`. Raises InvalidConstraint unless they are as many as those of `one`, unordered."""
     if isinstance(one, ast.Tuple) != isinstance(other, ast.Tuple) or len(_elements(one)) != len(
         _elements(other)
     ):
@@ -350,7 +350,7 @@ class _TypeChecker:
         self._numeric = numeric
 
     def is_numeric(self, node: ast.expr) -> bool:
-        """Whether it is a number (or a truth). Raises NoConstraint where a number is wanted and is none."""
+        """Whether it is a number (or a truth). Raises InvalidConstraint where a number is wanted and is none."""
         match node:
             case ast.Constant(value=value):
                 return not isinstance(value, str)

@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from hillclimb.harness.case import constraints as constraint
-from hillclimb.harness.case.complaints import case_error, parse_yaml, read_yaml
+from hillclimb.harness.case.yaml_errors import case_error, parse_yaml, read_yaml
 from hillclimb.harness.errors import CaseError
 from hillclimb.harness.wording import choices
 

@@ -1,7 +1,7 @@
-"""What a rehearsal is given: problems with the values of their inputs, in one descriptor that both sides map.
+"""What a run under a tool is given: problems with the values of their inputs, in one descriptor that both sides map.
 
     bytes 0 to 7    length of the header, little-endian
-    header          JSON of Sheet
+    header          JSON of ProblemPack
     data            every input's bytes at its offset
 
 Inputs travel as values, for random ones would break kernels that follow indices, lengths or offsets.
@@ -59,31 +59,31 @@ class PackedProblem:
 
 @dataclass(frozen=True)
 class ProblemPack:
-    """A rehearsal: where the tensors live, how many seconds it may take, and the problems in their order."""
+    """One run under a tool: where the tensors live, how many seconds it may take, and the problems in their order."""
 
     device: str
     seconds: float
-    scenes: tuple[PackedProblem, ...]
+    problems: tuple[PackedProblem, ...]
 
     @classmethod
     def from_json(cls, text: str) -> ProblemPack:
         told = json.loads(text)
-        scenes = (
+        problems = (
             PackedProblem(
-                problem=scene["problem"],
-                weight=scene["weight"],
-                inputs=tuple(_part(part) for part in scene["inputs"]),
-                outputs=tuple(_part(part) for part in scene["outputs"]),
-                attributes=read_attributes(scene["attributes"]),
-                changed=tuple(scene["changed"]),
+                problem=packed["problem"],
+                weight=packed["weight"],
+                inputs=tuple(_part(part) for part in packed["inputs"]),
+                outputs=tuple(_part(part) for part in packed["outputs"]),
+                attributes=read_attributes(packed["attributes"]),
+                changed=tuple(packed["changed"]),
             )
-            for scene in told["scenes"]
+            for packed in told["problems"]
         )
-        return cls(told["device"], told["seconds"], tuple(scenes))
+        return cls(told["device"], told["seconds"], tuple(problems))
 
 
 class ProblemPackReader:
-    """The other side: tensors of a sheet's scenes."""
+    """The other side: tensors of a pack's problems."""
 
     def __init__(self, descriptor: int) -> None:
         self._memory = mmap.mmap(descriptor, os.fstat(descriptor).st_size)

@@ -3,7 +3,7 @@
 Before every segment the judge draws new inputs and poisons all outputs, so a call can neither reuse an earlier
 result nor skip its work; every timed call has a slot of its own. After every segment of the candidate's all outputs
 must be written, and some slots chosen at random are compared with the reference. The side whose turn it is not is
-frozen. All slots of a segment are in memory when it starts, so single calls are timed as well (`solo_block`).
+frozen. All slots of a segment are in memory when it starts, so single calls are timed as well (`time_solo_block`).
 
 On a GPU a segment begins with an untimed lead-in, since the first milliseconds after a switch between processes are
 slower, and each side's own device events are recorded beside the judge's clock. At the word to go as many calls again
@@ -108,7 +108,7 @@ class InterleavedDuel:
         return math.exp(statistics.fmean(ratios))
 
     def prepare_segments(self) -> None:
-        """As `probe`, but where an earlier duel of the same sides has sized a problem's segments, by that one."""
+        """As `size_segments`; a problem whose segments an earlier duel of these sides has sized keeps that size."""
         for problem in self.suite.problems:
             fitted = self.settings.segment_calls.get(problem)
             if fitted is None:
@@ -374,8 +374,8 @@ def attribute_faults(side: int) -> Iterator[None]:
 def clean_blocks(device: Device, take: Callable[[], Block], count: int) -> Iterator[CleanBlock]:
     """`count` blocks, each with why others were dropped before it; at most `count` drops in all.
 
-    A machine that was not quiet for NEVER_QUIET blocks on end is measured as it is until it is quiet again, and its
-    environment recorded.
+    A machine that was not quiet for MAX_DISTURBED_BLOCKS blocks on end is measured as it is until it is quiet again,
+    and its environment recorded.
     """
     drops_left, is_awaited = count, True
     for _ in range(count):

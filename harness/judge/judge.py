@@ -13,7 +13,7 @@ from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.checked import load_contract
 from hillclimb.harness.case.digest import benchmarks_digest, contract_digest, harness_digest
 from hillclimb.harness.device.device import Device
-from hillclimb.harness.duel.bench import DuelFactory
+from hillclimb.harness.duel.duel_factory import DuelFactory
 from hillclimb.harness.duel.inputs import call_signature
 from hillclimb.harness.duel.pairs import log_ratios, seconds_per_call
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
@@ -71,10 +71,10 @@ class CaseJudge:
             )
             for name, problem in contract.problems.items()
         }
-        stable = CandidateLauncher(case, rung, device, signatures)
-        self._duels = DuelFactory(case, contract, stable, device, secret)
+        launcher = CandidateLauncher(case, rung, device, signatures)
+        self._duels = DuelFactory(case, contract, launcher, device, secret)
         self._duels.check_contract()
-        self._health = GpuHealth(stable, device)
+        self._health = GpuHealth(launcher, device)
         gate = case.settings.gate
         self._gate = ParityGate(
             gate.seeds,
@@ -110,12 +110,12 @@ class CaseJudge:
 
     def try_oracle(self, watch: Watch) -> OracleReport:
         bench, settings = self._duels, self._duels.case.settings
-        oracle = ContractMutants(
+        mutants = ContractMutants(
             bench.contract, settings.gate.error_budget, bench.device.torch_device, bench.case.contract_file
         )
         is_narrow_forbidden = not settings.policy.reduced_precision
         return find_surviving_mutants(
-            oracle, bench.gated_problems(), bench.timed_problems(), is_narrow_forbidden, watch
+            mutants, bench.gated_problems(), bench.timed_problems(), is_narrow_forbidden, watch
         )
 
     def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:

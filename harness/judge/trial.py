@@ -9,8 +9,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from hillclimb.harness.duel.bench import MIN_SOLO_LOG_RATIO, DuelFactory, Processes
 from hillclimb.harness.duel.duel import CleanBlock
+from hillclimb.harness.duel.duel_factory import MIN_SOLO_LOG_RATIO, DuelFactory, Processes
 from hillclimb.harness.duel.gated_problems import GatedProblems
 from hillclimb.harness.duel.pairs import log_ratios, mean_speedup, pair_record, seconds_per_call
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess

@@ -29,7 +29,7 @@ from hillclimb.harness.channel.profile_limits import (
     UNNAMEABLE,
 )
 from hillclimb.harness.device.cpu.cpu import MAX_INTERPRETED_BYTES
-from hillclimb.harness.duel.bench import DuelFactory
+from hillclimb.harness.duel.duel_factory import DuelFactory
 from hillclimb.harness.duel.inputs import InputSource
 from hillclimb.harness.duel.parity import check_outputs
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess

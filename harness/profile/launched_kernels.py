@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from hillclimb.harness.duel.bench import DuelFactory
+from hillclimb.harness.duel.duel_factory import DuelFactory
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.errors import CandidateFault
 from hillclimb.harness.profile.rows import parse_rows, printable

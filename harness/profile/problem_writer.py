@@ -37,8 +37,8 @@ class ProblemDraft:
 
 @contextmanager
 def write_problem_pack(drafts: Sequence[ProblemDraft], device: str, seconds: float) -> Iterator[int]:
-    """A descriptor that holds the sheet, closed at the end of the block. OSError where memory is short."""
-    scenes, offset = [], 0
+    """A descriptor that holds the pack, closed at the end of the block. OSError where memory is short."""
+    problems, offset = [], 0
     for draft in drafts:
         inputs = []
         for tensor in draft.inputs.values():
@@ -46,19 +46,19 @@ def write_problem_pack(drafts: Sequence[ProblemDraft], device: str, seconds: flo
             offset += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
         outputs = tuple(_packed(spec) for name, spec in draft.outputs.items() if name not in draft.inputs)
         changed = tuple(at for at, name in enumerate(draft.inputs) if name in draft.outputs)
-        scenes.append(
+        problems.append(
             PackedProblem(
                 draft.problem, draft.weight, tuple(inputs), outputs, dict(draft.attributes), changed
             )
         )
-    descriptor = os.memfd_create("hillclimb-sheet", os.MFD_CLOEXEC)
+    descriptor = os.memfd_create("hillclimb-pack", os.MFD_CLOEXEC)
     try:
-        header = json.dumps(asdict(ProblemPack(device, seconds, tuple(scenes)))).encode()
+        header = json.dumps(asdict(ProblemPack(device, seconds, tuple(problems)))).encode()
         start = data_start(len(header))
         os.ftruncate(descriptor, start + max(offset, 1))
         _write(descriptor, len(header).to_bytes(LENGTH_BYTES, "little") + header, 0)
-        for scene, draft in zip(scenes, drafts, strict=True):
-            for part, tensor in zip(scene.inputs, draft.inputs.values(), strict=True):
+        for packed, draft in zip(problems, drafts, strict=True):
+            for part, tensor in zip(packed.inputs, draft.inputs.values(), strict=True):
                 _write(descriptor, _bytes(tensor), start + part.offset)
         yield descriptor
     finally:

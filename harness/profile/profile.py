@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from hillclimb.harness.case.settings import Suite
 from hillclimb.harness.duel import sizing
-from hillclimb.harness.duel.bench import DuelFactory
+from hillclimb.harness.duel.duel_factory import DuelFactory
 from hillclimb.harness.duel.inputs import InputSource
 from hillclimb.harness.duel.parity import check_outputs
 from hillclimb.harness.duel.process.arena import Arena

@@ -50,7 +50,7 @@ class ToolOutput:
 
 @dataclass(frozen=True)
 class ToolSandbox:
-    """Where one side's kernel is rehearsed.
+    """Where one side's kernel is run under a tool.
 
     `confinement` names its workspace, memory and device nodes, and its knobs among the environment.
     """
@@ -65,14 +65,14 @@ class ToolSandbox:
         """Run the tool over the drafts, in their order. Raises MachineError where the sandbox fails."""
         log, printed = os.memfd_create("hillclimb-log"), os.memfd_create("hillclimb-printed")
         try:
-            with write_problem_pack(drafts, self.device, seconds) as sheet:
+            with write_problem_pack(drafts, self.device, seconds) as pack:
                 started = time.monotonic()
-                ending = self._run(command(f"/proc/self/fd/{log}"), (log, sheet), printed, seconds)
+                ending = self._run(command(f"/proc/self/fd/{log}"), (log, pack), printed, seconds)
             told = _read(printed)
-            rehearsed = _problems_run(told, {draft.problem for draft in drafts})
-            return ToolOutput(ending, _read(log), told, rehearsed, time.monotonic() - started)
+            called = _problems_run(told, {draft.problem for draft in drafts})
+            return ToolOutput(ending, _read(log), told, called, time.monotonic() - started)
         except OSError as error:
-            raise MachineError(f"no rehearsal could be set up: {error}; is memory short?") from error
+            raise MachineError(f"no run under a tool could be set up: {error}; is memory short?") from error
         finally:
             os.close(log)
             os.close(printed)
@@ -81,9 +81,9 @@ class ToolSandbox:
         self, command: list[str], descriptors: tuple[int, int], printed: int, seconds: float
     ) -> ExitStatus | None:
         """How it ended; None where it had to be ended."""
-        rehearsal = [sys.executable, "-m", "hillclimb.harness.candidate.tool_run"]
+        program = [sys.executable, "-m", "hillclimb.harness.candidate.tool_run"]
         confined = self.rung.spawn(
-            [*command, *rehearsal, INSIDE.workspace, self.entry, str(descriptors[1])],
+            [*command, *program, INSIDE.workspace, self.entry, str(descriptors[1])],
             replace(
                 self.confinement,
                 descriptors=descriptors,
@@ -99,7 +99,7 @@ class ToolSandbox:
 
 
 def draft_problem(source: InputSource) -> ProblemDraft:
-    """One problem with fresh inputs, for a rehearsal."""
+    """One problem with fresh inputs, for a run under a tool."""
     problem = source.contract.problems[source.problem]
     work = source.contract.work(problem)
     return ProblemDraft(
@@ -112,7 +112,7 @@ def draft_problem(source: InputSource) -> ProblemDraft:
 
 
 def draft_problems(sources: Sequence[InputSource]) -> tuple[list[ProblemDraft], list[str]]:
-    """What can be rehearsed, lightest first, and the names of the problems that are too large for it."""
+    """What can be run, lightest first, and the names of the problems that are too large for it."""
     fitting, large = [], []
     for source in sources:
         drafted = draft_problem(source)
@@ -157,12 +157,12 @@ def _read(descriptor: int) -> str:
 
 
 def _problems_run(printed: str, known: Collection[str]) -> tuple[str, ...]:
-    """Names of known problems out of the lines that a rehearsal prints; each once."""
+    """Names of known problems out of the lines that the program prints; each once."""
     found: dict[str, None] = {}
     for line in printed.splitlines():
-        if line.startswith('{"rehearsed": '):
+        if line.startswith('{"called": '):
             try:
-                name = json.loads(line).get("rehearsed")
+                name = json.loads(line).get("called")
             except (ValueError, RecursionError):
                 continue
             if isinstance(name, str) and name in known:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hillclimb.harness.duel.bench import DuelFactory
+from hillclimb.harness.duel.duel_factory import DuelFactory
 from hillclimb.harness.duel.process.launch_spec import thread_variables
 from hillclimb.harness.errors import SandboxError
 from hillclimb.harness.profile.counters import CounterReader, ProblemCounters, find_ncu

@@ -31,7 +31,7 @@ class Confinement:
     """What one candidate process may have."""
 
     workspace: Path
-    """Folder of the kernel; read-only inside, at `Confined.workspace_inside`."""
+    """Folder of the kernel; read-only inside, at `SandboxLayout.workspace`."""
     memory_bytes: int
     """Private memory (RLIMIT_DATA). Buffers mapped from descriptors do not count."""
     scratch_bytes: int

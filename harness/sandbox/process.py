@@ -178,7 +178,7 @@ class SandboxedProcess(ABC):
     def seal(self) -> bool:
         """Refuse, from outside, every new process and program behind the border: whoever tries is ended by SIGSYS.
 
-        Call it while the candidate is frozen, and look for `others` afterwards: no call is under way then. Threads
+        Call it while the candidate is frozen, and look at `other_pids` afterwards: no call is under way then. Threads
         go on working. False where the border cannot: for candidates started afresh, and before Linux 5.5.
         """
         return False
@@ -202,7 +202,7 @@ class SandboxedProcess(ABC):
         """Seccomp filters that every one of its threads has, as the kernel tells; 0 once it is gone.
 
         One more than after the spawn: it has sealed itself. What such a filter refuses the kernel does not tell,
-        so ask for `others` as well, after the seal and from time to time.
+        so ask for `other_pids` as well, after the seal and from time to time.
         """
         return process_table.seccomp_filter_count(self.pid)
 

@@ -113,7 +113,7 @@ class ClockCalibration:
             raise CandidateFault(Reason.CLOCKS_DISAGREE, unseen)
 
     def shows_gain(self, pairs: Sequence[Pair], looks: int = 1) -> bool:
-        """Whether `expect_gain` is content."""
+        """Whether the judge's own clocks see a gain, as `require_gain` asks."""
         return not _unseen(pairs, looks)
 
 

@@ -143,12 +143,13 @@ def clock_agreement(
     *,
     drop_worst: bool = False,
 ) -> Agreement:
-    """Hold one clock's values against another's over the same pairs, at a false alarm of FALSE_ALARM.
+    """Hold one clock's values against another's over the same pairs, at a false alarm of FALSE_ALARM_RATE.
 
     `narrow` and `wide` hold one log ratio a pair, two pairs or more. `noise` holds narrow less wide of honest pairs,
     such as those of an A/A duel; five or more make the interval tighter, and proof against scatter made on purpose.
     `overhead` is what only the wide clock sees of a segment, as a share of the incumbent's; it dilutes its ratio. If
-    `forgiving`, the pair with the largest gap is left out where there are ENOUGH_PAIRS: a burst in one refuses no win.
+    `drop_worst`, the pair with the largest gap is left out of MIN_PAIRS_TO_DROP_ONE or more, so that a burst in one
+    refuses no win.
 
     Student's t on the gaps, one-sided: honest ones have mean 0, because a coin decides which process comes first.
     Raises ValueError where lengths differ or there are fewer than two pairs.

@@ -19,7 +19,7 @@ from pathlib import Path
 import yaml
 
 from hillclimb.harness.case.case import Case
-from hillclimb.harness.case.complaints import read_yaml
+from hillclimb.harness.case.yaml_errors import read_yaml
 from hillclimb.harness.errors import CaseError
 from hillclimb.harness.records import Side
 from hillclimb.harness.studies.study import BASELINE

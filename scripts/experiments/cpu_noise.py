@@ -26,7 +26,7 @@ import torch
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.checked import load_contract
 from hillclimb.harness.device.cpu import cpu
-from hillclimb.harness.duel.bench import DuelFactory
+from hillclimb.harness.duel.duel_factory import DuelFactory
 from hillclimb.harness.duel.process.launcher import CandidateLauncher
 from hillclimb.harness.records import Pair, Side
 from hillclimb.harness.sandbox.rungs.choose import choose_rung

@@ -23,8 +23,7 @@ from hillclimb.harness.errors import SandboxError
 from hillclimb.harness.sandbox.canary import canary, escapes
 from hillclimb.harness.sandbox.fork.prefork import PreforkRung
 from hillclimb.harness.sandbox.kernel import landlock
-from hillclimb.harness.sandbox.rungs import landlock_rung
-from hillclimb.harness.sandbox.rungs.choose import ForkableRung, bubblewrap_rung
+from hillclimb.harness.sandbox.rungs.choose import ForkableRung, bubblewrap_rung, landlock_rung
 from scripts.experiments import frame
 from tests.escapes.outside import run_as_user, unsandboxed
 

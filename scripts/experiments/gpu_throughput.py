@@ -326,7 +326,7 @@ class Listed(Edits):
 
 def _sweep(background: Any) -> Any:
     from hillclimb.agent.machine.config import Config
-    from hillclimb.agent.proposers.choice import ProposerKind, ProposerOptions, choose_proposer
+    from hillclimb.agent.proposers.choose import ProposerKind, ProposerOptions, choose_proposer
 
     wishes = ProposerOptions(ProposerKind.SWEEP, None, None, None, None, None, None)
     return choose_proposer(wishes, Config(), background.case.settings, lambda action: None)(background)

@@ -44,7 +44,7 @@ import optuna
 
 from hillclimb.agent.sweep.ranking import ListRanker
 from hillclimb.agent.sweep.sampler import BATCH_SIZE, ListSampler, SpaceExhausted
-from hillclimb.agent.sweep.valid_list import ValidConfigs
+from hillclimb.agent.sweep.valid_configs import ValidConfigs
 from scripts.experiments import frame
 
 NEAR = 1.02

@@ -68,15 +68,15 @@ JUDGE = {
     "start": (("hillclimb.harness.duel.process.launcher", "CandidateLauncher", "launch"),),
     "compile": (
         ("hillclimb.harness.duel.process.precompile", "Precompiler", "kernel_folder"),
-        ("hillclimb.harness.duel.bench", "DuelFactory", "compile"),
+        ("hillclimb.harness.duel.duel_factory", "DuelFactory", "compile"),
     ),
     "import": (("hillclimb.harness.duel.process.candidate_process", "CandidateProcess", "await_loaded"),),
-    "seal": (("hillclimb.harness.duel.bench", "DuelFactory", "seal"),),
+    "seal": (("hillclimb.harness.duel.duel_factory", "DuelFactory", "seal"),),
     "gate": (("hillclimb.harness.judge.gate", "ParityGate", "check"),),
     "timing": (
         ("hillclimb.harness.judge.trial", "ScreeningTrial", "run"),
         ("hillclimb.harness.judge.trial", "ConfirmationTrial", "run"),
-        ("hillclimb.harness.duel.bench", "DuelFactory", "measure_fresh_pairs"),
+        ("hillclimb.harness.duel.duel_factory", "DuelFactory", "measure_fresh_pairs"),
     ),
     "sanitizers": (("hillclimb.harness.profile.vendor_tools", "", "sanitize"),),
     "end": (("hillclimb.harness.duel.process.candidate_process", "CandidateProcess", "close"),),

@@ -27,8 +27,8 @@ from hillclimb.agent.machine.disk import Disk
 from hillclimb.agent.proposal import Edit, Proposal
 from hillclimb.agent.proposer import NotReady, Proposer, ProposerContext, peek, reads_profile
 from hillclimb.agent.proposers.ablation import AblationProposer
-from hillclimb.agent.proposers.hand import Submission, SubmissionProposer
 from hillclimb.agent.proposers.mixed import MixedProposer
+from hillclimb.agent.proposers.submission import Submission, SubmissionProposer
 from hillclimb.agent.record.entries import (
     BaselinedEntry,
     JudgedEntry,

@@ -160,7 +160,7 @@ def assert_possible(proposal: Proposal, incumbent: Files) -> None:
         pytest.param(make, marks=pytest.mark.xfail(strict=True, reason=f"{where} asks for domains alone"))
         for make, where in (
             (bound_ablation, "agent/proposers/ablation.py, _values_before_win"),
-            (bound_hand, "agent/proposers/hand.py, read_knobs"),
+            (bound_hand, "agent/proposers/submission.py, read_knobs"),
             (bound_llm, "agent/llm/replies/patching.py, knob_values"),
         )
     ],

@@ -339,7 +339,7 @@ def test_starting_and_ending_leaks_no_descriptor(start: Start) -> None:
 JUDGE = """
 import sys, time
 from pathlib import Path
-from hillclimb.harness.sandbox.rungs import Confinement, bubblewrap_rung, landlock_rung
+from hillclimb.harness.sandbox.rungs.choose import Confinement, bubblewrap_rung, landlock_rung
 rung = {rung}
 confined = rung.spawn(
     [sys.executable, "-c", "import time; time.sleep(30)"], Confinement(Path(sys.argv[1]), 1 << 30, 1 << 20)

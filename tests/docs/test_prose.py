@@ -10,7 +10,7 @@ from tests.docs.prose import sentences, word_count
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 FOLDERS = ("reference", "explanation", "results", "decisions")
-MOST_WORDS = 35
+MOST_WORDS = 25
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

@@ -6,8 +6,7 @@ import pytest
 
 from hillclimb.harness.errors import SandboxError
 from hillclimb.harness.sandbox.fork.prefork import PreforkRung
-from hillclimb.harness.sandbox.rungs import landlock_rung
-from hillclimb.harness.sandbox.rungs.choose import ForkableRung, bubblewrap_rung
+from hillclimb.harness.sandbox.rungs.choose import ForkableRung, bubblewrap_rung, landlock_rung
 from tests.harness.sandbox.conftest import start as start
 from tests.harness.sandbox.conftest import workspace as workspace
 

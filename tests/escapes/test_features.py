@@ -22,7 +22,7 @@ from hillclimb.harness.errors import SandboxError
 from hillclimb.harness.sandbox.canary import canary
 from hillclimb.harness.sandbox.kernel import landlock
 from hillclimb.harness.sandbox.rungs import bubblewrap
-from hillclimb.harness.sandbox.rungs.landlock_rung import MIN_ABI, MIN_ABI_AS_ROOT
+from hillclimb.harness.sandbox.rungs.landlock import MIN_ABI, MIN_ABI_AS_ROOT
 from tests.escapes.conftest import MAKERS
 from tests.fakes.cases import write_case
 

@@ -10,7 +10,7 @@ import pytest
 from hillclimb.harness.duel.process.launch_spec import thread_variables
 from hillclimb.harness.sandbox.rungs.choose import PreforkRung, Rung
 from tests.escapes.conftest import MAKERS
-from tests.harness.duel.test_precompile import SOFTMAX, Yard, binaries, files, yard
+from tests.harness.duel.process.test_precompile import SOFTMAX, Yard, binaries, files, yard
 
 __all__ = ["yard"]
 

@@ -10,9 +10,9 @@ import pytest
 from hillclimb.harness.errors import SandboxError
 from hillclimb.harness.sandbox.canary import canary
 from hillclimb.harness.sandbox.fork.prefork import PreforkRung
-from hillclimb.harness.sandbox.rungs import bubblewrap, landlock_rung
-from hillclimb.harness.sandbox.rungs import landlock_rung as launched
-from hillclimb.harness.sandbox.rungs.choose import ForkableRung, bubblewrap_rung, prefork_rung
+from hillclimb.harness.sandbox.rungs import bubblewrap
+from hillclimb.harness.sandbox.rungs import landlock as launched
+from hillclimb.harness.sandbox.rungs.choose import ForkableRung, bubblewrap_rung, landlock_rung, prefork_rung
 
 NOTICED = {
     "bubblewrap": {

@@ -14,8 +14,8 @@ from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.contract import Contract
 from hillclimb.harness.case.settings import Settings
 from hillclimb.harness.device.cpu.cpu import CpuDevice
-from hillclimb.harness.duel.bench import DuelFactory, Processes
 from hillclimb.harness.duel.duel import ORDERS, CleanBlock, InterleavedDuel
+from hillclimb.harness.duel.duel_factory import DuelFactory, Processes
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.duel.process.launcher import CandidateLauncher
 from hillclimb.harness.records import Block, Side, Watch

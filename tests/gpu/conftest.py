@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from hillclimb.harness.errors import SandboxError
-from hillclimb.harness.sandbox.rungs import landlock_rung
 from hillclimb.harness.sandbox.rungs.choose import (
     ForkableRung,
     PreforkRung,
     Rung,
     bubblewrap_rung,
+    landlock_rung,
     prefork_rung,
 )
 from tests.gpu.inside import WithGpu, nodes

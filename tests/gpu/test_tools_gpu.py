@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 import torch
 
+from hillclimb.agent.screen.counter_text import summary
 from hillclimb.harness.candidate.gpu_profiler import GAPS
 from hillclimb.harness.case.contract import Contract, Spec, Work
 from hillclimb.harness.duel.inputs import InputSource
 from hillclimb.harness.errors import CandidateFault, SandboxError
-from hillclimb.harness.profile.counter_text import summary
 from hillclimb.harness.profile.counters import CounterReader, find_ncu
 from hillclimb.harness.profile.rows import parse_rows
 from hillclimb.harness.profile.sanitize import Sanitizer, SanitizerReport, find_sanitizer

@@ -87,7 +87,7 @@ class Traces:
 def came_to_stay(now: Set[int], before: Set[int]) -> frozenset[int]:
     """Processes that are new, where they are more than have gone.
 
-    A GPU's zygote has one minder that stands ready for the next fork, and it is another one every time.
+    A GPU's zygote has one supervisor that stands ready for the next fork, and it is another one every time.
     """
     came, went = now - before, before - now
     return frozenset(came) if len(came) > len(went) else frozenset()

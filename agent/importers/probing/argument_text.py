@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hillclimb.agent.importers.probing.trial import Trial
+from hillclimb.agent.importers.probing.trial_contract import Trial
 
 
 def text_of(trial: Trial, replaced: dict[str, str]) -> tuple[str, str]:

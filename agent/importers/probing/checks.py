@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hillclimb.agent.importers.formats.imported import Sizes
-from hillclimb.agent.importers.probing.trial import attempt
+from hillclimb.agent.importers.probing.trial_contract import attempt
 
 if TYPE_CHECKING:
     import torch

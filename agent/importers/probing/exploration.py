@@ -11,7 +11,7 @@ from hillclimb.agent.importers.probing.argument_text import text_of
 from hillclimb.agent.importers.probing.examples import named_call, plan_of_calls, plan_of_texts
 from hillclimb.agent.importers.probing.oracle import SMALL_BYTES, excuses_for, find_accepted
 from hillclimb.agent.importers.probing.sizes import ODD_BYTES, neighbours_of, small_problems
-from hillclimb.agent.importers.probing.trial import Trial, trial_of
+from hillclimb.agent.importers.probing.trial_contract import Trial, trial_of
 
 if TYPE_CHECKING:
     from hillclimb.harness.sources.sourced_contract import SourcedContract

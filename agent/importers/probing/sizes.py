@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from hillclimb.agent.importers.formats.imported import Sizes
-from hillclimb.agent.importers.probing.trial import Trial
+from hillclimb.agent.importers.probing.trial_contract import Trial
 
 TINY_BYTES, ODD_BYTES = 64 << 10, 768 << 10
 """Most that such a problem moves; where there is no GPU, what moves over 1 MiB is not run."""

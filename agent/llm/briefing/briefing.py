@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_letters, digits, punctuation
 
-from hillclimb.agent.llm.briefing.extent import BriefingPart, Extent, shrink
 from hillclimb.agent.llm.briefing.facts import CaseTexts, Facts, read_texts
-from hillclimb.agent.llm.briefing.passages import all_lane_lines, files, other_files, progress
-from hillclimb.agent.llm.briefing.premises import case, system
+from hillclimb.agent.llm.briefing.opening_messages import case, system
+from hillclimb.agent.llm.briefing.progress_messages import all_lane_lines, files, other_files, progress
 from hillclimb.agent.llm.briefing.prompts import render
-from hillclimb.agent.llm.briefing.quotation import clean, clip_middle, fenced
+from hillclimb.agent.llm.briefing.quoting import clean, clip_middle, fenced
+from hillclimb.agent.llm.briefing.truncation import BriefingPart, Extent, shrink
 from hillclimb.agent.llm.client.messages import Message
 from hillclimb.harness.errors import UsageError
 
@@ -48,7 +48,7 @@ class Briefing:
 
 
 def brief(facts: Facts, budget_tokens: int) -> Briefing:
-    """The briefing, cut to the budget in the order of hillclimb.agent.llm.briefing.extent.STEPS.
+    """The briefing, cut to the budget in the order of hillclimb.agent.llm.briefing.truncation.STEPS.
 
     Raises UsageError where what is never cut does not fit.
     """

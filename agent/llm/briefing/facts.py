@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hillclimb.agent.llm.briefing.observations import KnobSummary
-    from hillclimb.agent.llm.briefing.recollection import LedgerSummary
+    from hillclimb.agent.llm.briefing.knob_summary import KnobSummary
+    from hillclimb.agent.llm.briefing.ledger_summary import LedgerSummary
     from hillclimb.agent.record.entries import ProfiledEntry
     from hillclimb.harness.case.case import Case
 

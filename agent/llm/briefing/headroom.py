@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hillclimb.agent.llm.briefing.quotation import quoted
+from hillclimb.agent.llm.briefing.quoting import quoted
+from hillclimb.agent.screen.counter_text import summary
 from hillclimb.agent.screen.durations import describe_seconds
-from hillclimb.harness.profile.counter_text import summary
 from hillclimb.harness.records import Bucket, Ceilings, KernelCounters, ProblemTime, Profile
 
 

@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from hillclimb.agent.llm.client.backoff import BackoffPolicy
 from hillclimb.agent.llm.client.completion import Completion, read_completion
-from hillclimb.agent.llm.client.dialect import SupportedParameters, refused_parameter
 from hillclimb.agent.llm.client.faults import AttemptFailure, Fault, ModelFault
 from hillclimb.agent.llm.client.messages import Message, Reply
-from hillclimb.agent.llm.client.pauses import BackoffPolicy
 from hillclimb.agent.llm.client.scrubber import Scrubber
 from hillclimb.agent.llm.client.settings import ModelSettings
+from hillclimb.agent.llm.client.supported_parameters import SupportedParameters, refused_parameter
 from hillclimb.agent.llm.client.usage import estimate_usage, total
 from hillclimb.agent.record.entries import TokenUsage
 from hillclimb.harness.wording import count

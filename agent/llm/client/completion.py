@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hillclimb.agent.llm.client.answer import HttpResponse
 from hillclimb.agent.llm.client.diagnosis import diagnose, diagnose_error, error_message
 from hillclimb.agent.llm.client.faults import AttemptFailure, Fault
+from hillclimb.agent.llm.client.http_response import HttpResponse
 from hillclimb.agent.llm.client.settings import ModelSettings
 from hillclimb.agent.llm.client.usage import read_cost, read_usage
 from hillclimb.agent.record.entries import TokenUsage

@@ -6,9 +6,9 @@ import json
 import re
 from typing import Any
 
-from hillclimb.agent.llm.client.answer import HttpResponse
+from hillclimb.agent.llm.client.backoff import retry_after_seconds
 from hillclimb.agent.llm.client.faults import AttemptFailure, Fault
-from hillclimb.agent.llm.client.pauses import retry_after_seconds
+from hillclimb.agent.llm.client.http_response import HttpResponse
 
 _QUOTA_CODE = re.compile(
     r"insufficient_quota|billing_hard_limit|billing_not_active|insufficient_(balance|credits)"

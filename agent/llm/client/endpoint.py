@@ -11,13 +11,13 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from hillclimb.agent.llm.client.backoff import BackoffPolicy
 from hillclimb.agent.llm.client.call import ModelCall
-from hillclimb.agent.llm.client.dialect import SupportedParameters
 from hillclimb.agent.llm.client.faults import AttemptFailure, Fault
 from hillclimb.agent.llm.client.messages import Message, Reply
-from hillclimb.agent.llm.client.pauses import BackoffPolicy
 from hillclimb.agent.llm.client.scrubber import Scrubber
 from hillclimb.agent.llm.client.settings import ModelSettings
+from hillclimb.agent.llm.client.supported_parameters import SupportedParameters
 from hillclimb.agent.record.entries import TokenUsage
 
 if TYPE_CHECKING:

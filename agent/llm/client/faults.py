@@ -121,5 +121,5 @@ class ModelFault(HillclimbError):
 
     @property
     def is_final(self) -> bool:
-        """As `Fault.final`: a person must change something, unless calls succeeded before and this is a hiccup."""
+        """As `Fault.is_final`: a person must change something, unless calls succeeded before and this is a hiccup."""
         return self.fault.is_final

@@ -15,7 +15,6 @@ from typing import Any, cast
 import httpx2
 import openai
 
-from hillclimb.agent.llm.client.answer import HttpResponse
 from hillclimb.agent.llm.client.body import (
     CURRENT_ATTEMPT,
     AttemptProgress,
@@ -25,6 +24,7 @@ from hillclimb.agent.llm.client.body import (
     track_request,
 )
 from hillclimb.agent.llm.client.faults import AttemptFailure, Fault
+from hillclimb.agent.llm.client.http_response import HttpResponse
 from hillclimb.agent.llm.client.messages import Message
 from hillclimb.agent.llm.client.settings import ModelSettings
 from hillclimb.harness.errors import UsageError

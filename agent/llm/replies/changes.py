@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hillclimb.agent.llm.replies.complaints import clip
 from hillclimb.agent.llm.replies.markup import (
     Fence,
     Marker,
@@ -19,6 +18,7 @@ from hillclimb.agent.llm.replies.markup import (
     read_header,
     read_marker,
 )
+from hillclimb.agent.llm.replies.reply_error import clip
 
 _NEVER = 1 << 60
 _QUOTES = re.compile(r"\"{3}|'{3}")
@@ -93,7 +93,7 @@ class MarkerIndex:
 def read_block(
     lines: Sequence[str], start: int, marker: Marker, markers: MarkerIndex, path: str
 ) -> tuple[SearchReplace, int]:
-    """The block whose SEARCH line is `start`, and the line after it. Raises Unreadable."""
+    """The block whose SEARCH line is `start`, and the line after it. Raises UnreadableReply."""
     end = markers.closing_marker(start, marker.count)
     if end is None:
         raise UnreadableReply(_why_unclosed(lines, start, markers))
@@ -138,7 +138,7 @@ def _why_unclosed(lines: Sequence[str], start: int, markers: MarkerIndex) -> str
 def read_whole(
     lines: Sequence[str], start: int, fence: Fence, path: str, *, wrapped: bool
 ) -> tuple[WholeFile, int]:
-    """The file in the fence opened in line `start`, and the line after it. Raises Unreadable.
+    """The file in the fence opened in line `start`, and the line after it. Raises UnreadableReply.
 
     `wrapped`: the reply itself is in a fence, whose end is not the file's.
     """

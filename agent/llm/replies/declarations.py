@@ -12,9 +12,9 @@ from pathlib import Path
 
 import yaml
 
+from hillclimb.agent.llm.replies.edit_checks import find_anchor, is_small_yaml
 from hillclimb.agent.llm.replies.git import merge_file
 from hillclimb.agent.llm.replies.matching import to_lines
-from hillclimb.agent.llm.replies.vetting import find_anchor, is_small_yaml
 from hillclimb.harness.case.knobs import (
     KNOBS_FILE,
     Knob,

@@ -12,8 +12,8 @@ from pathlib import Path
 import yaml
 
 from hillclimb.agent.git.trees import is_judged
-from hillclimb.agent.llm.replies.vetting import is_small_yaml
-from hillclimb.harness.case.complaints import parse_yaml
+from hillclimb.agent.llm.replies.edit_checks import is_small_yaml
+from hillclimb.harness.case.yaml_errors import parse_yaml
 from hillclimb.harness.errors import CaseError
 
 _MAX_PYTHON_CHARS = 1 << 20

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from hillclimb.agent.llm.replies.complaints import ReplyError, clip
+from hillclimb.agent.llm.replies.reply_error import ReplyError, clip
 
 KEYWORDS = ("IDEA", "FAMILY", "NOTE", "NEXT", "KNOB", "FILE", "DELETE")
 

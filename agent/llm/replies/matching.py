@@ -49,7 +49,7 @@ def to_lines(text: str) -> list[str]:
 
 
 def find_matches(lines: Sequence[str], wanted: Sequence[str]) -> list[Match]:
-    """Places of the wanted lines, by the strictest rule that finds any; at most MOST_MATCHES."""
+    """Places of the wanted lines, by the strictest rule that finds any; at most MAX_MATCHES."""
     return (
         [Match(start) for start in _places(lines, wanted)]
         or [Match(start) for start in _places(_trimmed(lines), _trimmed(wanted))]

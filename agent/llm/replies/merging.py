@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from hillclimb.agent.llm.replies.complaints import ReplyError, clip
 from hillclimb.agent.llm.replies.declarations import merge_knobs
 from hillclimb.agent.llm.replies.git import CONFLICT_MARKER_CHARS, merge_file
+from hillclimb.agent.llm.replies.reply_error import ReplyError, clip
 from hillclimb.agent.proposal import Edit
 from hillclimb.harness.case.knobs import KNOBS_FILE, parse_knobs
 from hillclimb.harness.errors import CaseError
@@ -22,7 +22,7 @@ class MergeConflict(ReplyError):
 def merge(base: Mapping[str, str], proposed: Mapping[str, str], ours: Mapping[str, str]) -> tuple[Edit, ...]:
     """What makes of our files what the change from `base` to `proposed` made of its own; empty where it is in them.
 
-    Each is a whole set of files by path. Raises Conflict where both sides changed the same or adjacent lines
+    Each is a whole set of files by path. Raises MergeConflict where both sides changed the same or adjacent lines
     (in knobs.yaml, the same knob), MachineError where git cannot be run.
     """
     changed = sorted(path for path in {*base, *proposed} if base.get(path) != proposed.get(path))
@@ -42,7 +42,7 @@ def merge(base: Mapping[str, str], proposed: Mapping[str, str], ours: Mapping[st
 
 
 def revert(before: Mapping[str, str], after: Mapping[str, str], now: Mapping[str, str]) -> tuple[Edit, ...]:
-    """Edits that take the change from `before` to `after` back out of today's files. Raises Conflict."""
+    """Edits that take the change from `before` to `after` back out of today's files. Raises MergeConflict."""
     return merge(after, before, now)
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from hillclimb.agent.llm.replies.changes import Change, DeleteFile, SearchReplace, WholeFile
-from hillclimb.agent.llm.replies.complaints import clip
+from hillclimb.agent.llm.replies.edit_checks import InapplicableChange, check_edits, is_elision, listed
 from hillclimb.agent.llm.replies.matching import (
     MAX_MATCHES,
     FirstDifference,
@@ -20,7 +20,7 @@ from hillclimb.agent.llm.replies.matching import (
     reindent,
     to_lines,
 )
-from hillclimb.agent.llm.replies.vetting import InapplicableChange, check_edits, is_elision, listed
+from hillclimb.agent.llm.replies.reply_error import clip
 from hillclimb.agent.proposal import Edit
 from hillclimb.harness.case.knobs import Knobs, KnobValue, parse_value
 from hillclimb.harness.errors import CaseError
@@ -36,7 +36,7 @@ _CONTEXT_LINES = 5
 def apply(changes: Sequence[Change], files: Mapping[str, str]) -> tuple[Edit, ...]:
     """The files that the changes lead to, where they differ from what they are.
 
-    Blocks of one file are applied one after another, each to what the one before it left. Raises DoesNotApply,
+    Blocks of one file are applied one after another, each to what the one before it left. Raises InapplicableChange,
     and nothing else; its message is for the author of the changes.
     """
     if not changes:
@@ -57,7 +57,7 @@ def apply(changes: Sequence[Change], files: Mapping[str, str]) -> tuple[Edit, ..
 
 
 def knob_values(raw: Mapping[str, str], knobs: Knobs) -> dict[str, KnobValue]:
-    """Values of knobs, from their texts. Raises DoesNotApply for a name or a value that there is not."""
+    """Values of knobs, from their texts. Raises InapplicableChange for a name or a value that there is not."""
     return {name: _knob_value(name, text, knobs) for name, text in raw.items()}
 
 

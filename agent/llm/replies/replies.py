@@ -20,7 +20,7 @@ from hillclimb.agent.llm.replies.changes import (
     read_block,
     read_whole,
 )
-from hillclimb.agent.llm.replies.complaints import clip
+from hillclimb.agent.llm.replies.headers import ReplyHeaders
 from hillclimb.agent.llm.replies.markup import (
     Fence,
     Header,
@@ -31,7 +31,7 @@ from hillclimb.agent.llm.replies.markup import (
     read_header,
     read_marker,
 )
-from hillclimb.agent.llm.replies.remarks import ReplyHeaders
+from hillclimb.agent.llm.replies.reply_error import clip
 from hillclimb.agent.record.entries import Idea
 
 __all__ = [
@@ -71,7 +71,7 @@ class ParsedReply:
 
 
 def read_reply(text: str) -> ParsedReply:
-    """The answer in a model's reply. Raises Unreadable, and nothing else, where there is none to be read."""
+    """The answer in a model's reply. Raises UnreadableReply, and nothing else, where there is none to be read."""
     _refuse_excess(text)
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
     return _ReplyParser(lines).read(_after_thinking(lines))

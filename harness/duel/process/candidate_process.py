@@ -272,9 +272,9 @@ class CandidateProcess:
     ) -> Timing:
         """Time one turn.
 
-        With a lead-in, both sides spin between its end and the word to go, so that waking is not timed; `between` is
-        done there. Whoever owns a process can say that it is done while its device still works: `prove` looks at the
-        outputs, and has to wait for whatever still runs; it is timed as part of the whole.
+        With a lead-in, both sides spin between its end and the word to go, so that waking is not timed; `before_start`
+        is called there. Whoever owns a process can say that it is done while its device still works: `read_outputs`
+        looks at the outputs, and has to wait for whatever still runs; it is timed as part of the whole.
         """
         if not plan.lead_in_calls:
             seconds = self.call(arena, 0, plan.timed_calls)

@@ -41,7 +41,7 @@ class CandidateLauncher:
         On a GPU it finds what was compiled ahead for it; `from_source`, by a compilation that began from nothing.
         """
         settings, device = self._case.settings, self._device
-        dress = LaunchSpec(
+        spec = LaunchSpec(
             tensors=device.tensors,
             launch=settings.cuda.launch,
             preload=self._preload(),
@@ -53,25 +53,25 @@ class CandidateLauncher:
             compiler_flags=compiler_flags(side) if settings.is_compiled else (),
             environment=self._variables(),
         )
-        return self._start(side, dress, watched=watched)
+        return self._start(side, spec, watched=watched)
 
     def launch_interpreted(self, side: Side) -> CandidateProcess:
         """A fresh process in which Triton interprets a side's kernels on the CPU, whatever the device."""
-        dress = LaunchSpec(
+        spec = LaunchSpec(
             tensors="torch",
             preload=self._preload(),
             environment=InterpreterDevice().variables(),
         )
-        return self._start(side, dress)
+        return self._start(side, spec)
 
     def launch_known_kernel(self, workspace: Path) -> CandidateProcess:
         """A process of the lab's own kernel, `kernel.py:run` in `workspace`, dressed like a candidate's."""
         device = self._device
-        dress = LaunchSpec(
+        spec = LaunchSpec(
             tensors=device.tensors, preload=("torch",), devices=device.nodes(), environment=self._variables()
         )
         side = Side(tree=str(workspace))
-        return CandidateProcess(self.rung, side, "kernel.py:run", dress, self._limits())
+        return CandidateProcess(self.rung, side, "kernel.py:run", spec, self._limits())
 
     def precompile(self, side: Side, parent: Side | None = None) -> None:
         """Begin what can be done for a side before its turn; returns at once."""
@@ -88,13 +88,13 @@ class CandidateLauncher:
 
     def _compiler(self, side: Side, kernels: Path | None) -> CandidateProcess:
         architecture = self._case.settings.cuda.architecture
-        dress = LaunchSpec(
+        spec = LaunchSpec(
             tensors="meta",
             architecture=architecture,
             preload=self._preload(),
             kernel_folder=kernels,
         )
-        return self._start(side, dress)
+        return self._start(side, spec)
 
     def _start(self, side: Side, spec: LaunchSpec, *, watched: bool = False) -> CandidateProcess:
         settings = self._case.settings

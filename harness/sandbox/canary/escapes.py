@@ -12,13 +12,13 @@ from __future__ import annotations
 import json
 import sys
 
-from hillclimb.harness.sandbox.canary.attempts import files, granted, kernel, processes, talking
+from hillclimb.harness.sandbox.canary.attempts import files, granted, kernel, processes, sockets
 from hillclimb.harness.sandbox.canary.attempts.bait import Attempt, Bait
 
 ATTEMPTS: tuple[Attempt, ...] = (
     *files.ATTEMPTS,
     *processes.ATTEMPTS,
-    *talking.ATTEMPTS,
+    *sockets.ATTEMPTS,
     *kernel.ATTEMPTS,
     *granted.ATTEMPTS,
 )

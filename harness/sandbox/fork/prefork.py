@@ -46,7 +46,7 @@ START_SECONDS = 20.0
 
 MAX_MESSAGE_BYTES = 8192
 MAX_MESSAGE_DESCRIPTORS = 2
-"""Descriptors in one message of a minder's."""
+"""Descriptors in one message of a supervisor's."""
 
 STARTUP_VARIABLE_PATTERN = re.compile(
     r"PYTHON|OMP_|GOMP_|KMP_|OPENBLAS_|GOTO_|MKL_|BLIS_|MALLOC_|TRITON_INTERPRET$"
@@ -55,7 +55,7 @@ STARTUP_VARIABLE_PATTERN = re.compile(
 
 
 class ForkableRung(Protocol):
-    """A rung that can make ground for a process which joins it."""
+    """A rung that can prepare a sandbox which a process joins later."""
 
     @property
     def name(self) -> Literal["bubblewrap", "landlock", "none"]: ...
@@ -112,19 +112,19 @@ class PreforkRung:
     def spawn(self, argv: Sequence[str], confinement: Confinement) -> SandboxedProcess:
         """Begin to fork a candidate, and return; SandboxError where that fails at once.
 
-        Whoever needs the candidate waits for its birth (`Confined`), and learns there where it fails later: so
+        Whoever needs the candidate waits for its start (`SandboxedProcess`), and learns there where it fails later: so
         those of a pair can be born at the same time.
         """
         if not is_forkable(argv) or not self._agrees(confinement.environment):
             return self.rung.spawn(argv, confinement)
-        ground = self.rung.prepare(argv, confinement)
+        prepared = self.rung.prepare(argv, confinement)
         with ExitStack() as unless_forked:
-            unless_forked.callback(ground.clean_up)
+            unless_forked.callback(prepared.clean_up)
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             unless_forked.callback(ours.close)
             with theirs:
-                self._ask(ground, confinement, theirs)
-            forked = ForkedProcess(ground, ours)
+                self._ask(prepared, confinement, theirs)
+            forked = ForkedProcess(prepared, ours)
             unless_forked.pop_all()
         return forked
 
@@ -159,10 +159,10 @@ class PreforkRung:
             if STARTUP_VARIABLE_PATTERN.match(name)
         )
 
-    def _ask(self, ground: PreparedSandbox, confinement: Confinement, line: socket.socket) -> None:
-        request = _request(ground, confinement)
+    def _ask(self, prepared: PreparedSandbox, confinement: Confinement, line: socket.socket) -> None:
+        request = _request(prepared, confinement)
         output = () if confinement.output is None else (confinement.output,)
-        joined = () if ground.holder is None else (ground.holder.status,)
+        joined = () if prepared.holder is None else (prepared.holder.status,)
         try:
             socket.send_fds(
                 self._control, [FORK], [request, line.fileno(), *confinement.descriptors, *output, *joined]
@@ -174,12 +174,12 @@ class PreforkRung:
 
 
 class ForkedProcess(SandboxedProcess):
-    """A candidate forked from a zygote. Its minder, outside the border, says on the line how it was born and ended."""
+    """A candidate forked from a zygote. Its supervisor, outside the border, says how it started and ended."""
 
-    def __init__(self, ground: PreparedSandbox, line: socket.socket) -> None:
-        """Take over its ground, and the line to its minder."""
-        super().__init__(ground.layout, os.dup(line.fileno()))
-        self._ground = ground
+    def __init__(self, prepared: PreparedSandbox, line: socket.socket) -> None:
+        """Take over its prepared sandbox, and the line to its supervisor."""
+        super().__init__(prepared.layout, os.dup(line.fileno()))
+        self._prepared = prepared
         self._line = line
         self._asks = False
         self._last: dict[str, Any] | None = None
@@ -199,10 +199,10 @@ class ForkedProcess(SandboxedProcess):
         self._birth()
         if not self._asks or self.poll() is not None:
             return self._asks
-        with suppress(OSError):  # its minder has gone, as `poll` will tell
+        with suppress(OSError):  # its supervisor has gone, as `poll` will tell
             self._line.send(SEAL)
         if not is_readable(self._line.fileno(), START_SECONDS):
-            raise MachineError(f"the minder of {self.pid} has not sealed it in {START_SECONDS:g} s")
+            raise MachineError(f"the supervisor of {self.pid} has not sealed it in {START_SECONDS:g} s")
         message = _heard(self._line)
         if message != {"sealed": True}:
             self._last = message or {}
@@ -210,10 +210,10 @@ class ForkedProcess(SandboxedProcess):
 
     def scratch_used_bytes(self) -> int:
         self._birth()
-        return 0 if self._exit else self._ground.scratch_used_bytes()
+        return 0 if self._exit else self._prepared.scratch_used_bytes()
 
     def _company(self) -> list[int]:
-        return self._ground.other_pids(self.pid)
+        return self._prepared.other_pids(self.pid)
 
     def _birth(self) -> SpawnedProcess:
         if self._failure is not None:
@@ -225,7 +225,7 @@ class ForkedProcess(SandboxedProcess):
         return self._born
 
     def _await_birth(self) -> SpawnedProcess:
-        """Hear its minder and itself out, until it is there and confined."""
+        """Hear its supervisor and itself out, until it is there and confined."""
         deadline = time.monotonic() + START_SECONDS
         born, is_ready = None, False
         while born is None or not is_ready:
@@ -233,7 +233,7 @@ class ForkedProcess(SandboxedProcess):
                 raise SandboxError(f"the candidate's fork was not ready after {START_SECONDS:g} s")
             message, descriptors = _received(self._line)
             if "first" in message:
-                self._ground.attach_holder(int(message["first"]), descriptors)
+                self._prepared.attach_holder(int(message["first"]), descriptors)
             elif "pid" in message:
                 born = self._born = SpawnedProcess(int(message["pid"]), descriptors[0])
             elif "ready" in message:
@@ -245,7 +245,7 @@ class ForkedProcess(SandboxedProcess):
         return born
 
     def _complaint(self) -> str:
-        said = self._ground.error_output()
+        said = self._prepared.error_output()
         return f": {said}" if said else ""
 
     def _note_failure(
@@ -256,7 +256,7 @@ class ForkedProcess(SandboxedProcess):
             return
         self._failure = error if isinstance(error, MachineError) else SandboxError(f"not born: {error!r}")
         try:
-            self._ground.clean_up()
+            self._prepared.clean_up()
         finally:
             self._release()
 
@@ -268,17 +268,17 @@ class ForkedProcess(SandboxedProcess):
         message = _heard(self._line) if self._last is None else self._last
         born = self._birth()
         if born.pidfd is not None and not is_readable(born.pidfd, REAP_SECONDS):
-            raise MachineError(f"process {self.pid} outlives its minder; restart the run")
-        self._ground.clean_up()
-        if not message and self._killed:  # together with its minder
+            raise MachineError(f"process {self.pid} outlives its supervisor; restart the run")
+        self._prepared.clean_up()
+        if not message and self._killed:  # together with its supervisor
             return ExitStatus(None, signal.SIGKILL)
         if not message:
-            raise SandboxError("the zygote, or the candidate's minder, was killed")
+            raise SandboxError("the zygote, or the candidate's supervisor, was killed")
         return ExitStatus(message.get("exit"), message.get("signal"))
 
     def _end(self) -> None:
         self._signal(signal.SIGKILL)
-        self._ground.send_sigkill()
+        self._prepared.send_sigkill()
 
     def _release(self) -> None:
         super()._release()
@@ -299,15 +299,15 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _request(ground: PreparedSandbox, confinement: Confinement) -> int:
+def _request(prepared: PreparedSandbox, confinement: Confinement) -> int:
     """A memory file with the request: whoever is not meant to read it need not."""
     request = ForkRequest(
-        plan=replace(ground.plan, has_listener=ground.plan.seccomp is not None),
-        cwd=ground.layout.scratch,
-        python_path=ground.layout.python_path,
+        plan=replace(prepared.plan, has_listener=prepared.plan.seccomp is not None),
+        cwd=prepared.layout.scratch,
+        python_path=prepared.layout.python_path,
         descriptors=confinement.descriptors,
         has_output=confinement.output is not None,
-        holder=None if ground.holder is None else ground.holder.program,
+        holder=None if prepared.holder is None else prepared.holder.program,
     )
     descriptor = os.memfd_create("request")
     with open(os.dup(descriptor), "wb") as file:  # noqa: PTH123 - a descriptor, not a path
@@ -319,12 +319,12 @@ def _received(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """One message, and the descriptors that came with it."""
     data, descriptors, _, _ = socket.recv_fds(line, MAX_MESSAGE_BYTES, MAX_MESSAGE_DESCRIPTORS)
     if not data:
-        return {"failed": "the zygote or the candidate's minder is gone"}, []
+        return {"failed": "the zygote or the candidate's supervisor is gone"}, []
     return dict(json.loads(data)), descriptors
 
 
 def _heard(line: socket.socket) -> dict[str, Any] | None:
-    """The minder's last word; None where it was killed first."""
+    """The supervisor's last word; None where it was killed first."""
     try:
         data = line.recv(MAX_MESSAGE_BYTES)
     except OSError:

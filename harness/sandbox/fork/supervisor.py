@@ -1,6 +1,6 @@
-"""The minder: the parent of one candidate, which leads it behind the border and watches over it from outside.
+"""The supervisor: the parent of one candidate, which leads it behind the border and watches over it from outside.
 
-    judge ── request ──> minder ── fork ──> candidate
+    judge ── request ──> supervisor ── fork ──> candidate
                          waits for bubblewrap,    confines itself as its plan says,
                          joins the namespaces     then runs the module asked for
 
@@ -11,7 +11,7 @@
                             {"exit": status} or {"signal": number}               the last word
                             {"failed": why}                                      instead of any of these
 
-The minder is the judge's witness of how the candidate ended. It also holds the listener of the candidate's filter
+The supervisor is the judge's witness of how the candidate ended. It also holds the listener of the candidate's filter
 (seccomp.ask_about_processes): before SEAL every new process and program is let through, after it the first that is
 tried ends the candidate.
 """
@@ -68,7 +68,7 @@ class ForkRequest:
 
 
 def run_supervisor(zygote: int, descriptors: Sequence[int]) -> Program:
-    """Be one candidate's minder, to its end; returns in the candidate only, with its program."""
+    """Be one candidate's supervisor, to its end; returns in the candidate only, with its program."""
     line = socket.socket(fileno=descriptors[1])
     try:
         launch.die_with_parent(zygote)
@@ -108,19 +108,23 @@ def join_namespaces(line: socket.socket, status: int, holder: str) -> None:
 
 
 def confine_candidate(
-    line: socket.socket, minder: socket.socket, request: ForkRequest, parent: int, descriptors: Sequence[int]
+    line: socket.socket,
+    supervisor: socket.socket,
+    request: ForkRequest,
+    parent: int,
+    descriptors: Sequence[int],
 ) -> Program:
     """Confine this process, tell the judge, and name the program to run. Anything that fails ends it."""
     try:
         os.chdir(request.cwd)
-        line, minder = install_descriptors((line, minder), request, descriptors)
+        line, supervisor = install_descriptors((line, supervisor), request, descriptors)
         os.environ.clear()
         os.environ.update(request.plan.environment)
         listener = launch.confine(replace(request.plan, parent=parent))
         if listener is not None:
-            socket.send_fds(minder, [b"l"], [listener])
+            socket.send_fds(supervisor, [b"l"], [listener])
             os.close(listener)
-        minder.close()
+        supervisor.close()
         send_message(line, {"ready": True, "asks": listener is not None})
     except (OSError, ValueError, HillclimbError) as error:
         report_failure(line, error)
@@ -134,7 +138,7 @@ def install_descriptors(
     """Give every descriptor its number, open /dev/null for the rest; the sockets kept, out of their way."""
     above = max((2, *request.descriptors)) + 1
     lifted = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, above) for descriptor in received]
-    line, minder = (
+    line, supervisor = (
         socket.socket(fileno=fcntl.fcntl(end.fileno(), fcntl.F_DUPFD_CLOEXEC, above)) for end in kept
     )
     for descriptor in (*received, *(end.detach() for end in kept)):
@@ -151,7 +155,7 @@ def install_descriptors(
     close_known = {null, output, *lifted} - {0, 1, 2, *request.descriptors}
     for descriptor in close_known:
         os.close(descriptor)
-    return line, minder
+    return line, supervisor
 
 
 def close_all_but(kept: set[int]) -> None:

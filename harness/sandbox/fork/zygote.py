@@ -1,11 +1,11 @@
 """A process that has imported what candidates need, and forks one for each request.
 
-`python -m hillclimb.harness.sandbox.fork.zygote SOCKET JUDGE MODULES` is started by `prefork.Prefork` with a
+`python -m hillclimb.harness.sandbox.fork.zygote SOCKET JUDGE MODULES` is started by `prefork.PreforkRung` with a
 clean environment.
 
-    zygote ── fork ──> minder, waiting for a request ── fork ──> candidate
+    zygote ── fork ──> supervisor, waiting for a request ── fork ──> candidate
 
-The zygote itself never reads a request, so that no candidate inherits another's: one minder stands ready, reads the
+The zygote itself never reads a request, so that no candidate inherits another's: one supervisor stands ready, reads the
 next one, and is followed by another. Each dies with the one before it.
 """
 
@@ -72,8 +72,8 @@ def import_modules(modules: Sequence[str]) -> None:
 
 
 def serve(control: socket.socket) -> Program:
-    """Keep one minder waiting; returns in a candidate only, with its program."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody collects a minder
+    """Keep one supervisor waiting; returns in a candidate only, with its program."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody collects a supervisor
     zygote = os.getpid()
     while True:
         taken, taking = os.pipe()
@@ -88,7 +88,7 @@ def serve(control: socket.socket) -> Program:
 
 
 def await_request(zygote: int, control: socket.socket, taking: int) -> Program:
-    """Be the next minder; ends, and the zygote with it, where the judge hangs up."""
+    """Be the next supervisor; ends, and the zygote with it, where the judge hangs up."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         launch.die_with_parent(zygote)

@@ -18,7 +18,7 @@ MOST_CAPABILITIES = 64
 CAPABILITY_VERSION = 0x20080522
 
 REACH_CAPABILITIES_MASK = 1 << CAP_DAC_OVERRIDE | 1 << CAP_DAC_READ_SEARCH
-"""All that `reaching` ever asks to keep, as a bit mask."""
+"""All that `capabilities_to_reach` ever asks to keep, as a bit mask."""
 
 FREE_UID_RANGE = (0x70000000, 0x0FFFFFFF)
 """First and number of the user ids that systemd's table (UIDS-GIDS.md) leaves unused, where all are mapped."""

@@ -5,7 +5,7 @@ Standard library only: the launcher imports it inside the border.
     stage one   border_program()    loaded by bubblewrap or by the launcher, then the candidate's Python is exec'd
     stage two   stage_two_program() sent by the judge, loaded by the candidate's runner after its trusted imports
 
-Of a forked candidate, stage one also asks the minder about every new process and program (`ask_about_processes`):
+Of a forked candidate, stage one also asks the supervisor about every new process and program (`load_notifying_filter`):
 allowed while it prepares, the end of it once the judge has sealed it, whatever it did to stage two.
 
 Refused calls fail with EPERM. clone3 fails with ENOSYS, so that libc falls back to clone, whose flags a filter

@@ -17,7 +17,7 @@ from hillclimb.harness.sandbox.confinement import Confinement
 from hillclimb.harness.sandbox.fork.prefork import ForkableRung, PreforkRung
 from hillclimb.harness.sandbox.process import ExitStatus, SandboxedProcess
 from hillclimb.harness.sandbox.rungs.bubblewrap import bubblewrap_rung
-from hillclimb.harness.sandbox.rungs.landlock_rung import landlock_rung, trusted_rung
+from hillclimb.harness.sandbox.rungs.landlock import landlock_rung, trusted_rung
 from hillclimb.harness.sandbox.rungs.locked_folder import sweep_all
 
 __all__ = [

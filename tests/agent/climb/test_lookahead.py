@@ -14,7 +14,7 @@ from hillclimb.agent.climb import lookahead
 from hillclimb.agent.climb.candidate import CandidateBuilder
 from hillclimb.agent.climb.supervision import JudgeSupervisor
 from hillclimb.agent.climb.timekeeper import Timekeeper
-from hillclimb.agent.climb.trial import TrialContext
+from hillclimb.agent.climb.try_candidate import TrialContext
 from hillclimb.agent.git.repository import Repository
 from hillclimb.agent.git.trees import MaterialisedTrees
 from hillclimb.agent.machine.disk import Disk

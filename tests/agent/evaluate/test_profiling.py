@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hillclimb.agent.evaluate.profiling import ProfileRequest, profile, show
-from hillclimb.agent.machine.place import NVIDIA_DRIVER
+from hillclimb.agent.machine.timing_device import NVIDIA_DRIVER
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.records import (
     Bucket,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hillclimb.agent.importers.asking import ask
 from hillclimb.agent.importers.choose import importer_of, request_of
 from hillclimb.agent.importers.import_case import WantedCase, import_case
+from hillclimb.agent.importers.probe_process import ask
 from hillclimb.harness.errors import UsageError
 from tests.agent.importers import sources
 

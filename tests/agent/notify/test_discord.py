@@ -235,7 +235,7 @@ def test_a_post_that_cannot_be_worded_ends_nothing_and_is_owned_up_to(
         raise ZeroDivisionError
 
     with FakeDiscord() as fake, discord(fake.url) as notifier:
-        monkeypatch.setattr("hillclimb.agent.notify.story.win_post", fail)
+        monkeypatch.setattr("hillclimb.agent.notify.composer.win_post", fail)
         win(notifier, 1)
         assert dict(notifier.outcomes())[1].webhook_status == "no post could be made of it: ZeroDivisionError"
         monkeypatch.undo()

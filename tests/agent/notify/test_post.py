@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hillclimb.agent.notify.batch import DroppedPosts, PostBatch
 from hillclimb.agent.notify.post import MAX_PICTURE_BYTES, Post, embed, read_picture
-from hillclimb.agent.notify.wording import units
+from hillclimb.agent.notify.sanitize import units
 from tests.agent.notify.recorded_posts import PNG
 
 TEXTS = st.text(alphabet="a\\*\U0001f600 é", max_size=30).flatmap(

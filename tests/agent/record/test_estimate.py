@@ -11,15 +11,15 @@ import pytest
 
 from hillclimb.agent.api.runs import read_run
 from hillclimb.agent.llm.briefing.call_history import describe_duplicate
-from hillclimb.agent.llm.briefing.observations import summarise_knobs
-from hillclimb.agent.llm.briefing.recollection import summarise_ledger
+from hillclimb.agent.llm.briefing.knob_summary import summarise_knobs
+from hillclimb.agent.llm.briefing.ledger_summary import summarise_ledger
 from hillclimb.agent.proposal import Edit, Proposal
 from hillclimb.agent.record.entries import ENTRY, JudgedEntry, WebhookState
 from hillclimb.agent.record.ledger import Ledger
 from hillclimb.agent.record.views import COLUMNS, table
 from hillclimb.agent.review.candidate_view import CandidateView, describe_candidate
+from hillclimb.agent.rhythm.notes_files import write_notes
 from hillclimb.agent.rhythm.signals import log_ratio
-from hillclimb.agent.rhythm.workbook import write_notes
 from hillclimb.agent.screen.events import JudgedEvent
 from hillclimb.agent.screen.scoreboard import describe_verdict
 from hillclimb.agent.sweep.landscape import build_landscape

@@ -30,7 +30,7 @@ from hillclimb.agent.record.entries import (
     WebhookState,
 )
 from hillclimb.agent.record.run import open_run
-from hillclimb.agent.review.watching import MAX_SHOWN_VERDICTS, LedgerTail, find_folder, track_request
+from hillclimb.agent.review.watching import MAX_SHOWN_VERDICTS, LedgerTail, find_folder, follow_run
 from hillclimb.agent.screen.events import (
     CalledEvent,
     Event,
@@ -84,7 +84,7 @@ def watch(folder: Path, *steps: Callable[[], object]) -> list[Event]:
         left.pop(0)()
 
     with contextlib.suppress(Enough):
-        track_request(folder, seen.append, once=False, sleep=sleep)
+        follow_run(folder, seen.append, once=False, sleep=sleep)
     return seen
 
 

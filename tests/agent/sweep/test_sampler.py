@@ -17,7 +17,7 @@ import numpy as np
 import optuna
 import pytest
 
-import hillclimb.agent.sweep.valid_list as listing_module
+import hillclimb.agent.sweep.valid_configs as listing_module
 from hillclimb.agent.sweep.landscape import build_landscape
 from hillclimb.agent.sweep.ranking import (
     MAX_UNCERTAINTY_FACTOR,
@@ -32,7 +32,7 @@ from hillclimb.agent.sweep.ranking import (
 from hillclimb.agent.sweep.sampler import BATCH_SIZE, ListSampler, SpaceExhausted
 from hillclimb.agent.sweep.surrogate import Posterior, distances, fit_covariance, prior_covariance
 from hillclimb.agent.sweep.sweep import SweepProposer
-from hillclimb.agent.sweep.valid_list import enumerate_valid, list_valid
+from hillclimb.agent.sweep.valid_configs import enumerate_valid, list_valid
 from hillclimb.harness.case.knobs import KnobValue
 from tests.agent.sweep.synthetic import climb, knobs, open_ledger
 

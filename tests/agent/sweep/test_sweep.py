@@ -24,7 +24,7 @@ from hillclimb.agent.sweep.importance import (
     reckon_importances,
 )
 from hillclimb.agent.sweep.landscape import KnobObservation, Landscape, build_landscape
-from hillclimb.agent.sweep.study import (
+from hillclimb.agent.sweep.optuna_study import (
     MAX_REMEMBERED_BEST,
     MAX_REMEMBERED_LATEST,
     best_and_latest,

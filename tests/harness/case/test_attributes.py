@@ -94,8 +94,8 @@ def test_a_rehearsal_is_handed_them(tmp_path: Path) -> None:
     contract = load_contract(folder / "contract.py")
     drafted = draft_problem(InputSource(contract, "odd", "normal", SecretRandom(b"x"), "cpu"))
     with write_problem_pack([drafted], "cpu", 1.0) as descriptor:
-        (scene,) = ProblemPackReader(descriptor).pack.scenes
-    assert scene.attributes == {"addend": -0.5, "negate": True, "unit": "one"}
+        (packed,) = ProblemPackReader(descriptor).pack.problems
+    assert packed.attributes == {"addend": -0.5, "negate": True, "unit": "one"}
 
 
 @pytest.mark.parametrize("value", [0, -3, True, 0.1, 1e-300, "mean", 2**70])

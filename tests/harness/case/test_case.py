@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from hillclimb.harness.case.case import Case, find_case
-from hillclimb.harness.case.complaints import MAX_FILE_BYTES, parse_yaml
 from hillclimb.harness.case.digest import benchmarks_digest, contract_digest, harness_digest
 from hillclimb.harness.case.settings import Settings, Suite
+from hillclimb.harness.case.yaml_errors import MAX_FILE_BYTES, parse_yaml
 from hillclimb.harness.errors import CaseError, UsageError
 
 FULL: dict[str, Any] = {

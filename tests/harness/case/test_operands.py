@@ -9,7 +9,7 @@ import torch
 
 from hillclimb.harness.case.checked import check_contract, load_contract
 from hillclimb.harness.case.operands import are_equal, bytes_of
-from hillclimb.harness.duel.bench import DuelFactory
+from hillclimb.harness.duel.duel_factory import DuelFactory
 from hillclimb.harness.duel.parity import describe_error, expected_outputs, worst_error
 from hillclimb.harness.errors import CaseError
 

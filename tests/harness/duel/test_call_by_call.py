@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from hillclimb.harness.duel.bench import SOLO_BLOCKS, DuelFactory
+from hillclimb.harness.duel.duel_factory import SOLO_BLOCKS, DuelFactory
 from hillclimb.harness.errors import CandidateFault
 from hillclimb.harness.judge.trial import ConfirmationTrial
 from hillclimb.harness.records import Block, Environment, Pair, Reason

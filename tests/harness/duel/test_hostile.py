@@ -14,8 +14,7 @@ from hillclimb.harness.errors import SandboxError
 from hillclimb.harness.judge.gate import LEAK_ROUNDS
 from hillclimb.harness.judge.judge import CaseJudge
 from hillclimb.harness.records import GateReport, Reason, Side
-from hillclimb.harness.sandbox.rungs import landlock_rung
-from hillclimb.harness.sandbox.rungs.choose import Rung, bubblewrap_rung, choose_rung
+from hillclimb.harness.sandbox.rungs.choose import Rung, bubblewrap_rung, choose_rung, landlock_rung
 from tests.fakes.cases import HONEST, SETTINGS, write_case, write_workspace
 
 HOSTILE: dict[str, tuple[Reason, str]] = {

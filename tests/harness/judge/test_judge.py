@@ -12,7 +12,7 @@ import pytest
 
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.device.cpu.cpu import CpuDevice
-from hillclimb.harness.duel.bench import CONTROL_SEGMENTS, SCREENING_SHARE, Processes
+from hillclimb.harness.duel.duel_factory import CONTROL_SEGMENTS, SCREENING_SHARE, Processes
 from hillclimb.harness.duel.pairs import seconds_per_call
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.errors import CaseError, MachineError, UnreapedError

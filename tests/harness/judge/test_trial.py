@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from hillclimb.harness.duel.bench import DuelFactory
+from hillclimb.harness.duel.duel_factory import DuelFactory
 from hillclimb.harness.errors import CandidateFault, MachineError
 from hillclimb.harness.judge.trial import (
     ConfirmationTrial,

@@ -14,10 +14,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hillclimb.agent.screen.counter_text import KernelCounters, summary
 from hillclimb.harness.case.contract import Contract, Spec, Work
 from hillclimb.harness.duel.inputs import InputSource
 from hillclimb.harness.errors import SandboxError
-from hillclimb.harness.profile.counter_text import KernelCounters, summary
 from hillclimb.harness.profile.counters import (
     LOCAL_LOADS,
     LOCAL_STORES,

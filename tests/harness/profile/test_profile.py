@@ -27,8 +27,7 @@ from hillclimb.harness.judge.judge import CaseJudge
 from hillclimb.harness.judge.pool import LocalJudge
 from hillclimb.harness.profile.rows import MOST_DETAIL, combine, parse_rows, printable, whole
 from hillclimb.harness.records import Bucket, Profile, Progress, Reason, Side, Watch
-from hillclimb.harness.sandbox.rungs import landlock_rung
-from hillclimb.harness.sandbox.rungs.choose import Rung, bubblewrap_rung, choose_rung
+from hillclimb.harness.sandbox.rungs.choose import Rung, bubblewrap_rung, choose_rung, landlock_rung
 from tests.cases.workspace import CASES
 from tests.fakes.cases import HONEST, SETTINGS, write_case, write_workspace
 

@@ -359,9 +359,9 @@ def test_a_sheet_brings_every_value_across(shapes: list[tuple[torch.dtype, list[
     outputs = {f"o{i}": Spec(tuple(s), d) for i, (d, s) in enumerate(shapes)}
     with write_problem_pack([ProblemDraft("p", 2.0, tensors, outputs, {})], "cpu", 3.0) as descriptor:
         reader = ProblemPackReader(descriptor)
-        (scene,) = reader.pack.scenes
-        assert (scene.problem, scene.weight, reader.pack.seconds) == ("p", 2.0, 3.0)
-        got = reader.tensors(scene)
+        (packed,) = reader.pack.problems
+        assert (packed.problem, packed.weight, reader.pack.seconds) == ("p", 2.0, 3.0)
+        got = reader.tensors(packed)
     for tensor, there, back in zip(tensors.values(), got[: len(tensors)], got[len(tensors) :], strict=True):
         assert there.dtype == back.dtype == tensor.dtype
         assert torch.equal(there.view(tensor.shape).double(), tensor.double())
@@ -377,13 +377,13 @@ def test_strides_and_what_is_changed_in_place_come_across() -> None:
     }
     with write_problem_pack([ProblemDraft("p", 2.0, tensors, outputs, {})], "cpu", 3.0) as descriptor:
         reader = ProblemPackReader(descriptor)
-        (scene,) = reader.pack.scenes
-        got = reader.tensors(scene)
+        (packed,) = reader.pack.problems
+        got = reader.tensors(packed)
         assert [tensor.stride() for tensor in got] == [(1, 6), (6, 1), (), (1, 2)]
         assert all(torch.equal(one, other) for one, other in zip(tensors.values(), got, strict=False))
         got[0].add_(1)
         got[1].add_(1)
-        reader.restore_changed(scene, got)
+        reader.restore_changed(packed, got)
     assert torch.equal(got[0], tensors["w"] + 1), "only what is changed in place"
     assert torch.equal(got[1], tensors["acc"])
 

@@ -7,8 +7,7 @@ import pytest
 
 from hillclimb.harness.errors import SandboxError
 from hillclimb.harness.sandbox.fork.prefork import PreforkRung
-from hillclimb.harness.sandbox.rungs import landlock_rung
-from hillclimb.harness.sandbox.rungs.choose import Rung, bubblewrap_rung
+from hillclimb.harness.sandbox.rungs.choose import Rung, bubblewrap_rung, landlock_rung
 from tests.harness.sandbox.inside import Start
 
 MAKERS = {

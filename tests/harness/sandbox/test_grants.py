@@ -12,8 +12,7 @@ import pytest
 
 from hillclimb.harness.errors import SandboxError, UsageError
 from hillclimb.harness.sandbox import interpreter
-from hillclimb.harness.sandbox.rungs import landlock_rung
-from hillclimb.harness.sandbox.rungs.choose import Confinement, ExitStatus, bubblewrap_rung
+from hillclimb.harness.sandbox.rungs.choose import Confinement, ExitStatus, bubblewrap_rung, landlock_rung
 from tests.harness.sandbox.inside import MEMORY_BYTES, SCRATCH_BYTES, Start
 
 

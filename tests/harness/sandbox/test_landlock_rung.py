@@ -12,7 +12,7 @@ import pytest
 from hillclimb.harness.sandbox.confinement import Confinement
 from hillclimb.harness.sandbox.rungs import locked_folder as folders
 from hillclimb.harness.sandbox.rungs.choose import ExitStatus
-from hillclimb.harness.sandbox.rungs.landlock_rung import trusted_rung
+from hillclimb.harness.sandbox.rungs.landlock import trusted_rung
 from hillclimb.harness.sandbox.rungs.locked_folder import PREFIX, CandidateFolder, sweep
 from tests.harness.sandbox.inside import MEMORY_BYTES, Start
 

@@ -21,7 +21,6 @@ from hillclimb.harness.errors import MachineError, SandboxError
 from hillclimb.harness.judge.__main__ import PRELOADED
 from hillclimb.harness.sandbox.fork.prefork import ForkedProcess, PreforkRung
 from hillclimb.harness.sandbox.kernel import landlock
-from hillclimb.harness.sandbox.rungs import landlock_rung
 from hillclimb.harness.sandbox.rungs.bubblewrap import BubblewrapRung
 from hillclimb.harness.sandbox.rungs.bubblewrap_process import holder_command
 from hillclimb.harness.sandbox.rungs.choose import (
@@ -29,6 +28,7 @@ from hillclimb.harness.sandbox.rungs.choose import (
     ExitStatus,
     ForkableRung,
     bubblewrap_rung,
+    landlock_rung,
     prefork_rung,
 )
 from tests.contracts.test_rungs import is_alive, wait_for
@@ -202,12 +202,12 @@ import sys, time
 from pathlib import Path
 from hillclimb.harness.sandbox.rungs.bubblewrap_process import PreparedNamespaces
 from hillclimb.harness.sandbox.fork.prefork import PreforkRung
-from hillclimb.harness.sandbox.rungs import Confinement, bubblewrap_rung, landlock_rung
+from hillclimb.harness.sandbox.rungs.choose import Confinement, bubblewrap_rung, landlock_rung
 forking = PreforkRung({rung}(), [])
 confinement = Confinement(Path(sys.argv[1]), 1 << 30, 1 << 20)
 confined = forking.spawn([sys.executable, "-c", "import time; time.sleep(30)"], confinement)
 pid = confined.pid
-holders = (ground._first,) if isinstance(ground := confined._ground, PreparedNamespaces) else ()
+holders = (ground._first,) if isinstance(ground := confined._prepared, PreparedNamespaces) else ()
 print(pid, forking._process.pid, *holders, flush=True)
 time.sleep(30)
 """
@@ -361,7 +361,7 @@ def test_one_ended_at_any_moment_of_its_birth_leaves_no_holder(workspace: Path) 
             confined = forking.spawn([sys.executable, "-c", "import time; time.sleep(60)"], confinement)
             time.sleep(number * 0.0003)
             assert isinstance(confined, ForkedProcess)
-            confined._ground.send_sigkill()
+            confined._prepared.send_sigkill()
             with suppress(MachineError):
                 confined.kill()
     wait_for(lambda: _orphans(holder_command()) == [])

@@ -315,11 +315,11 @@ def test_sealing_twice_and_sealing_the_ended_changes_nothing(start: Start) -> No
 
 
 @FORKED
-def test_without_a_minder_to_ask_nothing_is_started(start: Start) -> None:
-    """Fail closed: a listener that is gone refuses, and the candidate ends with its minder anyway."""
+def test_without_a_supervisor_to_ask_nothing_is_started(start: Start) -> None:
+    """Fail closed: a listener that is gone refuses, and the candidate ends with its supervisor anyway."""
     running = begin(start, "")
-    minder = int(Path(f"/proc/{running.confined.pid}/stat").read_text().rpartition(")")[2].split()[1])
-    os.kill(minder, signal.SIGKILL)
+    supervisor = int(Path(f"/proc/{running.confined.pid}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(supervisor, signal.SIGKILL)
     wait_for(lambda: not is_alive(running.confined.pid))
     with pytest.raises(SandboxError, match="killed"):
         running.confined.wait(5)

@@ -25,7 +25,7 @@ from hillclimb.agent.llm.replies.patching import apply
 from hillclimb.agent.llm.replies.replies import SearchReplace, read_reply
 from hillclimb.agent.proposal import Edit, Proposal
 from hillclimb.agent.record.entries import Idea, RemeasuredEntry
-from hillclimb.agent.rhythm.workbook import NOTES_MARKER
+from hillclimb.agent.rhythm.notes_files import NOTES_MARKER
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.settings import Policy
 from hillclimb.harness.errors import UsageError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hillclimb.agent.llm.briefing.lanes import lane_lines
-from hillclimb.agent.llm.briefing.quotation import quoted
+from hillclimb.agent.llm.briefing.quoting import quoted
 from hillclimb.harness.records import KernelRuns, LaneCount, Lanes, TripCount
 
 

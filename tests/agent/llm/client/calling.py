@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from hillclimb.agent.llm.client.answer import HttpResponse
+from hillclimb.agent.llm.client.backoff import BackoffPolicy
 from hillclimb.agent.llm.client.endpoint import Endpoint
 from hillclimb.agent.llm.client.faults import ModelFault
+from hillclimb.agent.llm.client.http_response import HttpResponse
 from hillclimb.agent.llm.client.messages import Message
-from hillclimb.agent.llm.client.pauses import BackoffPolicy
 from hillclimb.agent.llm.client.settings import ModelSettings
 
 CANARY = "sk-canary/9f+8e7d6c5b4a3"
