@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hillclimb.agent.climb.try_candidate import TrialOutcome, TrialSides, judge_sides
@@ -17,7 +17,7 @@ from hillclimb.agent.proposers.submission import read_knobs
 from hillclimb.agent.record.entries import WebhookState
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.knob_reads import unread_knobs
-from hillclimb.harness.case.knobs import to_environment
+from hillclimb.harness.case.knobs import KNOBS_FILE, KnobValue, replace_defaults, to_environment
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.judge.pool import LocalJudge
 from hillclimb.harness.records import (
@@ -140,12 +140,16 @@ class _ProblemCounter:
 
 
 def evaluate(question: EvaluationRequest, watch: Watch) -> EvaluationResult:
-    """Gate, screen and confirm. The case's working contract and benchmarks decide, whatever the versions hold."""
+    """Gate, screen and confirm. The case's working contract and benchmarks decide, whatever the versions hold.
+
+    As in a climb, knob values are screened as environment variables and confirmed as defaults of the source.
+    """
     case = Case(question.case)
     require_timing_device(case)
     candidate = read_version(case, question.candidate or str(case.workspace))
     against = read_version(case, question.against or HEAD)
-    knobs = to_environment(read_knobs(candidate, question.knobs))
+    values = read_knobs(candidate, question.knobs)
+    knobs = to_environment(values)
     if question.trust_workspace:
         _expect_same_code(candidate, against)
     forbidden = why_not_allowed(candidate, against, case.settings.mutable)
@@ -160,7 +164,9 @@ def evaluate(question: EvaluationRequest, watch: Watch) -> EvaluationResult:
         else:
             side = Side(tree=str(write_version(candidate, place / "candidate")), knobs=knobs)
             other = Side(tree=str(write_version(against, place / "against")))
-            sides = TrialSides(screened=side, confirmed=side, incumbent=other, baseline=other)
+            promoted = Side(tree=str(write_version(promote(candidate, values), place / "promoted")))
+            confirmed = promoted if values else side
+            sides = TrialSides(screened=side, confirmed=confirmed, incumbent=other, baseline=other)
             outcome = judge_sides(
                 lambda question: question(judge), sides, lambda: case.settings.duel.alpha, watch
             )
@@ -176,6 +182,15 @@ def evaluate(question: EvaluationRequest, watch: Watch) -> EvaluationResult:
             screening=outcome.screening,
             confirmation=outcome.confirmation,
         )
+
+
+def promote(version: Version, values: Mapping[str, KnobValue]) -> Version:
+    """The version with knob values as its source's defaults, which is how a win is confirmed and committed."""
+    if not values:
+        return version
+    file = version[KNOBS_FILE]
+    text = replace_defaults(file.content.decode(), values)
+    return {**version, KNOBS_FILE: replace(file, content=text.encode())}
 
 
 def read_version(case: Case, what: str) -> Version:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from hillclimb.agent.climb.try_candidate import TrialSides, judge_sides
 from hillclimb.agent.evaluate.evaluation import scratch
 from hillclimb.agent.evaluate.review_result import Claim, ReviewFinding, ReviewKind, ReviewResult
 from hillclimb.agent.git.repository import Repository
@@ -189,9 +190,13 @@ def _tree(subject: ReviewTarget, commit: str, below: str) -> str:
 
 
 def _duel(context: _ReviewContext, watch: Watch) -> ReviewResult:
-    judge, alpha = context.judge, context.case.settings.duel.alpha
-    screening = judge.screen(context.side, context.other_side, watch)
-    if screening.reason:
+    sides = TrialSides(context.side, context.side, context.other_side, context.other_side)
+    outcome = judge_sides(
+        lambda question: question(context.judge), sides, lambda: context.case.settings.duel.alpha, watch
+    )
+    screening, found = outcome.screening, outcome.confirmation
+    assert screening is not None
+    if found is None:
         finding: ReviewFinding = "reversed" if screening.reason is Reason.SLOWER else "not_confirmed"
         return context.tell(
             finding,
@@ -200,7 +205,6 @@ def _duel(context: _ReviewContext, watch: Watch) -> ReviewResult:
             screened=screening.speedup,
             estimate=last_estimate(screening.speedup, None, None),
         )
-    found = judge.confirm(context.side, context.other_side, context.other_side, alpha, watch)
     return context.tell(
         "confirmed" if found.reason is None else "not_confirmed",
         reason=found.reason,

@@ -16,7 +16,15 @@ from hillclimb.agent.llm.replies.merging import MergeConflict, revert
 from hillclimb.agent.proposal import Edit, Proposal
 from hillclimb.agent.rhythm.families import gain
 from hillclimb.agent.rhythm.signals import unchecked_wins
-from hillclimb.harness.case.knobs import KNOBS_FILE, Knobs, KnobValue, contains, defaults, parse_knobs
+from hillclimb.harness.case.knobs import (
+    KNOBS_FILE,
+    Knobs,
+    KnobValue,
+    broken_constraint,
+    contains,
+    defaults,
+    parse_knobs,
+)
 from hillclimb.harness.errors import CaseError
 
 if TYPE_CHECKING:
@@ -80,13 +88,14 @@ class AblationProposer:
 
 
 def _values_before_win(won: Mapping[str, KnobValue], before: Knobs, now: Knobs) -> dict[str, KnobValue]:
-    """The values before the win of those knobs that still stand where it put them and may go back."""
+    """The values before the win of those knobs that still stand where it put them and may go back; all or none."""
     was, present = defaults(before), defaults(now)
-    return {
+    values = {
         name: was[name]
         for name, value in won.items()
         if name in was and present.get(name) == value != was[name] and contains(now[name], was[name])
     }
+    return {} if broken_constraint(now, values) else values
 
 
 def _knobs(files: Mapping[str, str]) -> Knobs:

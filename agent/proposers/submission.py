@@ -22,6 +22,7 @@ from hillclimb.harness.case.knobs import (
     KNOBS_FILE,
     Knobs,
     KnobValue,
+    broken_constraint,
     defaults,
     parse_knobs,
     parse_value,
@@ -133,13 +134,16 @@ def to_proposal(submission: Submission, incumbent: Version) -> Proposal:
 
 
 def read_knobs(version: Version, given: Sequence[str]) -> dict[str, KnobValue]:
-    """Knob values as typed, checked against the version's knobs. Raises UsageError."""
+    """Knob values as typed, checked against the version's knobs and constraints. Raises UsageError."""
     pairs = [text.partition("=") for text in given]
     wrong = next((name for name, equals, _ in pairs if not equals), None)
     if wrong is not None:
         raise UsageError(f"--knob {wrong}: give it as NAME=VALUE")
     knobs = _knobs(version) if pairs else {}
-    return {name: parse_value(knobs, name, text) for name, _, text in pairs}
+    values = {name: parse_value(knobs, name, text) for name, _, text in pairs}
+    if values and (trouble := broken_constraint(knobs, values)):
+        raise UsageError(f"--knob: these values are not possible together: {trouble}; choose others")
+    return values
 
 
 def _with_docs(version: Version, incumbent: Version) -> Version:

@@ -154,17 +154,7 @@ def assert_possible(proposal: Proposal, incumbent: Files) -> None:
     assert broken_constraint(knobs, proposal.knobs) is None
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        pytest.param(make, marks=pytest.mark.xfail(strict=True, reason=f"{where} asks for domains alone"))
-        for make, where in (
-            (bound_ablation, "agent/proposers/ablation.py, _values_before_win"),
-            (bound_hand, "agent/proposers/submission.py, read_knobs"),
-            (bound_llm, "agent/llm/replies/patching.py, knob_values"),
-        )
-    ],
-)
+@pytest.mark.parametrize("make", [bound_ablation, bound_hand, bound_llm])
 def test_values_that_a_constraint_forbids_are_not_proposed(
     make: Callable[[Path, ExitStack], World], tmp_path: Path, stack: ExitStack
 ) -> None:

@@ -22,7 +22,7 @@ from hillclimb.agent.llm.replies.matching import (
 )
 from hillclimb.agent.llm.replies.reply_error import clip
 from hillclimb.agent.proposal import Edit
-from hillclimb.harness.case.knobs import Knobs, KnobValue, parse_value
+from hillclimb.harness.case.knobs import Knobs, KnobValue, broken_constraint, parse_value
 from hillclimb.harness.errors import CaseError
 
 __all__ = ["InapplicableChange", "apply", "knob_values"]
@@ -57,8 +57,11 @@ def apply(changes: Sequence[Change], files: Mapping[str, str]) -> tuple[Edit, ..
 
 
 def knob_values(raw: Mapping[str, str], knobs: Knobs) -> dict[str, KnobValue]:
-    """Values of knobs, from their texts. Raises InapplicableChange for a name or a value that there is not."""
-    return {name: _knob_value(name, text, knobs) for name, text in raw.items()}
+    """Values of knobs, from their texts. Raises InapplicableChange for what there is not, or a constraint forbids."""
+    values = {name: _knob_value(name, text, knobs) for name, text in raw.items()}
+    if values and (trouble := broken_constraint(knobs, values)):
+        raise InapplicableChange(f"KNOB: these values are not possible together: {trouble}.")
+    return values
 
 
 def _knob_value(name: str, text: str, knobs: Knobs) -> KnobValue:
