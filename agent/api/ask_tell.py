@@ -61,24 +61,29 @@ def climb(
     patience: int | None = None,
     until: float | None = None,
     seed: int | None = None,
+    alpha: float | None = None,
+    trust_workspace: bool = False,
     on_event: Callable[[Event], None] | None = None,
 ) -> RunRecord:
     """Climb a case with this proposer until a budget, a target, the patience or Ctrl-C ends it; the run as it is then.
 
     `until` is the speedup over the baseline that is enough. The same call with the same tag goes on with the run.
-    Budgets that are None are the case's own. Raises UsageError for what a person must mend, MachineError where the
-    machine keeps failing.
+    `alpha` is the largest probability of even one false win in a new run. With `trust_workspace` knob values are tried
+    without a sandbox, where none works here. Budgets that are None are the case's own.
+
+    Raises UsageError for what a person must mend, MachineError where the machine keeps failing.
     """
     request = ClimbRequest(
         case=find_case(str(case)),
         tag=tag,
         seed=seed,
+        alpha=alpha,
         budgets=BudgetOverrides(seconds=seconds, candidates=candidates, patience=patience, until=until),
         sources=type(proposer).__name__,
     )
     finished = climb_case(
         request,
-        LocalJudge,
+        lambda folder, log: LocalJudge(folder, log, trust_workspace=trust_workspace),
         lambda background: AskTellAdapter(proposer, background),
         Tools(emit=on_event or _ignore),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -71,6 +71,9 @@ class TimedSegment:
     """By the device's own events; None on a CPU."""
 
 
+_SEGMENT_COLUMNS = tuple(column.name for column in fields(TimedSegment))
+
+
 @dataclass(frozen=True)
 class CandidateRecord:
     """One candidate of a run; `verdict` is None while it has none."""
@@ -132,6 +135,19 @@ class RunRecord:
         import polars
 
         return polars.DataFrame(self.rows(), infer_schema_length=None)
+
+    def segments_to_pandas(self) -> pandas.DataFrame:
+        """`segments` as a pandas frame, a row each. Raises ImportError where pandas is not installed."""
+        import pandas
+
+        return pandas.DataFrame(list(map(asdict, self.segments)), columns=_SEGMENT_COLUMNS)
+
+    def segments_to_polars(self) -> polars.DataFrame:
+        """`segments` as a polars frame, a row each. Raises ImportError where polars is not installed."""
+        import polars
+
+        columns = {name: [getattr(segment, name) for segment in self.segments] for name in _SEGMENT_COLUMNS}
+        return polars.DataFrame(columns)
 
 
 def read_run(folder: str | Path) -> RunRecord:

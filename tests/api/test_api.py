@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,32 @@ def test_every_candidate_is_one_row_of_a_frame(tmp_path: Path) -> None:
         assert list(frame["kept"]) == [c.verdict.kept for c in run.candidates if c.verdict]
     assert isinstance(run.to_pandas(), pandas.DataFrame)
     assert isinstance(run.to_polars(), polars.DataFrame)
+
+
+def test_every_timed_segment_is_one_row_of_a_frame(tmp_path: Path) -> None:
+    pytest.importorskip("pandas"), pytest.importorskip("polars")
+    climb_toy(tmp_path, candidates=3)
+    run = read_run(tmp_path / "runs" / CASE / "first")
+    assert run.segments
+    for frame in (run.segments_to_pandas(), run.segments_to_polars()):
+        assert list(frame["seconds"]) == [segment.seconds for segment in run.segments]
+        assert list(frame["side"]) == [segment.side for segment in run.segments]
+        assert len(frame.columns) == 9
+
+
+def test_a_run_without_samples_has_frames_without_rows(tmp_path: Path) -> None:
+    pytest.importorskip("pandas"), pytest.importorskip("polars")
+    climb_toy(tmp_path, candidates=1)
+    folder = tmp_path / "runs" / CASE / "first"
+    shutil.rmtree(folder / "samples")
+    run = read_run(folder)
+    assert len(run.segments_to_pandas()) == len(run.segments_to_polars()) == 0
+    assert list(run.segments_to_pandas().columns) == list(run.segments_to_polars().columns)
+
+
+def test_the_package_lists_what_it_has(tmp_path: Path) -> None:
+    assert {*api.__all__, "__version__"} <= set(dir(hillclimb))
+    assert hillclimb.__version__.count(".") == 2
 
 
 @pytest.mark.parametrize("made", ["nothing", "an empty ledger"])

@@ -18,7 +18,7 @@ SECONDS_DRAWN = 25.0
 """What the drawn ones take together on a quiet core, at most, and half as much again beside others; longer ones run
 with --all alone."""
 
-SECONDS_DRAWN_ALONE = 10.0
+SECONDS_DRAWN_ALONE = 20.0
 """The same of those marked clock."""
 
 
