@@ -17,6 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.climb.climbed import git
+from tests.api.real_case import make_real_repository
+
 ROOT = Path(__file__).parents[1]
 LINKED = {
     "agent": "agent",
@@ -28,7 +31,13 @@ LINKED = {
     "hillclimb": "",
 }
 """Folder of the repository -> where the package has it."""
-CORE = ["tests/agent/test_stamp.py", "tests/agent/climb/test_climb.py", "tests/api"]
+CORE = [
+    "tests/agent/test_stamp.py",
+    "tests/agent/climb/test_climb.py",
+    "tests/api",
+    "tests/harness/duel/test_gated_problems.py",
+    "tests/harness/sandbox/test_grants.py",
+]
 BUILD = "from setuptools import build_meta; print(build_meta.build_wheel({folder!r}))"
 
 
@@ -108,13 +117,10 @@ def test_nothing_but_the_package_is_at_the_top(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"hillclimb"}
 
 
-@pytest.mark.slow(10)
+@pytest.mark.slow(25)
 def test_a_repository_of_ones_own_needs_nothing_but_the_wheel(installed: Path, tmp_path: Path) -> None:
-    for command in (
-        ["git", "init", "-q"],
-        ["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "first"],
-    ):
-        subprocess.run(command, cwd=tmp_path, check=True)
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "first")
     stamped = run(
         installed,
         tmp_path,
@@ -136,11 +142,23 @@ def test_a_repository_of_ones_own_needs_nothing_but_the_wheel(installed: Path, t
     assert run(installed, tmp_path, "python", "-m", "hillclimb", "--help").returncode == 0
 
 
-@pytest.mark.slow(20)
+@pytest.mark.clock
+@pytest.mark.slow(40)
+def test_a_case_of_ones_own_is_climbed_with_nothing_but_the_wheel(installed: Path, tmp_path: Path) -> None:
+    make_real_repository(tmp_path)
+    case = ["test/affine", "--tag", "t"]
+    climbed = run(installed, tmp_path, "hillclimb", "climb", *case, "--budget-candidates", "2")
+    assert climbed.returncode == 0, climbed.stderr
+    assert run(installed, tmp_path, "hillclimb", "history", *case).returncode == 0
+    shown = run(installed, tmp_path, "hillclimb", "show", "test/affine", "2", "--tag", "t")
+    assert shown.returncode == 0, shown.stderr
+
+
+@pytest.mark.slow(60)
 @pytest.mark.timeout(600)
 def test_the_core_of_the_suite_passes_with_the_wheel(installed: Path, tmp_path: Path) -> None:
     copy_tracked(tmp_path, "tests", "cases", "pyproject.toml")
-    options = ["-q", "-n0", "-p", "no:cacheprovider", "-m", "not quiet and not gpu"]
+    options = ["-q", "-n0", "-p", "no:cacheprovider", "-m", "not slow and not clock and not gpu"]
     done = run(installed, tmp_path, "python", "-m", "pytest", *options, *CORE)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert re.search(r"\d\d passed", done.stdout)

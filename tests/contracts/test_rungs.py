@@ -41,7 +41,13 @@ def test_numba_runs_in_parallel_behind_both_filters(start: Start) -> None:
     assert (ending, said.split()) == (ExitStatus(0, None), ["1000.0", "2"]), said
 
 
+def expect_a_wall_around_files(rung: Rung) -> None:
+    if rung.name == "none":
+        pytest.skip("none is for a workspace that the user trusts: it keeps no file from it")
+
+
 def test_the_workspace_is_readable_and_read_only_where_the_rung_says(start: Start) -> None:
+    expect_a_wall_around_files(start.rung)
     code = """
     import os, sys
     sys.path.insert(0, os.path.join(os.path.dirname(os.environ["PYTHONPATH"]), "workspace"))
@@ -58,6 +64,7 @@ def test_the_workspace_is_readable_and_read_only_where_the_rung_says(start: Star
 
 
 def test_only_the_harness_of_the_lab_can_be_imported(start: Start) -> None:
+    expect_a_wall_around_files(start.rung)
     code = """
     import hillclimb.harness.candidate, hillclimb.harness.sandbox.kernel.seccomp, os
     lab = os.environ["PYTHONPATH"]
@@ -277,7 +284,8 @@ def test_children_left_behind_end_with_the_candidate(start: Start) -> None:
 
 
 def test_the_candidate_dies_with_its_judge(rung: Rung, workspace: Path) -> None:
-    candidate = spawned_by_a_judge_that_is_killed(f"{rung.name}_rung()", workspace)
+    make = "trusted_rung()" if rung.name == "none" else f"{rung.name}_rung()"
+    candidate = spawned_by_a_judge_that_is_killed(make, workspace)
     wait_for(lambda: not is_alive(candidate))
 
 
@@ -339,7 +347,7 @@ def test_starting_and_ending_leaks_no_descriptor(start: Start) -> None:
 JUDGE = """
 import sys, time
 from pathlib import Path
-from hillclimb.harness.sandbox.rungs.choose import Confinement, bubblewrap_rung, landlock_rung
+from hillclimb.harness.sandbox.rungs.choose import Confinement, bubblewrap_rung, landlock_rung, trusted_rung
 rung = {rung}
 confined = rung.spawn(
     [sys.executable, "-c", "import time; time.sleep(30)"], Confinement(Path(sys.argv[1]), 1 << 30, 1 << 20)

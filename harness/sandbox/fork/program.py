@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import site
 import sys
 import tempfile
 import types
@@ -48,7 +49,9 @@ def _run_code(argv: Sequence[str], lab: str) -> None:
 def relocate_imports(lab: str) -> None:
     """Correct what was found at import, outside: folders of `hillclimb` and of temporary files, numba's settings."""
     outside = str(Path(hillclimb.__path__[0]).parent)
-    sys.path[:] = [lab if path == outside else path for path in sys.path]
+    others = [path for path in sys.path if path != outside]
+    installed = [outside] if outside in (*site.getsitepackages(), site.getusersitepackages()) else []
+    sys.path[:] = [lab, *others, *installed]  # an installed package lies beside those that a kernel imports
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "hillclimb" and hasattr(module, "__path__"):
             module.__path__ = [path.replace(outside, lab, 1) for path in module.__path__]

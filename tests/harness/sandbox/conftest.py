@@ -7,7 +7,7 @@ import pytest
 
 from hillclimb.harness.errors import SandboxError
 from hillclimb.harness.sandbox.fork.prefork import PreforkRung
-from hillclimb.harness.sandbox.rungs.choose import Rung, bubblewrap_rung, landlock_rung
+from hillclimb.harness.sandbox.rungs.choose import Rung, bubblewrap_rung, landlock_rung, trusted_rung
 from tests.harness.sandbox.inside import Start
 
 MAKERS = {
@@ -15,6 +15,7 @@ MAKERS = {
     "landlock": landlock_rung,
     "forked-bubblewrap": bubblewrap_rung,
     "forked-landlock": landlock_rung,
+    "none": trusted_rung,
 }
 
 

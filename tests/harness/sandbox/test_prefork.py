@@ -405,3 +405,21 @@ def _zombies(parent: int) -> list[int]:
                 state, of = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
                 found += [int(entry.name)] if (state, int(of)) == ("Z", parent) else []
     return found
+
+
+@pytest.mark.parametrize("is_installed", [False, True])
+def test_packages_beside_an_installed_hillclimb_are_still_found(is_installed: bool) -> None:
+    code = f"""
+import site, sys
+from pathlib import Path
+import hillclimb
+from hillclimb.harness.sandbox.fork.program import relocate_imports
+outside = str(Path(hillclimb.__path__[0]).parent)
+sys.path[:] = [outside, "/standard/library"]
+site.getsitepackages = lambda: [outside] if {is_installed} else ["/elsewhere"]
+relocate_imports("/lab")
+print([path if path != outside else "outside" for path in sys.path])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    expected = ["/lab", "/standard/library", *(["outside"] if is_installed else [])]
+    assert done.stdout.strip() == str(expected)
