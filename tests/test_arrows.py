@@ -31,7 +31,7 @@ ROOMS = {
     "agent.cli": "agent.commands",
     "agent.climb": (
         "agent.git agent.machine agent.notify agent.proposal agent.proposer agent.record agent.rhythm "
-        "agent.screen harness.case harness.judge harness.statistics"
+        "agent.screen harness.case harness.device harness.judge harness.statistics"
     ),
     "agent.commands": (
         "agent.climb agent.evaluate agent.git agent.importers agent.llm.briefing agent.machine agent.notify "

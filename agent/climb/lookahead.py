@@ -7,7 +7,6 @@ objects in git that no ref points at.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from hillclimb.agent.climb.try_candidate import TrialContext, find_same_tree, wh
 from hillclimb.agent.proposal import Proposal
 from hillclimb.agent.proposer import Proposer, peek
 from hillclimb.agent.record.ledger import Candidate, Ledger
+from hillclimb.harness.device.cores import usable_cpus
 from hillclimb.harness.errors import HillclimbError, Stop
 from hillclimb.harness.records import Provenance
 
@@ -38,7 +38,7 @@ class Lookahead:
 
     def __init__(self, context: TrialContext) -> None:
         self._context = context
-        self._count = min(context.lookahead_count, spare_compile_slots(os.cpu_count() or 1))
+        self._count = min(context.lookahead_count, spare_compile_slots(usable_cpus()))
         self._folders: dict[str, tuple[Path, ...]] = {}
 
     @property

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from hillclimb.harness.device.cores import usable_cpus
 
 STEAL_LIMIT = 0.10
 """Share of CPU time taken by the hypervisor above which a block is measured again."""
@@ -47,12 +51,19 @@ def read_counters() -> CpuCounters:
     return CpuCounters(user + nice + system + irq + softirq, steal, time.perf_counter())
 
 
+@cache
+def count_of_counters() -> int:
+    """CPUs that /proc/stat sums up, whatever this process may use of them."""
+    lines = Path("/proc/stat").read_text().splitlines()
+    return sum(re.match(r"cpu\d", line) is not None for line in lines) or 1
+
+
 def load_since(start: CpuCounters, own_seconds: float) -> HostLoad:
     """What happened since `start`, less the `own_seconds` of CPU time that duel and judge used themselves.
 
     The counters go in ticks, so that in a short time they may go further than all CPUs can: then it is all of them.
     """
-    now, cpus = read_counters(), os.cpu_count() or 1
+    now, cpus = read_counters(), count_of_counters()
     elapsed = max(now.clock - start.clock, 1e-9)
     others = max(0.0, now.busy - start.busy - own_seconds) / elapsed
     steal = (now.steal - start.steal) / elapsed / cpus
@@ -78,7 +89,7 @@ def name() -> str:
     """The CPU model and how many of its CPUs this process may use."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     models = [line.split(":", 1)[1].strip() for line in lines if line.startswith(("model name", "Model"))]
-    return f"{models[0] if models else platform.machine()}, {len(os.sched_getaffinity(0))} CPUs"
+    return f"{models[0] if models else platform.machine()}, {usable_cpus()} CPUs"
 
 
 def identity() -> str:

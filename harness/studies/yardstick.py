@@ -9,7 +9,6 @@ that it takes once. On two H200s it chose kernels of 91 and of 126 us for one op
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -19,6 +18,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from hillclimb.harness.device.cores import usable_cpus
 from hillclimb.harness.errors import HillclimbError
 from hillclimb.harness.judge.pool import keyless_environment
 from hillclimb.harness.records import Progress, Watch
@@ -103,4 +103,4 @@ def _compile(copy: StagedCase, workspace: Path, folder: Path, most_seconds: floa
 
 
 def _cores() -> int:
-    return len(os.sched_getaffinity(0))
+    return usable_cpus()

@@ -5,7 +5,6 @@ Measured once per judge process. They decide nothing; a kernel may beat them whe
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from pathlib import Path
 import torch
 
 from hillclimb.harness.device import host
+from hillclimb.harness.device.cores import usable_cpus
 from hillclimb.harness.records import Ceilings
 from hillclimb.harness.wording import count
 
@@ -38,7 +38,7 @@ def measure_cpu() -> Ceilings:
 
     Torch's thread count is put back.
     """
-    cpus = len(os.sched_getaffinity(0))
+    cpus = usable_cpus()
     rates: list[tuple[Rate, Rate]] = []
     busy = True
     while busy and len(rates) < MAX_ATTEMPTS:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from hillclimb.harness.device.cores import usable_cpus
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def mentions(tree: Path, word: str) -> bool:
 
 def thread_variables() -> dict[str, str]:
     """As many threads as this process may use CPUs, for libraries that start them."""
-    threads = str(len(os.sched_getaffinity(0)))
+    threads = str(usable_cpus())
     return {"NUMBA_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
 
 

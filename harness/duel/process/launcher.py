@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.channel.layout import CallSignature
+from hillclimb.harness.device.cores import usable_cpus
 from hillclimb.harness.device.cpu.cpu import InterpreterDevice
 from hillclimb.harness.device.device import Device
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
@@ -30,7 +30,7 @@ class CandidateLauncher:
     ) -> None:
         """`signatures` say of each problem what is compiled ahead."""
         self.rung, self._case, self._device = rung, case, device
-        self._precompiler = Precompiler(self._compiler, dict(signatures), max(1, (os.cpu_count() or 1) // 2))
+        self._precompiler = Precompiler(self._compiler, dict(signatures), max(1, usable_cpus() // 2))
 
     def close(self) -> None:
         self._precompiler.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import cast
@@ -33,7 +32,7 @@ from tests.fakes.proposer import KINDS, PlannedProposer
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    monkeypatch.setattr(lookahead, "usable_cpus", lambda: 16)
     return make_repository(tmp_path / "repo")
 
 
@@ -92,7 +91,7 @@ def test_the_present_candidate_is_not_crowded_out(cores: int, count: int) -> Non
 def test_without_cores_to_spare_the_present_candidate_alone_is_announced(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(lookahead, "usable_cpus", lambda: 2)
     judge = Hinted()
     Night(root, judge=lambda: judge, plan=("slower", "near")).climb()
     assert [what for what, _ in judge.heard][:4] == ["hint", "screen", "hint", "screen"]

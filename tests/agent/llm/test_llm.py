@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import threading
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from hillclimb.agent.climb import lookahead
 from hillclimb.agent.climb.budget import BudgetOverrides
 from hillclimb.agent.llm.client.endpoint import Endpoint
 from hillclimb.agent.llm.client.settings import ModelSettings
@@ -113,7 +113,7 @@ def reasons(night: Night) -> list[str]:
 def test_replies_that_wait_are_announced_to_a_judge_on_a_gpu(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    monkeypatch.setattr(lookahead, "usable_cpus", lambda: 16)
     set_rules(root, in_flight=3)
     numbers = count(90)
 
