@@ -35,7 +35,7 @@ _BATCH_COMMANDS = {
     "read": ("cat-file", "--batch"),
     "store": ("hash-object", "-w", "--no-filters", "--stdin-paths"),
     "commit": ("hash-object", "-w", "--no-filters", "-t", "commit", "--stdin-paths"),
-    "plant": ("mktree", "-z", "--batch"),
+    "plant": ("mktree", "-z", "--batch", "--missing"),  # a partial clone lacks objects
     "move": ("update-ref", "--no-deref", "--stdin"),
 }
 """What is asked of git processes that stay, and the command of each; git 2.31 knows all of them."""

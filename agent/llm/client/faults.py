@@ -14,7 +14,9 @@ class Fault(StrEnum):
 
     # the way there and back
     UNREACHABLE = "unreachable"
-    """No connection: refused, no such host, no route, a certificate that does not hold."""
+    """No connection: refused, no such host, no route."""
+    NO_TLS = "no_tls"
+    """No encrypted connection: a certificate that does not hold, or a port that speaks plain HTTP."""
     HUNG = "hung"
     """The deadline passed before the head of an answer was there."""
     DRIPPING = "dripping"
@@ -63,7 +65,7 @@ class Fault(StrEnum):
         Servers have hiccups with these words too: where a call has succeeded before, the caller may ask again. Only a
         used-up quota is beyond doubt.
         """
-        return self in (Fault.QUOTA, Fault.UNAUTHORISED, Fault.FORBIDDEN, Fault.NO_SUCH_MODEL)
+        return self in (Fault.NO_TLS, Fault.QUOTA, Fault.UNAUTHORISED, Fault.FORBIDDEN, Fault.NO_SUCH_MODEL)
 
     @property
     def max_attempts(self) -> int:

@@ -89,7 +89,7 @@ def _http_client(settings: ModelSettings) -> httpx2.AsyncClient:
             timeout=httpx2.Timeout(None, connect=min(CONNECT_TIMEOUT_SECONDS, settings.deadline_seconds / 2)),
             follow_redirects=False,
             trust_env=not settings.is_local,
-            verify=_certificates(*_certificate_places(trusted=not settings.is_local)),
+            verify=_certificates(*_certificate_places(settings)),
             event_hooks={"request": [track_request], "response": [cap_response]},
         )
     except (ValueError, ImportError, OSError, httpx2.InvalidURL) as error:
@@ -99,9 +99,11 @@ def _http_client(settings: ModelSettings) -> httpx2.AsyncClient:
         ) from None
 
 
-def _certificate_places(*, trusted: bool) -> tuple[str, ...]:
-    """Variables that name certificates, in the order in which they count; none where the environment is not asked."""
-    return tuple(os.environ.get(name, "") for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")) if trusted else ()
+def _certificate_places(settings: ModelSettings) -> tuple[str, ...]:
+    """What names certificates, in the order in which it counts; nothing for a server here that has none."""
+    if settings.is_local and not settings.base_url.lower().startswith("https:"):
+        return ()
+    return tuple(os.environ.get(name, "") for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"))
 
 
 @cache
@@ -117,7 +119,26 @@ def _to_response(response: Any) -> HttpResponse:
 
 def _to_failure(cause: BaseException | None, address: str) -> AttemptFailure:
     told = f"{address}: {type(cause).__name__}: {cause}"
+    if (broken := _tls_error(cause)) is not None:
+        return AttemptFailure(Fault.NO_TLS, f"{_tls_remedy(broken)}; {told}")
     return AttemptFailure(_transport_fault(cause), told)
+
+
+def _tls_error(cause: BaseException | None) -> ssl.SSLError | None:
+    """The error of TLS behind a failed connection; None where the connection just ended, which may pass."""
+    seen: set[int] = set()
+    while cause is not None and id(cause) not in seen:
+        if isinstance(cause, ssl.SSLError):
+            return None if isinstance(cause, ssl.SSLEOFError | ssl.SSLSyscallError) else cause
+        seen.add(id(cause))
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def _tls_remedy(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "name the server's certificate, or its authority's, in SSL_CERT_FILE"
+    return "check whether OPENAI_BASE_URL should begin with http:, and its port"
 
 
 def _transport_fault(cause: BaseException | None) -> Fault:

@@ -393,3 +393,29 @@ def test_a_ref_that_points_at_a_ref_is_moved_itself(tmp_path: Path) -> None:
     git(root, "symbolic-ref", "refs/heads/link", "refs/heads/main")
     repository.update_ref("refs/heads/link", other, head)
     assert (repository.resolve("refs/heads/main"), repository.resolve("refs/heads/link")) == (head, other)
+
+
+@pytest.mark.parametrize("kept", ["blob:none", "tree:0"])
+def test_a_partial_clone_is_grafted_without_the_objects_that_it_lacks(tmp_path: Path, kept: str) -> None:
+    origin = tmp_path / "origin"
+    origin.mkdir()
+    git(origin, "init", "-q")
+    git(origin, "config", "uploadpack.allowFilter", "true")
+    for path in ("cases/f/c/kernel.py", "elsewhere/large.bin", "README.md"):
+        (origin / path).parent.mkdir(parents=True, exist_ok=True)
+        (origin / path).write_text(f"the text of {path}\n")
+    git(origin, "add", "-A")
+    git(origin, "commit", "-q", "-m", "start")
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", f"--filter={kept}", "--no-checkout", f"file://{origin}", str(clone))
+    git(clone, "sparse-checkout", "set", "cases/f")
+    git(clone, "checkout", "-q", "HEAD")
+    git(clone, "remote", "remove", "origin")
+    lacking = git(clone, "rev-list", "--objects", "--all", "--missing=print").count("?")
+    assert lacking, "the test would see nothing"
+    repository = Repository.open(clone)
+    changed = TreeEntry("100644", repository.store(b"faster\n"))
+    tree = repository.update_tree(
+        git(clone, "rev-parse", "HEAD^{tree}").strip(), {"cases/f/c/kernel.py": changed}
+    )
+    assert git(clone, "diff", "--name-only", "HEAD", tree).split() == ["cases/f/c/kernel.py"]

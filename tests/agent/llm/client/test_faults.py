@@ -127,8 +127,8 @@ def test_every_fault_of_the_server_is_expected_here() -> None:
 
 
 def test_every_named_fault_is_played() -> None:
-    """But for the two that no answer brings about."""
-    assert set(Fault) - set(NAMES.values()) == {Fault.UNREACHABLE, Fault.UNEXPECTED}
+    """But for the three that no answer brings about."""
+    assert set(Fault) - set(NAMES.values()) == {Fault.UNREACHABLE, Fault.NO_TLS, Fault.UNEXPECTED}
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -295,7 +295,7 @@ def test_no_such_host() -> None:
 def test_tls_to_a_server_without_it() -> None:
     with openai_server([answer("hi")]) as server:
         with endpoint(server.base_url.replace("http:", "https:")) as model:
-            assert fault_of(model).fault is Fault.UNREACHABLE
+            assert fault_of(model).fault is Fault.NO_TLS
         assert not server.requests
 
 
