@@ -1,20 +1,28 @@
 """What a reply used and cost: as the provider says where that can be true, counted from the texts otherwise.
 
+Of several figures the largest counts: thoughts may be told within the completion, beside it, or in the total alone.
 The texts are estimated at four bytes a token, and what the provider says of them is believed from a quarter of the
-estimate (no tokenizer packs a text tighter) to four times of it (a token is at least one byte), plus SLACK; a reply
-may have the reply limit of hidden thoughts besides. An answer that could not be read counts as a whole reply. So a
-server can neither switch a budget off nor use it up in one answer.
+estimate (no tokenizer packs a text tighter) to four times of it (a token is at least one byte), plus SLACK_TOKENS; a
+reply may have the reply limit of hidden thoughts besides. An answer that could not be read counts as a whole reply. So
+a server can neither switch a budget off nor use it up in one answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from hillclimb.agent.llm.client.messages import Message
 from hillclimb.agent.llm.client.settings import ModelSettings
 from hillclimb.agent.record.entries import TokenUsage
 from hillclimb.harness.case.settings import Prices
+
+_PROMPT = ("prompt_tokens", "input_tokens")
+_COMPLETION = ("completion_tokens", "output_tokens")
+_REASONING = ("reasoning_tokens", "thinking_tokens", "thoughts_token_count", "thoughtsTokenCount")
+_TOTAL = ("total_tokens", "totalTokenCount")
 
 BYTES_PER_TOKEN = 4
 MAX_ESTIMATE_FACTOR = 4
@@ -26,33 +34,52 @@ MAX_COST_DOLLARS = 100.0
 
 
 def read_usage(document: dict[str, Any], prompt: str, reply: str, reply_tokens: int) -> TokenUsage:
-    """Tokens of one answer; a figure that is missing or cannot be true is replaced by an estimate, and marked."""
+    """Tokens of one answer: of several figures the largest. What is missing or cannot be true is marked an estimate."""
     told = _dict(document.get("usage"))
-    prompted = _plausible_count(told.get("prompt_tokens"), prompt, SLACK_TOKENS)
-    completed = _plausible_count(told.get("completion_tokens"), reply, SLACK_TOKENS + reply_tokens)
+    in_all, is_prompt_told = _believed(_first(told, _PROMPT), prompt, SLACK_TOKENS)
+    reasoned = _reasoning_tokens(told)
+    figures = _completion_figures(told, in_all, reasoned)
+    out_all, is_reply_told = _believed(max(figures, default=None), reply, SLACK_TOKENS + reply_tokens)
     cached = _dict(told.get("prompt_tokens_details")).get(
         "cached_tokens", told.get("prompt_cache_hit_tokens")
     )
-    reasoned = _dict(told.get("completion_tokens_details")).get("reasoning_tokens")
-    in_all = estimate_text_tokens(prompt) if prompted is None else prompted
-    out_all = estimate_text_tokens(reply) if completed is None else completed
     return TokenUsage(
         prompt=in_all,
         cached=_count(cached, in_all) or 0,
         completion=out_all,
-        reasoning=_count(reasoned, out_all) or 0,
-        estimated=prompted is None or completed is None,
+        reasoning=min(reasoned, out_all),
+        estimated=not (is_prompt_told and is_reply_told),
     )
 
 
+def _completion_figures(told: dict[str, Any], prompted: int, reasoned: int) -> Iterator[int]:
+    """Everything that an answer's figures may say of the tokens produced.
+
+    Most servers count thoughts within the completion. More thoughts than completion, or a total above the sum, say that
+    they were counted beside it.
+    """
+    completed = _first(told, _COMPLETION)
+    if completed is not None:
+        yield completed
+    if reasoned > (completed or 0):
+        yield reasoned + (completed or 0)
+    if (in_total := _first(told, _TOTAL)) is not None:
+        yield max(0, in_total - prompted)
+
+
+def _reasoning_tokens(told: dict[str, Any]) -> int:
+    """The largest figure of thoughts, wherever it stands; 0 where there is none."""
+    places = [told, *(_dict(told.get(f"{name}_details")) for name in _COMPLETION)]
+    return max((found for place in places if (found := _first(place, _REASONING)) is not None), default=0)
+
+
 def read_cost(document: dict[str, Any], usage: TokenUsage, prices: Prices | None) -> float | None:
-    """US dollars of one answer: by the prices, else what the provider says; None where neither is known."""
-    if prices is not None:
-        return _priced(usage, prices)
+    """US dollars of one answer: by the prices or as the provider says, the more of the two; None if neither is known."""
+    known = [] if prices is None else [_priced(usage, prices)]
     told = _dict(document.get("usage")).get("cost")
-    if not isinstance(told, int | float) or isinstance(told, bool):
-        return None
-    return float(told) if 0 <= told <= MAX_COST_DOLLARS else None
+    if isinstance(told, int | float) and not isinstance(told, bool) and 0 <= told <= MAX_COST_DOLLARS:
+        known.append(float(told))
+    return max(known, default=None)
 
 
 def estimate_usage(messages: Sequence[Message], settings: ModelSettings) -> tuple[TokenUsage, float | None]:
@@ -85,14 +112,27 @@ def _priced(usage: TokenUsage, prices: Prices) -> float:
     return (fresh * prices.prompt + usage.cached * cached + usage.completion * prices.completion) / 1e6
 
 
-def _plausible_count(value: Any, text: str, hidden: int) -> int | None:
-    """The figure told for a text; None where the text, and that much which is not seen, rule it out."""
+def _believed(told: int | None, text: str, hidden: int) -> tuple[int, bool]:
+    """The tokens of a text and whether that is the figure told, given how many may be hidden behind the text.
+
+    Too small a figure is replaced by an estimate, too large a one by the most that can be true.
+    """
     estimate = estimate_text_tokens(text)
-    found = _count(value, MAX_ESTIMATE_FACTOR * estimate + hidden)
-    return found if found is not None and MAX_ESTIMATE_FACTOR * found >= estimate else None
+    if told is None or MAX_ESTIMATE_FACTOR * told < estimate:
+        return estimate, False
+    most = MAX_ESTIMATE_FACTOR * estimate + hidden
+    return (told, True) if told <= most else (most, False)
 
 
-def _count(value: Any, most: int) -> int | None:
+def _first(told: dict[str, Any], names: Sequence[str]) -> int | None:
+    """The first of the figures that is there."""
+    return next((found for name in names if (found := _count(told.get(name))) is not None), None)
+
+
+def _count(value: Any, most: float = math.inf) -> int | None:
+    """A number of tokens, which some servers write as text; None for anything else."""
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,15}", value):
+        value = int(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):

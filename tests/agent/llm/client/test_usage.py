@@ -31,12 +31,42 @@ def test_usage_in_another_providers_words() -> None:
     assert read_usage({"usage": told}, "", "", 1000) == TokenUsage(prompt=100, cached=30, completion=40)
 
 
-@pytest.mark.parametrize("nonsense", [-1, 10**12, "100", None, True, 1.5, float("nan"), float("inf"), [], {}])
+@pytest.mark.parametrize("nonsense", [-1, "a lot", None, True, 1.5, float("nan"), float("inf"), [], {}])
 def test_usage_that_cannot_be_true_is_estimated(nonsense: Any) -> None:
     found = read_usage({"usage": {**TOLD, "prompt_tokens": nonsense}}, "p" * 401, "", 1000)
     assert found == TokenUsage(prompt=101, cached=60, completion=40, reasoning=25, estimated=True)
     found = read_usage({"usage": {**TOLD, "completion_tokens": nonsense}}, "", "r" * 401, 1000)
     assert found == TokenUsage(prompt=100, cached=60, completion=101, reasoning=25, estimated=True)
+
+
+def test_more_than_can_be_true_counts_as_the_most_that_can() -> None:
+    found = read_usage({"usage": {**TOLD, "prompt_tokens": 10**12}}, "p" * 400, "", 1000)
+    assert (found.prompt, found.estimated) == (2400, True)
+    found = read_usage({"usage": {**TOLD, "completion_tokens": 10**12}}, "p" * 400, "r" * 400, 1000)
+    assert (found.completion, found.estimated) == (3400, True)
+
+
+@pytest.mark.parametrize(
+    ("told", "completion", "reasoning"),
+    [
+        ({"completion_tokens": 200, "completion_tokens_details": {"reasoning_tokens": 5000}}, 5200, 5000),
+        ({"completion_tokens": 200, "reasoning_tokens": 5000}, 5200, 5000),
+        ({"output_tokens": 200, "output_tokens_details": {"reasoning_tokens": 5000}}, 5200, 5000),
+        ({"completion_tokens": 200, "thoughts_token_count": 5000}, 5200, 5000),
+        ({"completion_tokens": 200, "total_tokens": 5300}, 5200, 0),
+        ({"completion_tokens": 200, "reasoning_tokens": 150, "total_tokens": 450}, 350, 150),
+        ({"completion_tokens": 5200, "reasoning_tokens": 5000, "total_tokens": 5300}, 5200, 5000),
+        ({"completion_tokens": 5200, "completion_tokens_details": {"reasoning_tokens": 5000}}, 5200, 5000),
+        ({"total_tokens": 5300}, 5200, 0),
+        ({"completion_tokens": "200", "reasoning_tokens": "5000"}, 5200, 5000),
+        ({"completion_tokens": 200, "total_tokens": 50}, 200, 0),
+    ],
+)
+def test_of_several_figures_the_largest_counts_and_nothing_twice(
+    told: dict[str, Any], completion: int, reasoning: int
+) -> None:
+    found = read_usage({"usage": {"prompt_tokens": 100, **told}}, "p" * 400, "r" * 400, 10_000)
+    assert found == TokenUsage(prompt=100, completion=completion, reasoning=reasoning)
 
 
 @pytest.mark.parametrize("document", [{}, {"usage": None}, {"usage": "lots"}, {"usage": []}])
@@ -51,7 +81,9 @@ def test_usage_that_is_missing_is_estimated(document: dict[str, Any]) -> None:
 def test_a_prompt_is_believed_near_its_size(told: int, believed: bool) -> None:
     """About 100 tokens: at least a quarter of them, at most four times as many and 2000 hidden ones."""
     found = read_usage({"usage": {"prompt_tokens": told, "completion_tokens": 0}}, "p" * 400, "", 1000)
-    assert (found.prompt, found.estimated) == ((told, False) if believed else (100, True))
+    assert (found.prompt, found.estimated) == (
+        (told, False) if believed else (100 if told < 100 else 2400, True)
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,7 +91,8 @@ def test_a_prompt_is_believed_near_its_size(told: int, believed: bool) -> None:
 )
 def test_a_reply_is_believed_near_its_size_with_hidden_thoughts(told: int, believed: bool) -> None:
     found = read_usage({"usage": {"prompt_tokens": 0, "completion_tokens": told}}, "", "r" * 400, 1000)
-    assert (found.completion, found.estimated) == ((told, False) if believed else (100, True))
+    other = 100 if told < 100 else 3400
+    assert (found.completion, found.estimated) == ((told, False) if believed else (other, True))
 
 
 def test_nothing_used_for_texts_is_not_believed() -> None:
@@ -87,13 +120,14 @@ def test_parts_never_exceed_the_whole() -> None:
     assert read_usage({"usage": told}, "", "", 1000) == TokenUsage(prompt=10, completion=5)
 
 
-@pytest.mark.parametrize("told", [0, 0.5, 1e9, -1, float("nan"), "0.5", None])
-def test_prices_decide_whatever_the_provider_says(told: Any) -> None:
+@pytest.mark.parametrize("told", [0, 1e-4, 1e9, -1, float("nan"), "0.5", None])
+def test_prices_decide_unless_the_provider_says_more(told: Any) -> None:
     usage = TokenUsage(prompt=100, cached=60, completion=40)
     prices = Prices(prompt=10.0, completion=20.0, cached=1.0)
     found = read_cost({"usage": {"cost": told}}, usage, prices)
     assert found == pytest.approx((40 * 10 + 60 * 1 + 40 * 20) / 1e6)
     assert read_cost({}, usage, Prices(prompt=10.0, completion=0)) == pytest.approx(1000e-6)
+    assert read_cost({"usage": {"cost": 0.5}}, usage, prices) == 0.5
 
 
 @pytest.mark.parametrize("told", [0, 0.5, 100])
