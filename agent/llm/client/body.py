@@ -48,8 +48,10 @@ class AttemptProgress:
 
     def may_have_run(self, fault: Fault) -> bool:
         """Whether the model probably worked for an attempt that ended like this."""
-        if fault is Fault.HUNG:
+        if fault is Fault.HUNG or (fault is Fault.CUT_OFF and not self.status):
             return self.sent
+        if fault is Fault.GATEWAY:
+            return self.sent and self.status >= 500
         return self.sent and 200 <= self.status < 300 and fault in _BILLED_FAULTS
 
 

@@ -23,6 +23,8 @@ _CONTEXT = re.compile(
 )
 _REPLY_LIMIT = re.compile(r"(?i)max_(completion_)?tokens\b.{0,60}\btoo large")
 """The limit asked for the reply is what does not fit; a shorter briefing would not help."""
+_GATEWAY_STATUSES = (502, 504, 520, 524)
+"""The last two are Cloudflare's for an origin that answered nothing, or too late."""
 _REMEDY = {
     Fault.UNAUTHORISED: "check OPENAI_API_KEY",
     Fault.FORBIDDEN: "check what the API key is allowed to do",
@@ -87,6 +89,8 @@ def _fault(answer: HttpResponse, said: str) -> Fault:
         return Fault.QUOTA
     if status == 413 or (status in (400, 422, 500) and _is_context(answer, said)):
         return Fault.CONTEXT_TOO_LONG
+    if status in _GATEWAY_STATUSES:
+        return Fault.GATEWAY
     if status in (408, 409, 425) or status >= 500:
         return Fault.SERVER_ERROR
     named = {

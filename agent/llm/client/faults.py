@@ -41,6 +41,8 @@ class Fault(StrEnum):
     CONTEXT_TOO_LONG = "context_too_long"
     """The briefing does not fit the model; a shorter one may."""
     SERVER_ERROR = "server_error"
+    GATEWAY = "gateway"
+    """Something between here and the model gave up waiting for it; it may have worked, and be billed."""
     # an answer that is none
     EMPTY_BODY = "empty_body"
     STREAMED = "streamed"
@@ -72,11 +74,12 @@ class Fault(StrEnum):
         """The most attempts worth making; fewer where each of them may have been paid for."""
         if self in (Fault.UNREACHABLE, Fault.RATE_LIMITED, Fault.SERVER_ERROR):
             return 8
+        if self in (Fault.GATEWAY, Fault.CUT_OFF):
+            return 2
         return 3 if self in _TRANSIENT_FAULTS else 1
 
 
 _TRANSIENT_FAULTS = (
-    Fault.CUT_OFF,
     Fault.BROKEN_HTTP,
     Fault.EMPTY_BODY,
     Fault.NOT_JSON,

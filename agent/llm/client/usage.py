@@ -74,7 +74,7 @@ def _reasoning_tokens(told: dict[str, Any]) -> int:
 
 
 def read_cost(document: dict[str, Any], usage: TokenUsage, prices: Prices | None) -> float | None:
-    """US dollars of one answer: by the prices or as the provider says, the more of the two; None if neither is known."""
+    """US dollars of one answer: by the prices or as the provider says, whichever is more; None if nothing is."""
     known = [] if prices is None else [_priced(usage, prices)]
     told = _dict(document.get("usage")).get("cost")
     if isinstance(told, int | float) and not isinstance(told, bool) and 0 <= told <= MAX_COST_DOLLARS:

@@ -77,10 +77,10 @@ NAMES = {
     "rate_nonsense": Fault.RATE_LIMITED,
     "rate_text": Fault.RATE_LIMITED,
     "rate_google": Fault.RATE_LIMITED,
-    "error_in_200": Fault.SERVER_ERROR,
+    "error_in_200": Fault.GATEWAY,
     "error_in_choice": Fault.SERVER_ERROR,
     "r500": Fault.SERVER_ERROR,
-    "html502": Fault.SERVER_ERROR,
+    "html502": Fault.GATEWAY,
     "r503": Fault.SERVER_ERROR,
     "r529": Fault.SERVER_ERROR,
 }
@@ -91,6 +91,8 @@ TOLD = [name for name in NAMES if NAMES[name] in (Fault.NO_CONTENT, Fault.REFUSE
 ]
 """Faults of a model that ran: their tokens count."""
 RAN = [
+    "html502",
+    "cut_at_once",
     "hang",
     "slow_head",
     "head_then_hang",
@@ -188,14 +190,37 @@ def test_what_is_final_is_asked_once(name: str) -> None:
         assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize(
-    "name", ["rate_short", "r503", "html502", "cut", "garbage", "badjson", "html200", "empty"]
-)
+@pytest.mark.parametrize("name", ["rate_short", "r503", "garbage", "badjson", "html200", "empty"])
 def test_what_passes_is_tried_again(name: str) -> None:
     turns = [fault(name), fault(name), answer("at last")]
     with openai_server(turns) as server, endpoint(server.base_url) as model:
         reply = model.ask(HELLO)
     assert (reply.text, reply.attempts) == ("at last", 3)
+
+
+@pytest.mark.parametrize("name", ["html502", "cut", "cut_at_once"])
+def test_what_may_have_been_paid_for_is_tried_once_more(name: str) -> None:
+    with (
+        openai_server([fault(name), answer("at last")]) as server,
+        endpoint(server.base_url, reply_tokens=REPLY) as model,
+    ):
+        reply = model.ask(HELLO)
+    assert (reply.text, reply.attempts) == ("at last", 2)
+    assert (reply.usage.completion - REPLY, reply.usage.estimated) == (30, True)
+
+
+@pytest.mark.parametrize("status", [502, 504, 520, 524])
+def test_a_gateway_that_gave_up_counts_at_the_most_it_may_have_cost(status: int) -> None:
+    turn = Turn(status, b"<html>gateway</html>", "text/html")
+    with (
+        openai_server([turn]) as server,
+        endpoint(server.base_url, prices=PRICES, reply_tokens=REPLY) as model,
+    ):
+        found = fault_of(model)
+        asked = len(server.requests)
+    assert (found.fault, found.attempts, asked) == (Fault.GATEWAY, 2, 2)
+    assert (found.usage.prompt, found.usage.completion) == (2 * PROMPT, 2 * REPLY)
+    assert found.cost == pytest.approx(2e-6 * (PROMPT + REPLY))
 
 
 def test_attempts_that_probably_ran_add_up() -> None:
