@@ -15,6 +15,10 @@ from hillclimb.agent.llm.client.usage import read_cost, read_usage
 from hillclimb.agent.record.entries import TokenUsage
 from hillclimb.harness.wording import count
 
+_OPENING = re.compile(r"\s*<(think(?:ing)?)\b[^<>\n]{0,80}>", re.IGNORECASE)
+_THOUGHTS = ("reasoning", "thinking", "thought", "redacted_thinking")
+"""Types of parts that are no text of the reply."""
+
 
 @dataclass(frozen=True)
 class Completion:
@@ -50,12 +54,14 @@ def read_completion(
 
 
 def strip_thinking(text: str) -> str:
-    """The text without the thoughts some models put before it, <think>...</think>; unclosed, all of it is thought."""
-    while match := re.match(r"\s*<(think(?:ing)?)>", text):
-        _, closed, rest = text.partition(f"</{match[1]}>")
-        text = rest.lstrip() if closed else ""
-    dangling = re.search(r"(?m)^[ \t]*</think>[ \t]*$", text)
-    return text[dangling.end() :].lstrip() if dangling else text
+    """The text without the thoughts that it begins with, <think>...</think>; unclosed, all of it is thought.
+
+    Thoughts in other marks are told from the reply by who reads replies.
+    """
+    while match := _OPENING.match(text):
+        closed = re.compile(rf"</{match[1]}\s{{0,3}}>", re.IGNORECASE).search(text, match.end())
+        text = text[closed.end() :].lstrip() if closed else ""
+    return text
 
 
 def _read_choice(
@@ -131,10 +137,11 @@ def _not_json(answer: HttpResponse, error: ValueError) -> AttemptFailure:
 
 
 def _text(content: Any) -> str:
-    """A text, or the texts of a list of parts; empty for anything else."""
+    """A text, or the texts of a list of parts but for thoughts; empty for anything else."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
         return ""
-    parts = [part.get("text") if isinstance(part, dict) else part for part in content]
+    said = [part for part in content if not isinstance(part, dict) or part.get("type") not in _THOUGHTS]
+    parts = [part.get("text") if isinstance(part, dict) else part for part in said]
     return "".join(part for part in parts if isinstance(part, str))

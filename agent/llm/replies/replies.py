@@ -32,6 +32,7 @@ from hillclimb.agent.llm.replies.markup import (
     read_marker,
 )
 from hillclimb.agent.llm.replies.reply_error import clip
+from hillclimb.agent.llm.replies.thoughts import end_of_thoughts
 from hillclimb.agent.record.entries import Idea
 
 __all__ = [
@@ -74,7 +75,9 @@ def read_reply(text: str) -> ParsedReply:
     """The answer in a model's reply. Raises UnreadableReply, and nothing else, where there is none to be read."""
     _refuse_excess(text)
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
-    return _ReplyParser(lines).read(_after_thinking(lines))
+    number, column = end_of_thoughts(lines, MarkerIndex(lines))
+    lines[number] = lines[number][column:]
+    return _ReplyParser(lines).read(number)
 
 
 def _refuse_excess(text: str) -> None:
@@ -90,18 +93,6 @@ def _refuse_excess(text: str) -> None:
         raise UnreadableReply(
             f"line {line} holds half of a surrogate pair, which is no character; leave it out."
         )
-
-
-def _after_thinking(lines: list[str]) -> int:
-    """The first line after the thoughts that some servers put before the reply itself."""
-    opened = next((line.strip() for line in lines if line.strip()), "").startswith(("<think>", "<thinking>"))
-    for number, line in enumerate(lines):
-        if line.strip() in ("</think>", "</thinking>") or (opened and "</think" in line):
-            lines[number] = line.partition("</think")[2].partition(">")[2]
-            return number
-    if opened:
-        raise UnreadableReply("the reply ends within its <think> part; think less and answer in the format.")
-    return 0
 
 
 class _ReplyParser:

@@ -359,6 +359,9 @@ HOSTILE = {
     "knobs": "IDEA: x\n" + _fill("KNOB: A=1\n"),
     "notes": "IDEA: x\nDELETE: a\n" + _fill("NOTE: " + "n" * 50 + "\n"),
     "thoughts": "<think>" + _fill("x</thin\n"),
+    "ends of thoughts": "IDEA: x\n" + _fill("</think>\n"),
+    "tags in lines": "IDEA: x\n" + _fill("</a></b></c>\n"),
+    "fences that never close": "IDEA: x\n" + _fill("```a\n"),
     "prose": _fill("Lorem ipsum dolor sit\n"),
 }
 
@@ -372,6 +375,8 @@ HOSTILE = {
         "one line of ticks",
         "one header",
         "thoughts",
+        "ends of thoughts",
+        "fences that never close",
         "SEARCH lines, each longer",
         "one line of chevrons",
         "files",
