@@ -378,11 +378,7 @@ HOSTILE = {
         "ends of thoughts",
         "fences that never close",
         "SEARCH lines, each longer",
-        "one line of chevrons",
         "files",
-        "files as comments",
-        "files with blanks",
-        "blank lines",
         "rulers",
     ],
 )
