@@ -156,6 +156,7 @@ UNREAD = [cheat for cheat in CHEATS if cheat.declared.unread]
 
 
 @pytest.mark.slow(10, only=["copies_in_the_kernel", "library_in_compiled_code"])
+@pytest.mark.slow(1, only=names(UNREAD[1::2]))
 @pytest.mark.usefixtures("unread")
 @pytest.mark.parametrize("cheat", judged(UNREAD, lambda cheat: cheat.declared.unread or cheat.declared))
 def test_behind_the_reading_of_the_source_stands_another_wall(court: Court, cheat: Candidate) -> None:
@@ -164,6 +165,7 @@ def test_behind_the_reading_of_the_source_stands_another_wall(court: Court, chea
 
 
 @pytest.mark.slow(5, only=COMPILED)
+@pytest.mark.slow(1, only=names(HONEST[1::2]))
 @pytest.mark.parametrize(
     "candidate", one_of_each(HONEST, 1, alike=lambda honest: honest.declared.family, names=names(HONEST))
 )

@@ -68,7 +68,7 @@ def test_every_effect_has_its_points(twin: State) -> None:
 @pytest.mark.parametrize(
     "points",
     [
-        pytest.param(POINTS[night::NIGHTS], marks=[pytest.mark.slow(2)] if night % 2 else [])
+        pytest.param(POINTS[night::NIGHTS], marks=[pytest.mark.slow(2)] if night % 3 else [])
         for night in range(NIGHTS)
     ],
     ids=" ".join,
@@ -83,7 +83,7 @@ def test_killed_at(points: list[str], repository: Path, driver: Driver, twin: St
     _compare(repository, before, twin)
 
 
-@pytest.mark.slow(1, only=["5", "6", "7", "8", "9", "10", "11"])
+@pytest.mark.slow(1, only=["3", "4", "5", "6", "7", "8", "9", "10", "11"])
 @pytest.mark.parametrize("seed", range(12))
 def test_killed_at_random_moments(seed: int, repository: Path, driver: Driver, twin: State) -> None:
     before = users_side(repository)

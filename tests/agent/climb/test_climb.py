@@ -604,6 +604,7 @@ def test_runs_may_lie_on_another_disk(root: Path, tmp_path: Path) -> None:
     assert Night(root).climb().wins == 3
 
 
+@pytest.mark.slow(3)
 def test_trouble_that_the_runs_disk_does_not_have_is_not_waited_for_without_end(root: Path) -> None:
     class Cramped(SimulatedJudge):
         def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:

@@ -83,6 +83,7 @@ def test_before_the_first_decision_the_baseline_and_the_settings_tell_how_long_o
     assert (night.ledger.judged, night.ledger.confirmations) == (0, 0)
 
 
+@pytest.mark.slow(3)
 def test_a_decision_that_runs_over_is_cut_and_comes_first_later(root: Path) -> None:
     night = Night(
         root,

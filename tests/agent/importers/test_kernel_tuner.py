@@ -93,6 +93,7 @@ def test_impossible_defaults_are_replaced_and_told(tmp_path: Path) -> None:
     assert "defaults: the file's own are impossible, so others were chosen" in found.told
 
 
+@pytest.mark.slow(2)
 def test_a_space_without_a_possible_configuration_is_refused(tmp_path: Path) -> None:
     document = {"tune_params": {"x": [1, 2]}, "restrictions": ["x > 5"]}
     with pytest.raises(UsageError, match="no configuration was found"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -127,6 +128,7 @@ def test_flattened_text_is_one_short_line(text: str) -> None:
     assert not flat.startswith(("#", ">", "-", "*"))
 
 
+@pytest.mark.slow(2)
 def test_a_long_run_still_fits_and_says_what_was_left_out(tmp_path: Path) -> None:
     ledger = open_ledger(tmp_path)
     for n in range(400):

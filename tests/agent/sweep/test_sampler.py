@@ -161,6 +161,7 @@ class TestSurrogate:
 
 
 class TestListSampler:
+    @pytest.mark.slow(2)
     def test_it_finds_the_best_far_sooner_than_dice(self) -> None:
         found = {"ours": list[float](), "dice": list[float]()}
         for seed in range(4):
@@ -326,6 +327,7 @@ class TestListSampler:
         )
         assert statistics.mean(warm) > statistics.mean(fresh) + 0.05
 
+    @pytest.mark.slow(2)
     def test_asking_is_quick_on_a_long_list_with_much_seen(self) -> None:
         domains: dict[str, list[KnobValue]] = {f"K{i}": list(range(1, 6)) for i in range(7)}
         listing = enumerate_valid(domains, [])

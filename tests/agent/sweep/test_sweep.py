@@ -56,6 +56,7 @@ def tried(start: Knobs, ledger: Ledger) -> list[tuple[KnobValue, ...]]:
     return [tuple(seen.configuration.values()) for seen in build_landscape(start, ledger).observations]
 
 
+@pytest.mark.slow(4)
 def test_finds_the_optimum_of_a_separable_space_faster_than_dice(tmp_path: Path) -> None:
     found: dict[str, list[float]] = {"sweep": [], "dice": []}
     for seed in range(5):
@@ -165,6 +166,7 @@ class TestAhead:
     def losing(self, ledger: Ledger, proposal: Proposal) -> None:
         judge_next(ledger, proposal, 0.9)
 
+    @pytest.mark.slow(3)
     def test_what_is_foreseen_is_what_is_proposed_until_something_wins(self, tmp_path: Path) -> None:
         ledger, sweep = open_ledger(tmp_path), SweepProposer(knobs(), 4, lookahead=3)
         for _ in range(15):

@@ -252,7 +252,7 @@ def test_it_crosses_to_the_controller(tmp_path: Path) -> None:
     assert {p.stage for p in seen} == {"profile", "prepare", "gate"}
 
 
-@pytest.mark.slow(4, but=["leaves"])
+@pytest.mark.slow(4)
 @pytest.mark.parametrize("name", MISBEHAVES_WHEN_PROFILED)
 def test_what_misbehaves_under_the_profiler_still_has_its_times(lab: Lab, name: str) -> None:
     action, told = MISBEHAVES_WHEN_PROFILED[name]

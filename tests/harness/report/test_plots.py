@@ -78,6 +78,7 @@ def test_the_picture_names_case_best_and_wins(tmp_path: Path) -> None:
         assert part in said
 
 
+@pytest.mark.slow(2)
 def test_no_text_is_clipped_or_runs_into_another(tmp_path: Path) -> None:
     story = read_progress(make_run(tmp_path, [1.1**i for i in range(1, 16)], idea="W" * 90))
     wide = replace(story, case="WWWWWWWWWW/" + "W" * 60, tag="W" * 60, device="NVIDIA " + "W" * 120)
@@ -133,6 +134,7 @@ def test_no_ledger_is_said(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow(2)
 def test_the_command_prints_where_the_picture_is(tmp_path: Path) -> None:
     folder = make_run(tmp_path, [2.0])
     done = subprocess.run(

@@ -135,6 +135,7 @@ def test_a_slower_candidate_may_say_what_it_likes_of_itself() -> None:
     assert not any(disagrees(learned(chance), pairs(chance, 8, 0.02, Cheat(told=-0.1))) for _ in range(50))
 
 
+@pytest.mark.slow(2)
 def test_learning_tightens_the_room() -> None:
     """A lie that the scatter of a few pairs would hide."""
     chance = random.Random(6)
@@ -234,6 +235,7 @@ def in_the_end(chance: random.Random, gain: float, cheat: Cheat = HONEST) -> boo
     return False
 
 
+@pytest.mark.slow(2)
 def test_looking_again_finds_small_gains_and_no_more_lies() -> None:
     chance = random.Random(16)
     assert sum(in_the_end(chance, 0.005) for _ in range(100)) >= 95
@@ -250,6 +252,7 @@ def disturbed(chance: random.Random, pair: Pair, share: float) -> Pair:
     return pair.model_copy(update={"blocks": tuple(blocks)})
 
 
+@pytest.mark.slow(2)
 def test_bursts_hide_no_gain() -> None:
     chance = random.Random(17)
     found = [[disturbed(chance, p, 0.2) for p in pairs(chance, 10, 0.01)] for _ in range(200)]

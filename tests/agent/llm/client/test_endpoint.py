@@ -264,6 +264,7 @@ def _begin(program: str, url: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow(3)
 def test_a_program_that_forgets_to_close_ends_quietly() -> None:
     with openai_server([fault("hang")]) as server:
         program = _begin("import time; time.sleep(0.3)", server.base_url)
@@ -271,6 +272,7 @@ def test_a_program_that_forgets_to_close_ends_quietly() -> None:
     assert (program.returncode, told) == (0, "")
 
 
+@pytest.mark.slow(3)
 def test_an_interrupt_ends_the_wait_at_once() -> None:
     with openai_server([fault("hang")]) as server:
         program = _begin("model.ask([Message(role='user', content='hello')])", server.base_url)

@@ -169,6 +169,7 @@ def _assert_hidden(
     assert found.__cause__ is None and found.__context__ is None  # nothing that a deeper look could print
 
 
+@pytest.mark.slow(3)
 def test_all_of_them_at_once() -> None:
     """Side by side on one endpoint, no call takes another one's fault."""
 

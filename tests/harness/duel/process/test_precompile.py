@@ -194,6 +194,7 @@ def test_a_fault_at_the_start_waits_to_be_asked_for(yard: Yard) -> None:
             ahead.kernel_folder(side)
 
 
+@pytest.mark.slow(2)
 def test_nothing_that_the_parent_had_is_compiled_anew(yard: Yard) -> None:
     ahead, parent = yard.open(), yard.side(SOFTMAX)
     folder = ahead.kernel_folder(parent)
@@ -308,6 +309,7 @@ def test_tending_waits_for_nobody(yard: Yard) -> None:
     assert yard.alive() == [0]
 
 
+@pytest.mark.slow(3)
 def test_tending_ends_what_takes_too_long(yard: Yard) -> None:
     """Whether it hangs in its import or later; the reason waits to be asked for."""
     ahead, yard.seconds = yard.open(), 0.7
@@ -359,6 +361,7 @@ def test_tending_takes_in_what_went_wrong(yard: Yard, name: str) -> None:
     assert caught.value.reason is reason
 
 
+@pytest.mark.slow(2)
 def test_an_answer_before_the_question_is_waited_for_like_any_other(yard: Yard) -> None:
     """The import may be over before the judge, on a busy machine, comes to ask for the compilation."""
     dress = LaunchSpec(tensors="meta", architecture=90, preload=("torch", "triton"))

@@ -13,6 +13,7 @@ from tests.harness.judge.mutants.made import Made, everywhere, tried
 NEIGHBOUR = {"rows": 6, "columns": 8}
 
 
+@pytest.mark.slow(2)
 def test_every_survivor_can_be_excused_by_its_name() -> None:
     made = Made(lenient=everywhere)
     accepted = tried(made, timed=("wide",), narrow=True).accepted
