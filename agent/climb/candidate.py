@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hillclimb.agent.climb.unchanged import why_unchanged
+from hillclimb.agent.git.conversion import check_in, check_out
 from hillclimb.agent.git.edits import why_changed_outside, why_forbidden, why_inapplicable
+from hillclimb.agent.git.failure import GitFailed
 from hillclimb.agent.git.repository import REGULAR, Repository, TreeEntry
 from hillclimb.agent.git.trees import MaterialisedTrees, is_judged
 from hillclimb.agent.proposal import Edit, Proposal
@@ -74,8 +76,12 @@ class CandidateBuilder:
     def _contents(self, treeish: str) -> Mapping[str, bytes]:
         """The files of a commit's or a tree's workspace."""
         blobs = self.repository.list_files(f"{treeish}:{self._workspace}")
-        contents = self.repository.read([blob.sha for blob in blobs.values()])
-        return dict(zip(blobs, contents, strict=True))
+        return dict(zip(blobs, self._read(blobs), strict=True))
+
+    def _read(self, blobs: Mapping[str, TreeEntry]) -> list[bytes]:
+        return check_out(
+            self.repository, {f"{self._workspace}/{path}": blob.sha for path, blob in blobs.items()}
+        )
 
     def build(self, proposal: Proposal, incumbent: str) -> BuiltCandidate:
         """The incumbent plus the proposal. Raises CandidateFault where policy or good sense forbids it."""
@@ -114,7 +120,13 @@ class CandidateBuilder:
         if edit.content is None:
             return None
         mode = existing[edit.path].mode if edit.path in existing else REGULAR
-        return TreeEntry(mode, self.repository.store(edit.content.encode()))
+        return TreeEntry(mode, self._store(edit.path, edit.content))
+
+    def _store(self, path: str, text: str) -> str:
+        try:
+            return check_in(self.repository, f"{self._workspace}/{path}", text.encode())
+        except GitFailed as error:
+            raise CandidateFault(Reason.DOES_NOT_APPLY, f"git cannot take {path}: {error}") from None
 
     def _knobs(self, edited: str, wanted: Mapping[str, KnobValue]) -> Knobs:
         """The knobs that the edited tree declares, checked against the values asked for."""
@@ -143,8 +155,8 @@ class CandidateBuilder:
         """The edited tree with the wanted knob values as its source defaults."""
         path = f"{self._workspace}/{KNOBS_FILE}"
         blob = self.repository.list_files(f"{edited}:{self._workspace}")[KNOBS_FILE]
-        text = replace_defaults(self.repository.read([blob.sha])[0].decode(), wanted)
-        changed = TreeEntry(blob.mode, self.repository.store(text.encode()))
+        text = replace_defaults(self._read({KNOBS_FILE: blob})[0].decode(), wanted)
+        changed = TreeEntry(blob.mode, self._store(KNOBS_FILE, text))
         tree = self.repository.update_tree(edited, {path: changed})
         if defaults(self._load_knobs(tree)) != defaults(knobs) | dict(wanted):
             raise CandidateFault(
@@ -172,7 +184,7 @@ class CandidateBuilder:
         tree = self.repository.object_at(treeish, self._workspace)
         if tree is None:
             raise CandidateFault(Reason.DOES_NOT_APPLY, "it leaves no file in the workspace")
-        return self.trees.workspace(tree)
+        return self.trees.workspace(tree, self._workspace)
 
     def _tree(self, commit: str) -> str:
         """The whole tree of a commit."""

@@ -22,7 +22,7 @@ from hillclimb.agent.record.ledger import Candidate
 from hillclimb.agent.record.run import Run
 from hillclimb.agent.screen.events import BaselinedEvent, OpenedEvent
 from hillclimb.harness.case.case import Case
-from hillclimb.harness.errors import UsageError
+from hillclimb.harness.errors import BudgetSpent, UsageError
 from hillclimb.harness.records import GateReport, Provenance, Side, Watch
 
 _LOCK_RETRIES, _LOCK_RETRY_SECONDS = 10, 0.2
@@ -79,10 +79,13 @@ class SessionOpener:
         opened = self.run.ledger.opened
         if opened:
             self._require_same_run(opened, case, provenance)
-        gate = None if self.run.ledger.baselined else self._gate(baseline, watch)
-        opened = opened or self._open(base, case, provenance)
-        mended = self._recover(opened)
-        self.run.ledger.append(self._session(started, timekeeper.limits))
+        self._set_deadline(timekeeper, started)
+        try:
+            gate = None if self.run.ledger.baselined else self._gate(baseline, watch)
+        except BudgetSpent:
+            self._begin(base, case, provenance, self._session(started, timekeeper.limits))
+            raise
+        opened, mended = self._begin(base, case, provenance, self._session(started, timekeeper.limits))
         context = TrialContext(
             builder,
             self.judge,
@@ -108,19 +111,23 @@ class SessionOpener:
         )
 
     def _timekeeper(self, case: Case, started: float) -> Timekeeper:
-        """Whoever holds this session to its budgets; from here on its deadline stands."""
+        """Whoever holds this session to its budgets. Raises BudgetSpent where no time is left."""
         ledger, settings = self.run.ledger, case.settings
         alpha = settings.duel.alpha if self.request.alpha is None else self.request.alpha
         limits = self.request.budgets.resolve(settings.budgets)
         kept = Timekeeper(
             limits, self.tools.clock, settings.duel, ledger.opened.alpha if ledger.opened else alpha
         )
-        left = kept.seconds_left(ledger.with_entries(self._session(started, limits)))
-        if not left:
+        if not kept.seconds_left(ledger.with_entries(self._session(started, limits))):
             raise kept.overrun(ledger)
-        if limits.recorded:
-            self.interrupts.set_deadline(left, lambda: kept.overrun(ledger))
         return kept
+
+    def _set_deadline(self, kept: Timekeeper, started: float) -> None:
+        """From here on the session ends with its budget, even in the middle of a step."""
+        ledger, limits = self.run.ledger, kept.limits
+        if limits.recorded:
+            left = kept.seconds_left(ledger.with_entries(self._session(started, limits)))
+            self.interrupts.set_deadline(left, lambda: kept.overrun(ledger))
 
     def _session(self, started: float, limits: BudgetLimits) -> SessionEntry:
         """This session's line in the ledger."""
@@ -156,7 +163,7 @@ class SessionOpener:
             raise UsageError(
                 f"commit {base}, where the run began, is gone from the repository; start a new --tag"
             )
-        return Case(self.run.trees.case(tree, self.run.case))
+        return Case(self.run.trees.case(tree, self._case_path))
 
     def _builder(self, case: Case) -> CandidateBuilder:
         run = self.run
@@ -184,7 +191,7 @@ class SessionOpener:
         """Raises UsageError unless this session would judge by the same rules as the run's first one."""
         remedy = "start a new run with --tag"
         require_same_rules(opened, provenance)
-        changed = changed_fixed_file(case, self.request.case)
+        changed = changed_fixed_file(self.run.repository, opened.base, case, self.request.case)
         if changed:
             raise UsageError(
                 f"{changed} is not what it was when run {self.run.tag} began; put it back, or {remedy}"
@@ -201,6 +208,15 @@ class SessionOpener:
             self.tools.notice(
                 f"the run began on {opened.provenance.device} and goes on on {provenance.device}"
             )
+
+    def _begin(
+        self, base: BaseCommit, case: Case, provenance: Provenance, session: SessionEntry
+    ) -> tuple[OpenedEntry, Candidate | None]:
+        """The run's ledger and branch are there from here on, and this session is in it; what was mended."""
+        opened = self.run.ledger.opened or self._open(base, case, provenance)
+        mended = self._recover(opened)
+        self.run.ledger.append(session)
+        return opened, mended
 
     def _open(self, base: BaseCommit, case: Case, provenance: Provenance) -> OpenedEntry:
         asked = self.request

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hillclimb.agent.climb.try_candidate import TrialOutcome, TrialSides, judge_sides
+from hillclimb.agent.evaluate.working_case import place_case, read_working_files, workspace_of
 from hillclimb.agent.git.repository import Repository
 from hillclimb.agent.git.snapshot import case_path
 from hillclimb.agent.git.version import Version, read_folder, read_tree, why_not_allowed, write_version
@@ -106,13 +107,14 @@ def check(folder: Path, watch: Watch, *, trust_workspace: bool) -> CheckResult:
     Raises CaseError for what is wrong with it, such as a problem on which every kernel is right.
     """
     case = Case(folder)
+    files = read_working_files(case)
     with (
         scratch() as place,
-        closing(LocalJudge(case.folder, place / "judge.log", trust_workspace=trust_workspace)) as judge,
+        open_local_judge(case, files, place, trust_workspace=trust_workspace) as judge,
     ):
-        files = read_folder(case.workspace)
-        tree = write_version(files, place / "workspace")
-        texts = {path: file.content.decode(errors="replace") for path, file in files.items()}
+        workspace = workspace_of(files)
+        tree = write_version(workspace, place / "workspace")
+        texts = {path: file.content.decode(errors="replace") for path, file in workspace.items()}
         counted = _ProblemCounter(watch)
         gate = judge.gate(Side(tree=str(tree)), counted)
         oracle = judge.try_oracle(watch) if gate.passed else None
@@ -155,8 +157,8 @@ def evaluate(question: EvaluationRequest, watch: Watch) -> EvaluationResult:
     forbidden = why_not_allowed(candidate, against, case.settings.mutable)
     with (
         scratch() as place,
-        closing(
-            LocalJudge(case.folder, place / "judge.log", trust_workspace=question.trust_workspace)
+        open_local_judge(
+            case, read_working_files(case), place, trust_workspace=question.trust_workspace
         ) as judge,
     ):
         if forbidden:
@@ -194,8 +196,10 @@ def promote(version: Version, values: Mapping[str, KnobValue]) -> Version:
 
 
 def read_version(case: Case, what: str) -> Version:
-    """A workspace by folder or by revision, as it is now."""
+    """A workspace by folder or by revision, as it is now; the case's own folder by git's rules."""
     folder = Path(what)
+    if folder.resolve() in (case.folder, case.workspace):
+        return workspace_of(read_working_files(case))
     if folder.is_dir():
         return read_folder(folder / "workspace" if (folder / "case.yaml").is_file() else folder)
     repository = Repository.open(case.folder)
@@ -206,7 +210,7 @@ def read_version(case: Case, what: str) -> Version:
     tree = repository.resolve(f"{commit}:{place}")
     if tree is None:
         raise UsageError(f"{what} has no {place}; commit the case, or name another version with --against")
-    return read_tree(repository, tree)
+    return read_tree(repository, tree, place)
 
 
 def _expect_same_code(candidate: Version, against: Version) -> None:
@@ -216,6 +220,16 @@ def _expect_same_code(candidate: Version, against: Version) -> None:
             "--trust-workspace judges knob values only, and the code of the two versions differs; "
             "give --knob and versions with the same files, or install bubblewrap"
         )
+
+
+@contextmanager
+def open_local_judge(
+    case: Case, files: Version, place: Path, *, trust_workspace: bool
+) -> Iterator[LocalJudge]:
+    """A judge by the rules of a case's files, which are written below `place`."""
+    placed = place_case(files, case.name, place / "case")
+    with closing(LocalJudge(placed.folder, place / "judge.log", trust_workspace=trust_workspace)) as judge:
+        yield judge
 
 
 @contextmanager

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from hillclimb.agent.evaluate.evaluation import read_version, scratch
-from hillclimb.agent.git.version import read_folder, write_version
+from hillclimb.agent.evaluate.evaluation import open_local_judge, read_version, scratch
+from hillclimb.agent.evaluate.working_case import read_working_files, workspace_of
+from hillclimb.agent.git.version import write_version
 from hillclimb.agent.llm.briefing.headroom import Headroom, headroom
 from hillclimb.agent.llm.briefing.lanes import lane_lines
 from hillclimb.agent.machine.timing_device import is_interpreted
@@ -18,7 +18,6 @@ from hillclimb.agent.screen.durations import describe_seconds
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.knobs import to_environment
 from hillclimb.harness.errors import UsageError
-from hillclimb.harness.judge.pool import LocalJudge
 from hillclimb.harness.records import LaneReport, Profile, Side, Watch
 
 PROBLEM_COLUMNS = ("problem", "time", "GFLOP/s", "GB/s", "floor", "above it")
@@ -40,16 +39,15 @@ def profile(subject: ProfileRequest, watch: Watch) -> Profile:
     """Time and profile it by the case's working contract and benchmarks. Nothing is decided or recorded."""
     case = Case(subject.case)
     version = read_version(case, subject.candidate or str(case.workspace))
-    if subject.trust_workspace and version != read_folder(case.workspace):
+    files = read_working_files(case)
+    if subject.trust_workspace and version != workspace_of(files):
         raise UsageError(
             "--trust-workspace runs the working files only, and --from names others; leave one of them out"
         )
     knobs = to_environment(read_knobs(version, subject.knobs))
     with (
         scratch() as place,
-        closing(
-            LocalJudge(case.folder, place / "judge.log", trust_workspace=subject.trust_workspace)
-        ) as judge,
+        open_local_judge(case, files, place, trust_workspace=subject.trust_workspace) as judge,
     ):
         side = Side(tree=str(write_version(version, place / "workspace")), knobs=knobs)
         return (

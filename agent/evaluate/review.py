@@ -106,10 +106,11 @@ def measure(subject: ReviewTarget, open_judge: OpenJudge, watch: Watch) -> Revie
 def _open_review(subject: ReviewTarget, open_judge: OpenJudge) -> Iterator[_ReviewContext]:
     with scratch() as place:
         trees = MaterialisedTrees(subject.repository, Disk(), place / "trees")
-        case = Case(trees.case(_tree(subject, subject.commit, ""), subject.case_name))
+        case = Case(trees.case(_tree(subject, subject.commit, ""), subject.case_path))
         require_timing_device(case)
+        workspace = f"{subject.case_path}/workspace"
         sides = [
-            Side(tree=str(trees.workspace(_tree(subject, commit, "/workspace"))))
+            Side(tree=str(trees.workspace(_tree(subject, commit, "/workspace"), workspace)))
             for commit in (subject.commit, subject.against)
         ]
         with closing(open_judge(case.folder, place / "judge.log")) as judge:
@@ -175,8 +176,10 @@ class _ReviewContext:
         changed = self.first_changed_rule()
         if changed:
             yield f"{changed} differs between the two commits; that of {self.subject.commit[:12]} decides"
-        here = self.subject.repository.root / self.subject.case_path
-        working = changed_fixed_file(self.case, here) if here.is_dir() else None
+        repository = self.subject.repository
+        here = repository.root / self.subject.case_path
+        commit = self.subject.commit
+        working = changed_fixed_file(repository, commit, self.case, here) if here.is_dir() else None
         if working:
             yield f"{working} is not what the commit has; the commit's decides"
 

@@ -23,9 +23,10 @@ from hillclimb.agent.evaluate.evaluation import (
     EvaluationResult,
     read_version,
 )
+from hillclimb.agent.evaluate.working_case import read_working_files, workspace_of
 from hillclimb.agent.git.repository import Repository
 from hillclimb.agent.git.snapshot import case_path
-from hillclimb.agent.git.version import Version, read_folder, read_tree
+from hillclimb.agent.git.version import Version, read_tree
 from hillclimb.agent.machine.timing_device import require_timing_device
 from hillclimb.agent.proposers.submission import Submission, SubmissionProposer, to_proposal
 from hillclimb.agent.record.entries import Samples, WebhookState
@@ -68,7 +69,8 @@ def submit_candidate(
     else:
         named = _named(question, case)
     brought = _read_submission(landing, *named, identity=repository.user_identity())
-    to_proposal(brought, read(ledger.incumbent) if ledger.opened else read_folder(case.workspace))
+    working = workspace_of(read_working_files(case))
+    to_proposal(brought, read(ledger.incumbent) if ledger.opened else working)
     ended = ledger.finished if ledger.finished and not ledger.finished.interrupted else None
     hand = SubmissionProposer(brought, read, len(ledger.candidates) - (1 if ledger.pending else 0), ended)
     judges: list[Provenance] = []
@@ -140,7 +142,7 @@ def _reader(repository: Repository, case: Case) -> Callable[[str], Version]:
             raise UsageError(
                 f"commit {commit} has no {place} or is gone; fetch it again, or start a new --tag"
             )
-        return read_tree(repository, tree)
+        return read_tree(repository, tree, place)
 
     return read
 

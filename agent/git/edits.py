@@ -86,6 +86,12 @@ def may_hold_secrets(name: str) -> bool:
     return folded == ".env" or (folded.startswith(".env.") and folded != ".env.example")
 
 
+def belongs(path: str) -> bool:
+    """Whether a file may be part of a case: caches and files for keys are none, whatever git tracks or ignores."""
+    *folders, name = path.split("/")
+    return "__pycache__" not in folders and not may_hold_secrets(name)
+
+
 def matches(path: str, glob: str) -> bool:
     """Whether a path relative to workspace/ matches a glob as described above."""
     return _match(path.split("/"), glob.split("/"))

@@ -1,12 +1,12 @@
 """Git as a store of objects and refs: plumbing only, so that the user's checkout, index and HEAD are never touched.
 
-Blobs go in and out raw, past every filter; no index is used; hooks, signing and housekeeping are off; objects are
-flushed to the disk before anything names them. What a climb asks again and again is asked of git processes that stay.
+Files go in and out by git's own rules for their paths (attributes, filters, line ends); hooks, signing and housekeeping
+are off; objects are flushed to the disk before anything names them. What a climb asks again and again is asked of git
+processes that stay.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import subprocess
@@ -19,8 +19,9 @@ from weakref import finalize
 
 import git
 
+from hillclimb.agent.git.failure import GitFailed, NoRepository, git_failure
 from hillclimb.agent.git.process import GitExited, GitProcess, read_exactly, read_line
-from hillclimb.harness.errors import MachineError, StorageError, UnwritableError, UsageError
+from hillclimb.harness.errors import MachineError, UsageError
 from hillclimb.harness.os_errors import translated_os_errors
 
 T = TypeVar("T")
@@ -33,6 +34,7 @@ _KINDS = ("blob", "tree", "commit", "tag")
 _BATCH_COMMANDS = {
     "find": ("cat-file", "--batch-check"),
     "read": ("cat-file", "--batch"),
+    "check out": ("cat-file", "--batch=%(objectname)", "--filters"),
     "store": ("hash-object", "-w", "--no-filters", "--stdin-paths"),
     "commit": ("hash-object", "-w", "--no-filters", "-t", "commit", "--stdin-paths"),
     "plant": ("mktree", "-z", "--batch", "--missing"),  # a partial clone lacks objects
@@ -44,6 +46,7 @@ _CONFIG = {
     "core.hooksPath": "/dev/null",
     "core.fsync": "all",
     "core.fsmonitor": "false",
+    "core.safecrlf": "false",
     "core.splitIndex": "false",
     "core.untrackedCache": "false",
     "core.logAllRefUpdates": "false",
@@ -56,19 +59,6 @@ _CONFIG = {
     "index.sparse": "false",
     "trailer.separators": ":",
 }
-_UNWRITABLE_TEXTS = tuple(
-    os.strerror(n) for n in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EFBIG, errno.EMFILE)
-)
-"""What git says of a repository that a person has to mend."""
-_DISK_ERROR_TEXTS = (
-    *(os.strerror(n) for n in (errno.ENOSPC, errno.EDQUOT, errno.EIO)),
-    # git does not always say why it could not write
-    "Out of diskspace",
-    "write error",
-    "nable to write",
-    "ailed to write",
-    "ould not write",
-)
 
 
 @dataclass(frozen=True)
@@ -97,10 +87,6 @@ class Signature:
     time: int
 
 
-class GitFailed(MachineError):
-    """Git ended with an error that is no trouble of the disk."""
-
-
 class Repository:
     """One git repository with a working tree. Its git processes are out of reach of Ctrl-C, and end with it."""
 
@@ -112,6 +98,10 @@ class Repository:
         """The object at a path in a commit or tree, by full hash; None where there is none. Remembered."""
         self.list_files = lru_cache(maxsize=16)(self._list_files)
         """Every file below a tree or `<commit>:<path>`, by path. Remembered: a hash never changes its meaning."""
+        self.attributes = lru_cache(maxsize=1024)(self._attributes_of)
+        """The git attributes of a path relative to the root, by their names. Remembered."""
+        self.setting = lru_cache(maxsize=16)(self._setting_of)
+        """A setting of git's as the user has it; empty where it is not made. Remembered."""
         self._entries = lru_cache(maxsize=128)(self._read_tree)
         self._options = [part for key, value in _CONFIG.items() for part in ("-c", f"{key}={value}")]
         staying = {
@@ -124,7 +114,7 @@ class Repository:
 
     @classmethod
     def open(cls, folder: Path) -> Repository:
-        """The repository that `folder` lies in. Raises UsageError where there is none."""
+        """The repository that `folder` lies in. Raises NoRepository where there is none, UsageError if it is bare."""
         try:
             with git.Repo(folder, search_parent_directories=True) as found:
                 if found.working_tree_dir is None:
@@ -133,13 +123,19 @@ class Repository:
                     )
                 root, git_dir, common = found.working_tree_dir, found.git_dir, found.common_dir
         except (git.InvalidGitRepositoryError, git.NoSuchPathError):
-            raise UsageError(
+            raise NoRepository(
                 f"{folder}: not in a git repository, and wins are commits; run 'git init' in the folder above cases/"
             ) from None
         return cls(Path(root).resolve(), Path(git_dir).resolve(), Path(common).resolve())
 
     def run(self, *arguments: str, input: bytes = b"", environment: Mapping[str, str] | None = None) -> bytes:
         """Standard output of one git command. Raises StorageError for a refusing disk, else GitFailed."""
+        return self.run_with_messages(*arguments, input=input, environment=environment)[0]
+
+    def run_with_messages(
+        self, *arguments: str, input: bytes = b"", environment: Mapping[str, str] | None = None
+    ) -> tuple[bytes, str]:
+        """Standard output and standard error of one git command; raises as `run` does."""
         with translated_os_errors(f"git {arguments[0]}"):
             process = self._git.execute(
                 ["git", *self._options, *arguments],
@@ -149,9 +145,10 @@ class Repository:
                 process_group=0,
             )
             output, complaint = process.communicate(input)
+        said = complaint.decode(errors="replace").strip()
         if process.returncode:
-            raise _failure(arguments, complaint.decode(errors="replace").strip())
-        return bytes(output)
+            raise git_failure(arguments, said)
+        return bytes(output), said
 
     def user_identity(self) -> str:
         """`Name <address>` of whoever commits here; empty where git knows nobody."""
@@ -168,7 +165,7 @@ class Repository:
                 return process.ask_with_content(question, read)
             return process.ask(question, read)
         except GitExited as ended:
-            raise _failure(_BATCH_COMMANDS[verb], ended.complaint) from None
+            raise git_failure(_BATCH_COMMANDS[verb], ended.complaint) from None
 
     def resolve(self, name: str) -> str | None:
         """The object that a ref or revision names; None where it does not exist."""
@@ -244,17 +241,28 @@ class Repository:
         return content
 
     def store(self, content: bytes) -> str:
-        """Write a blob."""
+        """Write a blob, byte for byte."""
         return self.ask("store", content, read_line)
 
-    def store_files(self, paths: Iterable[Path]) -> list[str]:
-        """Write the contents of files as blobs, past every filter."""
+    def _attributes_of(self, path: str) -> Mapping[str, str]:
+        facts = _records(self.run("check-attr", "-z", "--all", "--", path))
+        return dict(zip(facts[1::3], facts[2::3], strict=True))
+
+    def _setting_of(self, name: str) -> str:
+        try:
+            return self.run("config", "--get", name).decode().strip()
+        except GitFailed:
+            return ""
+
+    def index_file(self) -> Path:
+        """The user's index; it may not exist yet."""
+        return self.root / os.fsdecode(self.run("rev-parse", "--git-path", "index")).removesuffix("\n")
+
+    def hash_files(self, paths: Iterable[Path]) -> list[str]:
+        """The hashes that the contents of files have as blobs, byte for byte; nothing is written."""
         names = "".join(f"{path}\n" for path in paths)
-        return (
-            self.run("hash-object", "-w", "--no-filters", "--stdin-paths", input=os.fsencode(names))
-            .decode()
-            .split()
-        )
+        command = ("hash-object", "--no-filters", "--stdin-paths")
+        return self.run(*command, input=os.fsencode(names)).decode().split()
 
     def update_tree(self, tree: str | None, changes: Mapping[str, TreeEntry | None]) -> str:
         """The tree with some paths set, or removed where the value is None; what a file is put on gives way.
@@ -333,11 +341,17 @@ class Repository:
 
     def ignores(self, path: Path) -> bool:
         """Whether the user's ignore rules cover a path."""
+        return bool(self.why_ignored(path))
+
+    def why_ignored(self, path: Path) -> str:
+        """The rule of the user's that ignores a path, as `FILE:LINE: PATTERN`; empty where none does."""
+        question = os.fsencode(f"{path}\0")
         try:
-            self.run("check-ignore", "--quiet", "--no-index", str(path))
+            told = self.run("check-ignore", "--verbose", "--no-index", "-z", "--stdin", input=question)
         except GitFailed:
-            return False
-        return True
+            return ""
+        file, line, pattern, _ = _records(told)
+        return "" if pattern.startswith("!") else f"{file}:{line}: {pattern}"
 
     def visible_files(self, folder: str) -> list[str]:
         """Files below a folder that are tracked or not ignored, relative to the root; some may be gone from disk."""
@@ -365,12 +379,3 @@ def _identity(who: Signature) -> str:
 def _close(processes: Sequence[GitProcess]) -> None:
     for process in processes:
         process.close()
-
-
-def _failure(arguments: Sequence[str], complaint: str) -> MachineError:
-    said = complaint.splitlines()[-1] if complaint else "no message"
-    if any(trouble in complaint for trouble in _UNWRITABLE_TEXTS):
-        return UnwritableError(f"git {arguments[0]}: {said}; make the repository writable for this user")
-    if any(trouble in complaint for trouble in _DISK_ERROR_TEXTS):
-        return StorageError(f"git {arguments[0]}: {said}; free or mend the disk that the repository is on")
-    return GitFailed(f"git {arguments[0]}: {said}")

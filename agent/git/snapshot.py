@@ -1,20 +1,25 @@
 """The case as its files stand when a run begins: a git tree, and the commit that the run's branch starts from.
 
-A case need not be committed. What counts as its files: those on disk below the case folder that git tracks or
-does not ignore, read raw, `__pycache__` and `.env` files aside. Files that the user's ignore rules cover are not part
-of the case, so that virtual environments, caches and secrets never become objects; a fixed file that is ignored is an
-error.
+A case need not be committed. Its files are those below its folder that git tracks or does not ignore, `__pycache__` and
+`.env` files aside, as `git add` would take them. Files that the user's ignore rules cover are not part of the case, so
+that virtual environments, caches and secrets never become objects. One that the case cannot do without is an error.
 """
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hillclimb.agent.git.edits import may_hold_secrets
-from hillclimb.agent.git.repository import EXECUTABLE, REGULAR, Repository, Signature, TreeEntry
+from hillclimb.agent.git.edits import belongs
+from hillclimb.agent.git.index import copied_index
+from hillclimb.agent.git.repository import GITLINK, SYMLINK, Repository, Signature, TreeEntry
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.errors import UsageError
+
+_KINDS = {SYMLINK: "a symbolic link", GITLINK: "a submodule"}
+_REMEDY = "which a case may not hold; put the files themselves there"
 
 
 @dataclass(frozen=True)
@@ -48,20 +53,33 @@ def case_name(repository: Repository, folder: Path) -> str:
 
 
 def store_case(repository: Repository, case: Case) -> dict[str, TreeEntry]:
-    """Write the case's working files as blobs; their paths are relative to the repository's root.
+    """Write the case's working files as blobs, as git would; their paths are relative to the repository's root.
 
-    Raises UsageError for what cannot be part of a case: links, submodules, fixed files that git ignores.
+    A tracked file that a sparse checkout leaves out is one of them. Raises UsageError for what cannot be part of a
+    case: links, submodules, unresolved conflicts, and files that git ignores though the case needs them.
     """
     prefix = case_path(repository, case.folder)
-    names = [name for name in repository.visible_files(prefix) if _belongs(name)]
-    files = [repository.root / name for name in names]
-    present = [
-        (name, path) for name, path in zip(names, files, strict=True) if path.is_symlink() or path.exists()
-    ]
-    _require_plain_files([path for _, path in present])
-    _require_not_ignored(case, {path for _, path in present})
-    shas = repository.store_files([path for _, path in present])
-    return {name: TreeEntry(_mode(path), sha) for (name, path), sha in zip(present, shas, strict=True)}
+    names = [name for name in repository.visible_files(prefix) if belongs(name)]
+    _require_plain_files(repository.root, names)
+    _require_not_ignored(repository, case, {repository.root / name for name in names})
+    return _take(repository, prefix, names)
+
+
+def _take(repository: Repository, folder: str, names: Sequence[str]) -> dict[str, TreeEntry]:
+    """What git would commit of these files below a folder."""
+    with copied_index(repository) as index:
+        conflicts = [name for name in index.conflicts(folder) if name in names]
+        if conflicts:
+            raise UsageError(
+                f"{conflicts[0]}: has an unresolved merge conflict; resolve it, then 'git add' it"
+            )
+        index.update(names)
+        entries = index.entries(folder)
+    taken = {name: entries[name] for name in names if name in entries}
+    for name, entry in taken.items():
+        if entry.mode in (SYMLINK, GITLINK):
+            raise UsageError(f"{repository.root / name}: git has it as {_KINDS[entry.mode]}, {_REMEDY}")
+    return taken
 
 
 def find_base(repository: Repository, case: Case, files: dict[str, TreeEntry], when: Signature) -> BaseCommit:
@@ -80,46 +98,64 @@ def find_base(repository: Repository, case: Case, files: dict[str, TreeEntry], w
     return BaseCommit(repository.commit(tree, [head] if head else [], message, when, when), is_snapshot=True)
 
 
-def changed_fixed_file(snapshot: Case, folder: Path) -> str | None:
-    """The first fixed file that the user's case has otherwise than the run's snapshot; None where all are equal."""
-    for path in snapshot.fixed_files():
-        name = path.relative_to(snapshot.folder)
-        theirs = folder / name
-        if not theirs.is_file() or theirs.read_bytes() != path.read_bytes():
-            return str(theirs)
-    return None
+def changed_fixed_file(repository: Repository, commit: str, snapshot: Case, folder: Path) -> str | None:
+    """The first fixed file that the user's case has otherwise than a commit, by git's rules; None where all are equal.
+
+    `snapshot` is the case out of that commit, `folder` the user's. Raises UsageError where git cannot take a file.
+    """
+    prefix = case_path(repository, folder)
+    names = [f"{prefix}/{path.relative_to(snapshot.folder).as_posix()}" for path in snapshot.fixed_files()]
+    committed, now = _committed(repository, commit, prefix), _take(repository, prefix, names)
+    return next((str(repository.root / name) for name in names if now.get(name) != committed[name]), None)
 
 
 def _committed(repository: Repository, head: str | None, prefix: str) -> dict[str, TreeEntry]:
     tree = repository.resolve(f"{head}:{prefix}") if head else None
-    return {f"{prefix}/{path}": blob for path, blob in repository.list_files(tree).items()} if tree else {}
+    files = repository.list_files(tree) if tree else {}
+    return {f"{prefix}/{path}": blob for path, blob in files.items() if belongs(path)}
 
 
-def _belongs(name: str) -> bool:
-    """Caches and files for keys are no part of a case, whatever git tracks or ignores."""
-    *folders, file = name.split("/")
-    return "__pycache__" not in folders and not may_hold_secrets(file)
-
-
-def _mode(path: Path) -> str:
-    return EXECUTABLE if path.stat().st_mode & 0o100 else REGULAR
-
-
-def _require_plain_files(paths: list[Path]) -> None:
-    for path in paths:
+def _require_plain_files(root: Path, names: Sequence[str]) -> None:
+    for path in (root / name for name in names):
         if path.is_symlink():
-            raise UsageError(
-                f"{path}: is a symbolic link, which a case may not hold; put the file itself there"
-            )
-        if not path.is_file():
-            raise UsageError(
-                f"{path}: is not a plain file; move it (a submodule, a device, a socket) out of the case"
-            )
+            raise UsageError(f"{path}: is a symbolic link, {_REMEDY}")
+        if path.is_dir():
+            raise UsageError(f"{path}: is a git repository of its own, {_REMEDY}")
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{path}: is not a plain file; move it (a device, a socket) out of the case")
         if "\n" in str(path):
             raise UsageError(f"{str(path)!r}: has a line break in its name; rename it")
 
 
-def _require_not_ignored(case: Case, present: set[Path]) -> None:
-    for path in case.required_files():
-        if path not in present:
-            raise UsageError(f"{path}: git ignores this file, so no record could hold it; change .gitignore")
+def _require_not_ignored(repository: Repository, case: Case, visible: set[Path]) -> None:
+    """Raises UsageError for a file that the case needs or imports, and git ignores: no snapshot could hold it."""
+    for path in (*case.required_files(), *_imported_files(visible, case)):
+        if path not in visible:
+            raise UsageError(
+                f"{path}: git ignores this file ({repository.why_ignored(path) or 'by its rules'}), so no record could "
+                "hold it; change that rule, or do without the file"
+            )
+
+
+def _imported_files(visible: set[Path], case: Case) -> Iterator[Path]:
+    """Files of the case that its visible sources import, each from the folder that its imports are found in."""
+    for source in sorted(path for path in visible if path.suffix == ".py" and path.is_file()):
+        root = case.workspace if case.workspace in source.parents else case.folder
+        for name in _imported_modules(source):
+            module = root.joinpath(*name.split("."))
+            files = (module.with_suffix(".py"), module / "__init__.py")
+            yield from (path for path in files if path.is_file())
+
+
+def _imported_modules(source: Path) -> set[str]:
+    """Every module that a source names in an import, and what it imports from it: that may be a module, too."""
+    try:
+        nodes = list(ast.walk(ast.parse(source.read_bytes())))
+    except (SyntaxError, ValueError, RecursionError):
+        return set()  # whoever runs it says so
+    found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            prefix = [node.module] if node.module else []
+            found |= {*prefix, *(".".join([*prefix, alias.name]) for alias in node.names)}
+    return found

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from hillclimb.agent.git.conversion import check_out
+from hillclimb.agent.git.edits import belongs
 from hillclimb.agent.git.repository import EXECUTABLE, REGULAR, Repository
 from hillclimb.agent.machine.disk import Disk
 from hillclimb.harness.errors import UsageError
@@ -30,13 +32,14 @@ class MaterialisedTrees:
         self._repository, self._disk, self.folder = repository, disk, folder.resolve()
         self._made: set[Path] = set()
 
-    def workspace(self, tree: str) -> Path:
-        """A workspace's files but docs/; `tree` is the git tree of the workspace folder itself."""
-        return self._materialise(tree, self.folder / tree, is_judged)
+    def workspace(self, tree: str, place: str) -> Path:
+        """A workspace's files but docs/; `tree` is the git tree of the workspace folder, `place` its path in git."""
+        return self._materialise(tree, place, self.folder / tree, is_judged)
 
-    def case(self, tree: str, name: str) -> Path:
-        """A whole case's files, in a folder whose last two parts are its name."""
-        return self._materialise(tree, self.folder / f"case-{tree}" / name, lambda path: True)
+    def case(self, tree: str, place: str) -> Path:
+        """A whole case's files, in a folder whose last two parts are its name; `place` is its path in git."""
+        name = Path(*place.split("/")[-2:])
+        return self._materialise(tree, place, self.folder / f"case-{tree}" / name, lambda path: True)
 
     def keep_only(self, kept: Collection[Path]) -> None:
         """Remove every folder that is not needed any more, and what a crash left half written."""
@@ -48,18 +51,22 @@ class MaterialisedTrees:
                 self._made = {made for made in self._made if path not in (made, *made.parents)}
                 self._disk.remove_folder(path)
 
-    def _materialise(self, tree: str, folder: Path, belongs: Callable[[str], bool]) -> Path:
+    def _materialise(self, tree: str, place: str, folder: Path, is_wanted: Callable[[str], bool]) -> Path:
         if folder in self._made and folder.is_dir():
             return folder
-        listing = {path: blob for path, blob in self._repository.list_files(tree).items() if belongs(path)}
+        files = self._repository.list_files(tree).items()
+        listing = {path: blob for path, blob in files if belongs(path) and is_wanted(path)}
         beside = folder.with_name(f".{folder.name}.new")
         self._disk.remove_folder(folder)
         self._disk.remove_folder(beside)
         self._disk.make_folder(beside)
-        contents = self._repository.read([blob.sha for blob in listing.values()])
-        for (path, blob), content in zip(listing.items(), contents, strict=True):
+        for path, blob in listing.items():
             if blob.mode not in (REGULAR, EXECUTABLE):
                 raise UsageError(f"{path}: is a link or a submodule in the commit, which a case may not hold")
+        contents = check_out(
+            self._repository, {f"{place}/{path}": blob.sha for path, blob in listing.items()}
+        )
+        for (path, blob), content in zip(listing.items(), contents, strict=True):
             target = beside / path
             self._disk.make_folder(target.parent)
             self._disk.create(target, content, 0o555 if blob.mode == EXECUTABLE else 0o444)

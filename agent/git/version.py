@@ -8,8 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hillclimb.agent.git.edits import may_hold_secrets, why_changed_outside
-from hillclimb.agent.git.repository import ABSENT, EXECUTABLE, GITLINK, REGULAR, SYMLINK, Change, Repository
+from hillclimb.agent.git.conversion import check_out
+from hillclimb.agent.git.edits import belongs, why_changed_outside
+from hillclimb.agent.git.repository import (
+    ABSENT,
+    EXECUTABLE,
+    REGULAR,
+    SYMLINK,
+    Change,
+    Repository,
+    TreeEntry,
+)
 from hillclimb.agent.git.trees import is_judged
 from hillclimb.agent.machine.disk import Disk
 from hillclimb.harness.case.knobs import KNOBS_FILE, KnobValue, defaults, parse_knobs, replace_defaults
@@ -37,7 +46,7 @@ Version = Mapping[str, File]
 def read_folder(folder: Path) -> Version:
     """The files below a folder as they stand. Raises UsageError for what cannot be read, is no file or too much."""
     try:
-        found = (path for path in folder.rglob("*") if _belongs(path))
+        found = (path for path in folder.rglob("*") if belongs(path.as_posix()))
         paths = sorted(path for path in found if path.is_symlink() or not path.is_dir())
         _require_few(folder, len(paths), sum(path.lstat().st_size for path in paths))
         return {path.relative_to(folder).as_posix(): _read_file(path) for path in paths}
@@ -54,13 +63,20 @@ def _require_few(folder: Path, files: int, size: int) -> None:
         )
 
 
-def read_tree(repository: Repository, tree: str) -> Version:
-    """The files of a git tree."""
-    listing = repository.list_files(tree).items()
-    files = [(path, blob) for path, blob in listing if "__pycache__" not in path.split("/")]
-    stored = [blob.sha for _, blob in files if blob.mode != GITLINK]
-    contents = dict(zip(stored, repository.read(stored), strict=True))
-    return {path: File(blob.mode, contents.get(blob.sha, b"")) for path, blob in files}
+def read_tree(repository: Repository, tree: str, place: str) -> Version:
+    """The files of a git tree as they would lie in the working tree; `place` is its path in git."""
+    return read_blobs(repository, repository.list_files(tree), place)
+
+
+def read_blobs(repository: Repository, blobs: Mapping[str, TreeEntry], place: str) -> Version:
+    """Files by their paths relative to `place`, a folder in git, as they would lie in the working tree."""
+    files = {path: blob for path, blob in blobs.items() if belongs(path)}
+    plain = {path: blob.sha for path, blob in files.items() if blob.mode in (REGULAR, EXECUTABLE)}
+    linked = [path for path, blob in files.items() if blob.mode == SYMLINK]
+    contents = dict(zip(linked, repository.read([files[path].sha for path in linked]), strict=True))
+    found = check_out(repository, {f"{place}/{path}": sha for path, sha in plain.items()})
+    contents |= dict(zip(plain, found, strict=True))
+    return {path: File(blob.mode, contents.get(path, b"")) for path, blob in files.items()}
 
 
 def write_version(version: Version, folder: Path) -> Path:
@@ -68,11 +84,14 @@ def write_version(version: Version, folder: Path) -> Path:
 
     Raises UsageError for links, StorageError where the disk refuses.
     """
+    return write_files({path: file for path, file in version.items() if is_judged(path)}, folder)
+
+
+def write_files(version: Version, folder: Path) -> Path:
+    """Put files into a new folder, read-only, and return it. Raises as write_version does."""
     disk = Disk()
     disk.make_folder(folder)
     for path, file in version.items():
-        if not is_judged(path):
-            continue
         if file.mode not in (REGULAR, EXECUTABLE):
             raise UsageError(
                 f"{path}: is a link or a submodule, which a workspace may not hold; put a file there"
@@ -98,10 +117,6 @@ def _changes(old: Version, new: Version) -> list[Change]:
         for path in sorted({*old, *new})
         if old.get(path) != new.get(path)
     ]
-
-
-def _belongs(path: Path) -> bool:
-    return "__pycache__" not in path.parts and not may_hold_secrets(path.name)
 
 
 def _mode(file: File | None) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hillclimb.agent.git.repository import GitFailed, Repository, Signature
+from hillclimb.agent.git.failure import GitFailed
+from hillclimb.agent.git.repository import Repository, Signature
 from hillclimb.agent.proposal import Proposal
 from hillclimb.agent.record.ledger import Candidate
 from hillclimb.agent.record.trailers import CommittedWin, read_win

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from hillclimb.agent.git.repository import GitFailed, Repository
+from hillclimb.agent.git.failure import GitFailed
+from hillclimb.agent.git.repository import Repository
 
 BATCH = 500
 """Candidates compared by one git process."""

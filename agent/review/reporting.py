@@ -8,7 +8,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from hillclimb.agent.git.repository import GitFailed, Repository
+from hillclimb.agent.git.failure import GitFailed
+from hillclimb.agent.git.repository import Repository
 from hillclimb.agent.machine.disk import Disk
 from hillclimb.agent.record.run import LEDGER
 from hillclimb.agent.review.patches import read_patches

@@ -16,7 +16,7 @@ _WHOLE, _TORN = ("before", "after"), ("before", "torn", "after")
 _EFFECTS = {
     # in the order in which a run first comes to them
     "lock": _WHOLE,
-    "git-hash-object": _TORN,
+    "git-update-index": _TORN,
     "git-plant": _TORN,
     "git-commit": _TORN,
     "trees-create": _TORN,

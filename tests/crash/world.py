@@ -91,15 +91,14 @@ class WatchedRepository(Repository):
 
     witness: Witness
 
-    def run(self, *arguments: str, **options: Any) -> bytes:
-        if arguments[0] != "hash-object":
-            return super().run(*arguments, **options)
-        return self._watched(
-            "git-hash-object", "", lambda: super(WatchedRepository, self).run(*arguments, **options)
-        )
+    def run_with_messages(self, *arguments: str, **options: Any) -> tuple[bytes, str]:
+        def run() -> tuple[bytes, str]:
+            return super(WatchedRepository, self).run_with_messages(*arguments, **options)
+
+        return self._watched("git-update-index", "", run) if arguments[0] == "update-index" else run()
 
     def ask(self, verb: str, question: bytes, read: Callable[[IO[bytes]], T]) -> T:
-        if verb in ("find", "read"):
+        if verb in ("find", "read", "check out"):
             return super().ask(verb, question, read)
         ref, name = "", f"git-{verb}"
         if verb == "move":

@@ -1,7 +1,8 @@
 """The user's repository: nothing that a clone or a configuration brings along is run; no proposal reaches git's own.
 
-Hooks, filters, drivers and programs of the configuration are what a repository from elsewhere, or a coding agent with
-write access, could plant. The lab reads and writes objects and refs only.
+Hooks, drivers and programs of the configuration are what a repository from elsewhere, or a coding agent with write
+access, could plant. The lab reads and writes objects and refs only. Filters are the exception, for the case's own files
+alone: what is committed of a file is what the user's git would commit of it.
 """
 
 from __future__ import annotations
@@ -51,9 +52,8 @@ def planted(tmp_path: Path) -> Path:
         for name in HOOKS.split():
             (folder / name).write_text(f"#!/bin/sh\ntouch '{tmp_path}/ran-hook-{name}'\nexit 1\n")
             (folder / name).chmod(0o755)
-    attributes = (
-        "* filter=planted diff=planted merge=planted text eol=crlf working-tree-encoding=UTF-16 ident\n"
-    )
+    attributes = "* diff=planted merge=planted text eol=crlf ident\n/elsewhere.py filter=planted\n"
+    (root / "elsewhere.py").write_text("no part of the case\n")
     (root / ".gitattributes").write_text(attributes)
     (root / ".git/info").mkdir(exist_ok=True)
     (root / ".git/info/attributes").write_text(attributes)
@@ -112,7 +112,6 @@ def test_nothing_that_a_repository_brings_along_is_run(
 
 def test_git_itself_runs_it(planted: Path) -> None:
     """What the test above has planted is not duds."""
-    (planted / "cases/demo/toy/workspace/kernel.py").write_text("QUALITY = 9.0\n")
     for words in (("status",), ("add", "--all"), ("fetch",), ("update-ref", "refs/heads/x", "HEAD")):
         subprocess.run(
             ["git", "-C", str(planted), *words], capture_output=True, stdin=subprocess.DEVNULL, timeout=60

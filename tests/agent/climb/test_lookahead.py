@@ -246,4 +246,5 @@ def test_what_was_built_ahead_is_not_built_again_unless_it_is_gone(tmp_path: Pat
     knobs.chmod(0o644)
     knobs.write_text("")
     later = MaterialisedTrees(repository, Disk(), tmp_path / "trees")
-    assert "default: 32" in (later.workspace(Path(again.confirmed.tree).name) / "knobs.yaml").read_text()
+    made = later.workspace(Path(again.confirmed.tree).name, "cases/demo/toy/workspace")
+    assert "default: 32" in (made / "knobs.yaml").read_text()

@@ -13,7 +13,7 @@ from hillclimb.agent.screen.events import OpenedEvent, ProposedEvent
 from hillclimb.harness.records import Comparison, Confirmation, GateReport, Side, Watch
 from tests.fakes.clock import SkippingClock
 from tests.fakes.judge import SimulatedJudge
-from tests.fakes.night import Night, make_repository
+from tests.fakes.night import Night, git, make_repository
 
 DECISION, SCREENING = 600.0, 1.5
 
@@ -108,7 +108,10 @@ def test_a_baseline_that_takes_longer_than_the_budget_is_cut(root: Path) -> None
     began = time.monotonic()
     assert night.climb().reason == "the budget of 1 s is used up"
     assert time.monotonic() - began < 30
-    assert night.ledger.opened is None
+    opened = night.ledger.opened
+    assert opened and not night.ledger.baselined
+    assert git(root, "rev-parse", "hillclimb/demo/toy/night").strip() == opened.base
+    assert Night(root, plan=("improve",), clock=SkippingClock()).climb().wins == 1
 
 
 def test_a_run_without_time_left_starts_no_judge(root: Path) -> None:

@@ -14,7 +14,9 @@ import pytest
 
 from hillclimb.agent.climb.climb import climb
 from hillclimb.agent.climb.request import ClimbRequest, Tools
-from hillclimb.agent.git.repository import GitFailed, Repository, Signature, TreeEntry, is_ref
+from hillclimb.agent.git.conversion import check_out
+from hillclimb.agent.git.failure import GitFailed
+from hillclimb.agent.git.repository import Repository, Signature, TreeEntry, is_ref
 from hillclimb.agent.git.snapshot import store_case
 from hillclimb.agent.record.branch import find_branches, read_wins
 from hillclimb.harness.case.case import Case
@@ -37,14 +39,14 @@ def users_side(root: Path, git_dir: Path) -> dict[str, bytes]:
 
 
 def hostile(root: Path) -> Path:
-    """Hooks that veto, filters that mangle, signing without a key, odd indexes and encodings."""
+    """Hooks that veto, a filter that scrambles, signing without a key, odd indexes and encodings."""
     make_repository(root)
     hooks = root / "hooks"
     hooks.mkdir()
     for name in ("pre-commit", "reference-transaction", "post-index-change", "fsmonitor", "commit-msg"):
         (hooks / name).write_text(f"#!/bin/sh\ntouch '{root}/hook-ran'\nexit 1\n")
         (hooks / name).chmod(0o755)
-    (root / ".gitattributes").write_text("* filter=mangle text eol=crlf\n*.py working-tree-encoding=UTF-16\n")
+    (root / ".gitattributes").write_text("cases/** filter=scramble text eol=crlf\n*.md ident\n")
     for key, value in {
         "core.hooksPath": str(hooks),
         "core.fsmonitor": str(hooks / "fsmonitor"),
@@ -53,9 +55,9 @@ def hostile(root: Path) -> Path:
         "core.logAllRefUpdates": "always",
         "commit.gpgSign": "true",
         "gpg.program": "/bin/false",
-        "filter.mangle.clean": "tr a-z A-Z",
-        "filter.mangle.smudge": "tr a-z A-Z",
-        "filter.mangle.required": "true",
+        "filter.scramble.clean": "tr a-z n-za-m",
+        "filter.scramble.smudge": "tr n-za-m a-z",
+        "filter.scramble.required": "true",
         "i18n.commitEncoding": "ISO-8859-1",
         "trailer.separators": "=",
         "log.showSignature": "true",
@@ -66,6 +68,15 @@ def hostile(root: Path) -> Path:
         "gc.auto": "1",
     }.items():
         git(root, "config", key, value)
+    return root
+
+
+def scrambled(root: Path) -> Path:
+    """The same, its files committed by those rules."""
+    hostile(root)
+    plain = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
+    git(root, *plain, "add", "--renormalize", "--all")
+    git(root, *plain, "commit", "--quiet", "--no-gpg-sign", "--message", "by rule")
     return root
 
 
@@ -103,7 +114,9 @@ def crlf(root: Path) -> Path:
     return root
 
 
-@pytest.mark.parametrize("make", [make_repository, hostile, unborn, detached, worktree, spaced, sha256, crlf])
+@pytest.mark.parametrize(
+    "make", [make_repository, hostile, scrambled, unborn, detached, worktree, spaced, sha256, crlf]
+)
 def test_a_climb_works_and_leaves_the_users_side_alone(make: Callable[[Path], Path], tmp_path: Path) -> None:
     root = make(tmp_path / "repo")
     git_dir = Path(git(root, "rev-parse", "--absolute-git-dir").strip())
@@ -116,10 +129,9 @@ def test_a_climb_works_and_leaves_the_users_side_alone(make: Callable[[Path], Pa
     branch = find_branches(repository, "demo/toy")[0]
     assert [win.n for win in read_wins(repository, branch)] == [1, 3]
     baseline = repository.list_files(f"{branch.commit}~2:cases/demo/toy")
-    for name, content in zip(
-        baseline, repository.read([blob.sha for blob in baseline.values()]), strict=True
-    ):
-        assert content == (root / "cases/demo/toy" / name).read_bytes()
+    files = {f"cases/demo/toy/{name}": blob.sha for name, blob in baseline.items()}
+    for name, content in zip(files, check_out(repository, files), strict=True):
+        assert content.replace(b"\r\n", b"\n") == (root / name).read_bytes().replace(b"\r\n", b"\n")
 
 
 def test_the_branch_starts_at_head_when_the_case_is_committed(tmp_path: Path) -> None:
@@ -213,7 +225,7 @@ def test_what_cannot_be_part_of_a_case_is_named(tmp_path: Path, odd: str) -> Non
         git(root, "add", str(case))
     repository = Repository.open(root)
     said = {"link": r"more\.py: is a symbolic link", "ignored contract": r"contract\.py: git ignores"}
-    with pytest.raises(UsageError, match=said.get(odd, r"upstream: is not a plain file")):
+    with pytest.raises(UsageError, match=said.get(odd, r"upstream: is a git repository of its own")):
         store_case(repository, Case(case))
 
 

@@ -79,7 +79,7 @@ def test_a_folder_and_the_commit_of_it_are_the_same_version(tmp_path: Path) -> N
     tree = repository.resolve("HEAD:cases/demo/toy/workspace")
     assert tree
     found = read_folder(workspace)
-    assert found == read_tree(repository, tree)
+    assert found == read_tree(repository, tree, "cases/demo/toy/workspace")
     assert (found["tool"].mode, found["link"].mode) == (EXECUTABLE, SYMLINK)
 
 

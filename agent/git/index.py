@@ -1,0 +1,102 @@
+"""What git would commit of files in the working tree, asked through a copy of the user's index.
+
+Attributes, filters, file modes, sparse checkouts and unchanged files are git's business: `git update-index` decides.
+Only objects are written; the user's index is read.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from hillclimb.agent.git.conversion import FILTER_FAILED
+from hillclimb.agent.git.failure import GitFailed
+from hillclimb.agent.git.repository import EXECUTABLE, REGULAR, Repository, TreeEntry
+from hillclimb.harness.errors import UsageError
+
+_UPDATE = ("update-index", "--add", "--remove", "--ignore-skip-worktree-entries", "-z", "--stdin")
+
+
+class IndexCopy:
+    """A copy of the user's index below a folder of its own; entered with `copied_index`."""
+
+    def __init__(self, repository: Repository, file: Path) -> None:
+        self._repository = repository
+        self._environment = {"GIT_INDEX_FILE": str(file), "GIT_LITERAL_PATHSPECS": "1"}
+
+    def conflicts(self, folder: str) -> list[str]:
+        """Files below a folder that a merge left unresolved, relative to the repository's root."""
+        return sorted({path for path, _ in self._list("--unmerged", folder)})
+
+    def entries(self, folder: str) -> dict[str, TreeEntry]:
+        """Every file below a folder, relative to the repository's root, as the index has it."""
+        return dict(self._list("--stage", folder))
+
+    def update(self, paths: Iterable[str]) -> None:
+        """Take paths relative to the root from the working tree, as `git add` would; one that is gone is removed.
+
+        A file that a sparse checkout leaves out stays as it is. Raises UsageError for what git cannot take, such as
+        a file whose filter fails.
+        """
+        changed = self._changed(list(paths))
+        listing = "".join(f"{path}\0" for path in changed)
+        try:
+            said = self._repository.run_with_messages(
+                *_UPDATE, input=os.fsencode(listing), environment=self._environment
+            )[1]
+        except GitFailed as error:
+            raise UsageError(
+                f"{self._repository.root}: git cannot take the case's files ({error}); "
+                "mend what it names, or have git ignore that file"
+            ) from None
+        if FILTER_FAILED in said:
+            filtered = [path for path in changed if "filter" in self._repository.attributes(path)]
+            raise UsageError(
+                f"{', '.join(filtered)}: git's filter for this failed ({said.splitlines()[0]}); mend the filter, "
+                "or take the file out of the case"
+            )
+
+    def _changed(self, paths: Sequence[str]) -> list[str]:
+        """Those that do not lie in the working tree byte for byte as the index has them.
+
+        Of such a file nothing changed, whatever a filter that is missing here would make of it.
+        """
+        entries = self.entries("")
+        files = [path for path in paths if path in entries and self._is_there(path)]
+        raw = dict(zip(files, self._repository.hash_files(self._file(path) for path in files), strict=True))
+        return [
+            path for path in paths if path not in raw or entries[path] != self._raw_entry(path, raw[path])
+        ]
+
+    def _raw_entry(self, path: str, sha: str) -> TreeEntry:
+        executable = self._file(path).stat().st_mode & 0o100
+        return TreeEntry(EXECUTABLE if executable else REGULAR, sha)
+
+    def _is_there(self, path: str) -> bool:
+        return self._file(path).is_file() and not self._file(path).is_symlink()
+
+    def _file(self, path: str) -> Path:
+        return self._repository.root / path
+
+    def _list(self, which: str, folder: str) -> Iterator[tuple[str, TreeEntry]]:
+        command = ("ls-files", which, "-z", "--", *([folder] if folder else []))
+        output = self._repository.run(*command, environment=self._environment)
+        for line in os.fsdecode(output).split("\0")[:-1]:
+            facts, _, path = line.partition("\t")
+            mode, sha, _ = facts.split(" ")
+            yield path, TreeEntry(mode, sha)
+
+
+@contextmanager
+def copied_index(repository: Repository) -> Iterator[IndexCopy]:
+    """A copy of the user's index, removed at the end."""
+    file = repository.index_file()
+    with tempfile.TemporaryDirectory(prefix="hillclimb-index-") as folder:
+        copy = Path(folder) / "index"
+        if file.exists():
+            shutil.copy2(file, copy)  # git tells by its time which files may have changed since
+        yield IndexCopy(repository, copy)
