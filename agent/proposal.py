@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from hillclimb.harness.case.knobs import KnobValue
+from hillclimb.harness.knobs.knobs import KnobValue
 from hillclimb.harness.records import Record
 
 if TYPE_CHECKING:

@@ -26,75 +26,81 @@ FLOOR = "harness harness.errors harness.records harness.os_errors harness.wordin
 ROOMS = {
     "agent.api": (
         "agent.climb agent.evaluate agent.proposal agent.proposer agent.record agent.screen harness.case "
-        "harness.judge"
+        "harness.judge harness.knobs"
     ),
     "agent.cli": "agent.commands",
     "agent.climb": (
         "agent.git agent.machine agent.notify agent.proposal agent.proposer agent.record agent.rhythm "
-        "agent.screen harness.case harness.device harness.judge harness.statistics"
+        "agent.screen harness.case harness.device harness.judge harness.knobs harness.statistics"
     ),
     "agent.commands": (
-        "agent.climb agent.evaluate agent.git agent.importers agent.llm.briefing agent.machine agent.notify "
-        "agent.proposers agent.record agent.review agent.screen agent.stamp harness.case harness.judge harness.studies"
+        "agent.climb agent.evaluate agent.git agent.importers agent.llm.briefing agent.machine "
+        "agent.notify agent.proposers agent.record agent.review agent.screen agent.stamp harness.case "
+        "harness.judge harness.studies"
     ),
     "agent.evaluate": (
-        "agent.climb agent.git agent.llm.briefing agent.machine agent.proposers agent.record agent.screen "
-        "harness.case harness.judge"
+        "agent.climb agent.git agent.llm.briefing agent.machine agent.proposers agent.record "
+        "agent.screen harness.case harness.judge harness.knobs"
     ),
-    "agent.git": "agent.machine agent.proposal harness.case",
+    "agent.git": "agent.machine agent.proposal harness.case harness.knobs",
     "agent.importers": "agent.stamp",
-    "agent.importers.formats": "harness.case harness.channel",
+    "agent.importers.formats": "harness.channel harness.knobs",
     "agent.importers.probing": (
         "agent.importers.formats harness.case harness.channel harness.judge harness.judge.mutants "
         "harness.sources"
     ),
-    "agent.importers.writing": "agent.importers.formats agent.stamp harness.case harness.policy",
+    "agent.importers.writing": (
+        "agent.importers.formats agent.stamp harness.case harness.knobs harness.policy"
+    ),
     "agent.llm": (
         "agent.git agent.machine agent.proposal agent.proposer agent.record agent.screen agent.sweep "
-        "harness.case"
+        "harness.case harness.knobs"
     ),
     "agent.llm.briefing": (
         "agent.git agent.llm.client agent.proposal agent.record agent.rhythm agent.screen agent.sweep "
-        "harness.case harness.policy"
+        "harness.case harness.knobs harness.policy"
     ),
     "agent.llm.client": "agent.machine agent.record harness.case",
-    "agent.llm.replies": "agent.git agent.proposal agent.record agent.rhythm harness.case",
+    "agent.llm.replies": (
+        "agent.git agent.proposal agent.record agent.rhythm harness.knobs harness.yaml_errors"
+    ),
     "agent.machine": "harness.case",
     "agent.notify": "agent.machine agent.record agent.screen",
-    "agent.proposal": "harness.case",
+    "agent.proposal": "harness.knobs",
     "agent.proposer": "agent.machine agent.proposal agent.record agent.screen harness.case",
     "agent.proposers": (
-        "agent.git agent.llm agent.llm.client agent.llm.replies agent.machine agent.proposal agent.proposer "
-        "agent.record agent.rhythm agent.screen agent.sweep harness.case"
+        "agent.git agent.llm agent.llm.client agent.llm.replies agent.machine agent.proposal "
+        "agent.proposer agent.record agent.rhythm agent.screen agent.sweep harness.case harness.knobs"
     ),
     "agent.record": "agent.git agent.machine agent.proposal harness.case",
     "agent.review": (
         "agent.climb agent.git agent.llm.briefing agent.machine agent.proposal agent.record agent.screen "
-        "agent.sweep harness.case harness.report harness.statistics"
+        "agent.sweep harness.case harness.knobs harness.report harness.statistics harness.yaml_errors"
     ),
-    "agent.rhythm": "agent.git agent.proposal agent.record harness.case",
+    "agent.rhythm": "agent.git agent.proposal agent.record harness.knobs",
     "agent.screen": "agent.proposal agent.record",
     "agent.stamp": "harness.case",
-    "agent.sweep": "agent.proposal agent.proposer agent.record harness.case",
+    "agent.sweep": "agent.proposal agent.proposer agent.record harness.knobs",
     "harness.candidate": "harness.candidate.wall harness.channel",
     "harness.candidate.wall": "harness.channel",
-    "harness.case": "harness.channel",
+    "harness.case": "harness.channel harness.knobs harness.yaml_errors",
     "harness.device.cpu": "harness.channel harness.device",
     "harness.device.gpu": "harness.channel harness.device",
     "harness.duel": "harness.case harness.channel harness.device harness.statistics",
     "harness.duel.process": (
-        "harness.case harness.channel harness.device harness.device.cpu harness.policy harness.sandbox.kernel "
-        "harness.sandbox.rungs"
+        "harness.case harness.channel harness.device harness.device.cpu harness.knobs harness.policy "
+        "harness.sandbox.kernel harness.sandbox.rungs"
     ),
     "harness.judge": (
         "harness.case harness.channel harness.device harness.device.cpu harness.device.gpu harness.duel "
         "harness.duel.process harness.profile harness.sandbox.rungs harness.statistics"
     ),
     "harness.judge.mutants": "harness.case harness.duel harness.duel.process",
+    "harness.knobs": "harness.yaml_errors",
     "harness.policy": "harness.case",
     "harness.profile": (
-        "harness.case harness.channel harness.device.cpu harness.duel harness.duel.process harness.policy "
-        "harness.sandbox harness.sandbox.rungs"
+        "harness.case harness.channel harness.device.cpu harness.duel harness.duel.process "
+        "harness.policy harness.sandbox harness.sandbox.rungs"
     ),
     "harness.report": "harness.case",
     "harness.sandbox": "harness.channel",
@@ -106,7 +112,9 @@ ROOMS = {
         "harness.sandbox harness.sandbox.canary harness.sandbox.fork harness.sandbox.kernel"
     ),
     "harness.sources": "harness.case harness.channel",
-    "harness.studies": "harness.candidate harness.case harness.device harness.judge harness.report",
+    "harness.studies": (
+        "harness.candidate harness.case harness.device harness.judge harness.report harness.yaml_errors"
+    ),
 }
 """Room -> the rooms that it may import besides the floor. A file at the root of `agent` is a room of its own."""
 

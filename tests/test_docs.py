@@ -16,8 +16,8 @@ from pydantic import BaseModel
 from hillclimb.agent.record.entries import ENTRY
 from hillclimb.agent.record.ledger import Ledger
 from hillclimb.agent.record.views import COLUMNS
-from hillclimb.harness.case.knobs import parse_knobs
 from hillclimb.harness.case.settings import Settings, Suite
+from hillclimb.harness.knobs.knobs import parse_knobs
 from hillclimb.harness.records import Reason
 from tests.agent.climb.climbed import CASE, climb_toy
 

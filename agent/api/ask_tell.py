@@ -26,8 +26,8 @@ from hillclimb.agent.proposer import ProposerContext
 from hillclimb.agent.record.ledger import Ledger
 from hillclimb.agent.screen.events import Event
 from hillclimb.harness.case.case import find_case
-from hillclimb.harness.case.knobs import KNOBS_FILE, KnobValue, defaults, parse_knobs
 from hillclimb.harness.judge.pool import LocalJudge
+from hillclimb.harness.knobs.knobs import KNOBS_FILE, KnobValue, defaults, parse_knobs
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from hillclimb.agent.git.failure import GitFailed
 from hillclimb.agent.git.repository import REGULAR, Repository, TreeEntry
 from hillclimb.agent.git.trees import MaterialisedTrees, is_judged
 from hillclimb.agent.proposal import Edit, Proposal
-from hillclimb.harness.case.knobs import (
+from hillclimb.harness.errors import CandidateFault, CaseError, UsageError
+from hillclimb.harness.knobs.knobs import (
     KNOBS_FILE,
     Knobs,
     KnobValue,
@@ -24,7 +25,6 @@ from hillclimb.harness.case.knobs import (
     replace_defaults,
     to_environment,
 )
-from hillclimb.harness.errors import CandidateFault, CaseError, UsageError
 from hillclimb.harness.records import Reason, Side
 
 

@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 
 from hillclimb.agent.git.trees import is_judged
 from hillclimb.harness.case.knob_reads import unread_knobs
-from hillclimb.harness.case.knobs import KNOBS_FILE, Knobs, parse_knobs
 from hillclimb.harness.errors import CaseError
+from hillclimb.harness.knobs.knobs import KNOBS_FILE, Knobs, parse_knobs
 
 _IMPLICIT = frozenset({"__init__", "__main__", "conftest", "sitecustomize", "usercustomize"})
 """Modules that are run without being named."""

@@ -18,9 +18,9 @@ from hillclimb.agent.proposers.submission import read_knobs
 from hillclimb.agent.record.entries import WebhookState
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.knob_reads import unread_knobs
-from hillclimb.harness.case.knobs import KNOBS_FILE, KnobValue, replace_defaults, to_environment
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.judge.pool import LocalJudge
+from hillclimb.harness.knobs.knobs import KNOBS_FILE, KnobValue, replace_defaults, to_environment
 from hillclimb.harness.records import (
     Confirmation,
     GateReport,

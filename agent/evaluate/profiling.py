@@ -16,8 +16,8 @@ from hillclimb.agent.proposers.submission import read_knobs
 from hillclimb.agent.screen.counter_text import summary
 from hillclimb.agent.screen.durations import describe_seconds
 from hillclimb.harness.case.case import Case
-from hillclimb.harness.case.knobs import to_environment
 from hillclimb.harness.errors import UsageError
+from hillclimb.harness.knobs.knobs import to_environment
 from hillclimb.harness.records import LaneReport, Profile, Side, Watch
 
 PROBLEM_COLUMNS = ("problem", "time", "GFLOP/s", "GB/s", "floor", "above it")

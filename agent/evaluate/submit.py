@@ -34,8 +34,8 @@ from hillclimb.agent.record.ledger import Candidate, Ledger
 from hillclimb.agent.record.run import LEDGER, choose_tag, run_folder
 from hillclimb.agent.screen.events import Emit, Event, OpenedEvent, ProgressEvent, TroubleEvent
 from hillclimb.harness.case.case import Case
-from hillclimb.harness.case.knobs import to_environment
 from hillclimb.harness.errors import UsageError
+from hillclimb.harness.knobs.knobs import to_environment
 from hillclimb.harness.records import Progress, Provenance, Watch
 
 

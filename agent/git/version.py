@@ -21,8 +21,8 @@ from hillclimb.agent.git.repository import (
 )
 from hillclimb.agent.git.trees import is_judged
 from hillclimb.agent.machine.disk import Disk
-from hillclimb.harness.case.knobs import KNOBS_FILE, KnobValue, defaults, parse_knobs, replace_defaults
 from hillclimb.harness.errors import CaseError, UsageError
+from hillclimb.harness.knobs.knobs import KNOBS_FILE, KnobValue, defaults, parse_knobs, replace_defaults
 from hillclimb.harness.wording import count
 
 _WORKSPACE = "workspace"

@@ -15,8 +15,8 @@ from hillclimb.agent.llm.replies.patching import InapplicableChange, apply, knob
 from hillclimb.agent.llm.replies.replies import ParsedReply, UnreadableReply, read_reply
 from hillclimb.agent.llm.replies.reply_error import ReplyError
 from hillclimb.agent.proposal import Edit, Proposal
-from hillclimb.harness.case.knobs import KNOBS_FILE, Knobs, KnobValue, parse_knobs, replace_defaults
 from hillclimb.harness.errors import CaseError
+from hillclimb.harness.knobs.knobs import KNOBS_FILE, Knobs, KnobValue, parse_knobs, replace_defaults
 
 
 class UnusableReply(ReplyError):

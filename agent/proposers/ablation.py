@@ -16,7 +16,8 @@ from hillclimb.agent.llm.replies.merging import MergeConflict, revert
 from hillclimb.agent.proposal import Edit, Proposal
 from hillclimb.agent.rhythm.families import gain
 from hillclimb.agent.rhythm.signals import unchecked_wins
-from hillclimb.harness.case.knobs import (
+from hillclimb.harness.errors import CaseError
+from hillclimb.harness.knobs.knobs import (
     KNOBS_FILE,
     Knobs,
     KnobValue,
@@ -25,7 +26,6 @@ from hillclimb.harness.case.knobs import (
     defaults,
     parse_knobs,
 )
-from hillclimb.harness.errors import CaseError
 
 if TYPE_CHECKING:
     from hillclimb.agent.proposer import ProposerContext

@@ -7,6 +7,7 @@ fills the time. Every change of phase is a `turned` line of the ledger, with its
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from hillclimb.agent.proposal import Proposal
@@ -138,7 +139,10 @@ class MixedProposer:
         proposer, otherwise = (
             (self._sweep, swept) if phase == "sweep" else (self._ablation, ABLATION_EXHAUSTED)
         )
-        found = proposer.propose(ledger)
+        try:
+            found = proposer.propose(ledger)
+        except Plateau as over:
+            return str(over)
         if found is None:
             return otherwise
         self._record_turn(turn, ledger)
@@ -166,6 +170,11 @@ class MixedProposer:
 
     def _propose_filler(self, ledger: Ledger) -> Proposal | None:
         """A sweep candidate in an edit block, as long as few enough were; any number while no edit can come."""
+        with suppress(Plateau):
+            return self._propose_while_thinking(ledger)
+        return None
+
+    def _propose_while_thinking(self, ledger: Ledger) -> Proposal | None:
         if self._editor.is_down:
             return self._sweep.propose(ledger)
         inside = ledger.candidates[ledger.turns[-1].n - 1 :]

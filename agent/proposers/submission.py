@@ -18,7 +18,8 @@ from hillclimb.agent.git.version import File, Version, changed_defaults
 from hillclimb.agent.proposal import Edit, Proposal
 from hillclimb.agent.record.trailers import to_one_line
 from hillclimb.agent.rhythm.notes_files import CANDIDATES_FILE, NOTES_FILE, NOTES_MARKER
-from hillclimb.harness.case.knobs import (
+from hillclimb.harness.errors import Paused, Plateau, UsageError
+from hillclimb.harness.knobs.knobs import (
     KNOBS_FILE,
     Knobs,
     KnobValue,
@@ -28,7 +29,6 @@ from hillclimb.harness.case.knobs import (
     parse_value,
     to_environment,
 )
-from hillclimb.harness.errors import Paused, Plateau, UsageError
 
 if TYPE_CHECKING:
     from hillclimb.agent.record.entries import FinishedEntry

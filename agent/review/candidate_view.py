@@ -19,7 +19,7 @@ from hillclimb.agent.record.entries import (
 from hillclimb.agent.review.blocks import describe_blocks, describe_dropped
 from hillclimb.agent.screen.durations import describe_seconds, describe_span
 from hillclimb.agent.screen.escaping import StyledLine, escape_unprintable
-from hillclimb.harness.case.knobs import to_environment
+from hillclimb.harness.knobs.knobs import to_environment
 from hillclimb.harness.records import GateReport, Pair, Profile, Record
 from hillclimb.harness.wording import count
 

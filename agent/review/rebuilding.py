@@ -13,8 +13,8 @@ from hillclimb.agent.record.views import draw_progress, table
 from hillclimb.agent.sweep.importance import reckon_importances
 from hillclimb.agent.sweep.landscape import build_landscape
 from hillclimb.agent.sweep.optuna_study import write_study
-from hillclimb.harness.case.knobs import KNOBS_FILE, Knobs, parse_knobs
 from hillclimb.harness.errors import HillclimbError, MachineError, UsageError
+from hillclimb.harness.knobs.knobs import KNOBS_FILE, Knobs, parse_knobs
 from hillclimb.harness.wording import choices, count
 
 MAX_STUDY_CANDIDATES = 1000

@@ -15,10 +15,9 @@ from hillclimb.agent.record.run import LEDGER
 from hillclimb.agent.review.patches import read_patches
 from hillclimb.agent.review.rebuilding import find_run
 from hillclimb.harness.case.knob_reads import unread_knobs
-from hillclimb.harness.case.knobs import KNOBS_FILE, FloatKnob, Knob, Knobs, environment_text, parse_knobs
 from hillclimb.harness.case.settings import Settings
-from hillclimb.harness.case.yaml_errors import parse_yaml
 from hillclimb.harness.errors import CaseError, StorageError, UsageError
+from hillclimb.harness.knobs.knobs import KNOBS_FILE, FloatKnob, Knob, Knobs, environment_text, parse_knobs
 from hillclimb.harness.report.page import PAGE, PageSources, render
 from hillclimb.harness.report.page_knobs import KnobFacts
 from hillclimb.harness.report.page_ledger import (
@@ -30,6 +29,7 @@ from hillclimb.harness.report.page_ledger import (
     safe_text,
 )
 from hillclimb.harness.report.page_packs import Diff
+from hillclimb.harness.yaml_errors import parse_yaml
 
 MAX_REJECTED_DIFF_CHARACTERS = 6 << 10
 """Characters of a rejected candidate's diff."""

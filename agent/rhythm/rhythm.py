@@ -28,7 +28,7 @@ from hillclimb.agent.rhythm.signals import (
     profile_unmoved,
     sweep_spread,
 )
-from hillclimb.harness.case.knobs import KNOBS_FILE
+from hillclimb.harness.knobs.knobs import KNOBS_FILE
 
 if TYPE_CHECKING:
     from hillclimb.agent.record.entries import Phase, TurnedEntry

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from hillclimb.agent.proposal import Proposal
 from hillclimb.agent.sweep.valid_configs import ValidConfigs, list_valid
-from hillclimb.harness.case.knobs import (
+from hillclimb.harness.errors import CaseError
+from hillclimb.harness.knobs.knobs import (
     KNOBS_FILE,
     Knobs,
     KnobValue,
@@ -21,7 +22,6 @@ from hillclimb.harness.case.knobs import (
     environment_text,
     parse_knobs,
 )
-from hillclimb.harness.errors import CaseError
 from hillclimb.harness.records import Estimate, Reason
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from hillclimb.agent.sweep.landscape import Configuration, KnobObservation, Landscape
-from hillclimb.harness.case.knobs import FloatKnob, Knob, Knobs, KnobValue
 from hillclimb.harness.errors import StorageError
+from hillclimb.harness.knobs.knobs import FloatKnob, Knob, Knobs, KnobValue
 
 if TYPE_CHECKING:
     from optuna import Study

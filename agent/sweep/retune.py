@@ -14,7 +14,7 @@ from hillclimb.agent.proposal import Proposal
 from hillclimb.agent.proposer import Proposer, peek, why_no_importances
 from hillclimb.agent.sweep.landscape import Configuration, Landscape, build_landscape
 from hillclimb.agent.sweep.sweep import describe
-from hillclimb.harness.case.knobs import ChoiceKnob, FloatKnob, Knob, Knobs, KnobValue, contains, defaults
+from hillclimb.harness.knobs.knobs import ChoiceKnob, FloatKnob, Knob, Knobs, KnobValue, contains, defaults
 
 if TYPE_CHECKING:
     from hillclimb.agent.record.ledger import Ledger

@@ -24,8 +24,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from hillclimb.agent.sweep.ranking import EvaluatedRows, ListRanker
 from hillclimb.agent.sweep.valid_configs import ValidConfigs, enumerate_valid
-from hillclimb.harness.case.knobs import KnobValue
 from hillclimb.harness.errors import UsageError
+from hillclimb.harness.knobs.knobs import KnobValue
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,7 +58,7 @@ class ListSampler(BaseSampler):
         taken: Sequence[Mapping[str, KnobValue]] = (),
         earlier: Sequence[PastEvaluation] = (),
     ) -> None:
-        """`constraints`: expressions over the names of the space, see hillclimb.harness.case.constraints.
+        """`constraints`: expressions over the names of the space, see hillclimb.harness.knobs.constraints.
 
         `batch`: so many trials must have finished before what was told meanwhile counts; `since`: the number of
         finished trials that the first batch begins at.

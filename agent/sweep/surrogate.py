@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hillclimb.harness.case.knobs import KnobValue
+from hillclimb.harness.knobs.knobs import KnobValue
 
 if TYPE_CHECKING:
     import numpy as np

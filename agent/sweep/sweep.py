@@ -25,7 +25,9 @@ from hillclimb.agent.sweep.optuna_study import (
     distributions,
 )
 from hillclimb.agent.sweep.ranking import ListRanker
-from hillclimb.harness.case.knobs import Knobs, defaults, draw_value, to_environment
+from hillclimb.agent.sweep.unlisted import drawn, near
+from hillclimb.harness.errors import Plateau
+from hillclimb.harness.knobs.knobs import Knobs, defaults, to_environment
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -45,8 +47,10 @@ POLISH_PERIOD = 3
 spaces 2 of 12 runs of TPE alone came within 2 % of the best in 100 evaluations, with the polish 5 of 10."""
 MAX_REPEATS = 8
 """How often a sampler may repeat what was proposed before the neighbours of the incumbent are tried instead."""
-MAX_RANDOM_DRAWS = 1000
-"""Random draws from a space that cannot be listed before it counts as exhausted."""
+NOT_LISTED = (
+    "no more valid knob values were found, and there may be some: they are too many to list, "
+    "or too rare to be found by chance"
+)
 
 
 PendingConfigurations = tuple[Configuration, ...]
@@ -61,6 +65,8 @@ class _PlannedProposal:
     judged_count: int
     pending: PendingConfigurations
     proposal: Proposal | None
+    is_listed: bool = True
+    """Whether all configurations that are valid are known."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +105,14 @@ class SweepProposer:
         """These three save time; what is proposed does not depend on them."""
 
     def propose(self, ledger: Ledger) -> Proposal | None:
-        """The next configuration to try, or None when every one was."""
-        return self._next(ledger, ()).proposal
+        """The next configuration to try, or None when every one was.
+
+        Raises Plateau where none is found in a space that cannot be listed.
+        """
+        following = self._next(ledger, ())
+        if following.proposal is None and not following.is_listed:
+            raise Plateau(NOT_LISTED)
+        return following.proposal
 
     def peek(self, ledger: Ledger, count: int) -> Sequence[Proposal]:
         """See hillclimb.agent.proposer.CanPeek; none on a device where nothing is foreseen."""
@@ -143,7 +155,8 @@ class SweepProposer:
         rng = random.Random(f"{self._seed}/{at}")
         chosen = next(_untried(batch, pending, rng), None)
         if chosen is None:
-            return _PlannedProposal(at, known, pending, None)
+            is_listed = not batch.landscape.knobs or batch.landscape.valid_configs is not None
+            return _PlannedProposal(at, known, pending, None, is_listed)
         changes = batch.landscape.changes(chosen)
         proposal = Proposal(author="sweep", idea=describe(changes), knobs=changes)
         return _PlannedProposal(at, known, pending, proposal)
@@ -218,20 +231,5 @@ def _sources(batch: _Batch, pending: int) -> tuple[ConfigurationSource, ...]:
         return (sampled,)
     observed = len(batch.landscape.observations) + pending
     if observed > STARTUP_CONFIGURATIONS and observed % POLISH_PERIOD == 0:
-        return _neighbours, sampled, _drawn
-    return sampled, _neighbours, _drawn
-
-
-def _neighbours(landscape: Landscape, rng: random.Random) -> Iterator[Configuration]:
-    """The incumbent with one knob turned, in random order."""
-    incumbent = defaults(landscape.knobs)
-    moves = [(name, value) for name, knob in landscape.knobs.items() for value in knob.values() or ()]
-    rng.shuffle(moves)
-    for name, value in moves:
-        yield {**incumbent, name: value}
-
-
-def _drawn(landscape: Landscape, rng: random.Random) -> Iterator[Configuration]:
-    """As many random configurations as are worth it."""
-    for _ in range(MAX_RANDOM_DRAWS):
-        yield {name: draw_value(knob, rng) for name, knob in landscape.knobs.items()}
+        return near, sampled, drawn
+    return sampled, near, drawn

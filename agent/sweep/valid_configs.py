@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from hillclimb.harness.case.constraints import knob_names, satisfied_mask
-from hillclimb.harness.case.knobs import Knobs, KnobValue, all_constraints, environment_text
+from hillclimb.harness.knobs.constraints import knob_names
+from hillclimb.harness.knobs.knobs import Knobs, KnobValue, all_constraints, environment_text
+from hillclimb.harness.knobs.solutions import Solver, TooMany, connected_groups
 
 if TYPE_CHECKING:
     import numpy as np
 
 MAX_CONFIGURATIONS = 2_000_000
-"""Configurations of the longest list, and of every step on the way to it; the demo's softmax has 1.6 million before
-its constraints. Longer ones are not made."""
+"""Configurations of the longest list. Longer ones are not made."""
+
+_NEAREST = 100
+"""Rows that stand in for neighbours where a row has none."""
 
 Domains = Mapping[str, Sequence[KnobValue]]
 
@@ -43,37 +47,55 @@ class ValidConfigs:
         """(configurations,) of int64: the row of each; -1 for what is not in the list."""
         import numpy as np
 
-        wanted = np.full(len(configurations), -1, dtype=np.int64)
-        for at, configuration in enumerate(configurations):
-            indices = [
-                place.get(environment_text(configuration[name]))
-                for name, place in zip(self.names, self._value_indices, strict=True)
-                if name in configuration
-            ]
-            if len(indices) == len(self.names) and None not in indices:
-                wanted[at] = np.dot(np.array(indices, dtype=np.int64), self._strides)
-        return self._rows_of_codes(wanted)
+        found = np.full(len(configurations), -1, dtype=np.int64)
+        known = [(at, indices) for at, one in enumerate(configurations) if (indices := self._indices(one))]
+        if known:
+            places = [at for at, _ in known]
+            found[places] = self._rows_of(np.array([indices for _, indices in known], dtype=np.int16))
+        return found
 
     def neighbours(self, row: int) -> np.ndarray:
-        """(any,) of int64: the rows that differ from this one in one knob."""
+        """(any,) of int64: the rows that differ from this one in one knob; where there are none, the nearest."""
         import numpy as np
 
-        present = self.rows[row].astype(np.int64)
+        present = self.rows[row]
         turned = [
-            np.delete(np.arange(len(domain)), index) - index
-            for domain, index in zip(self.domains, present, strict=True)
+            np.delete(np.arange(len(domain)), at) for domain, at in zip(self.domains, present, strict=True)
         ]
-        steps = [step * weight for step, weight in zip(turned, self._strides, strict=True)]
-        found = self._rows_of_codes(np.dot(present, self._strides) + np.concatenate(steps or [present]))
-        return found[found >= 0]
+        beside = np.repeat(present[None, :], sum(map(len, turned)), axis=0)
+        beside[np.arange(len(beside)), np.repeat(np.arange(len(turned)), list(map(len, turned)))] = (
+            np.concatenate(turned or [present])
+        )
+        found = self._rows_of(beside)
+        found = found[found >= 0]
+        return found if len(found) else self._nearest(row)
 
-    def _rows_of_codes(self, wanted: np.ndarray) -> np.ndarray:
-        """The row of each code; -1 for what is not in the list."""
+    def _nearest(self, row: int) -> np.ndarray:
+        """The rows that differ in the fewest knobs, the row itself aside."""
+        import numpy as np
+
+        apart = (self.rows != self.rows[row]).sum(axis=1)
+        apart[row] = len(self.names) + 1
+        nearest = np.flatnonzero(apart == apart.min())[:_NEAREST]
+        others: np.ndarray = nearest[nearest != row].astype(np.int64)
+        return others
+
+    def _indices(self, configuration: Mapping[str, KnobValue]) -> list[int] | None:
+        """Where its values stand in the domains; None where one stands in none."""
+        if not self.names or any(name not in configuration for name in self.names):
+            return None
+        places = zip(self.names, self._value_indices, strict=True)
+        found = [place.get(environment_text(configuration[name]), -1) for name, place in places]
+        return found if min(found) >= 0 else None
+
+    def _rows_of(self, indices: np.ndarray) -> np.ndarray:
+        """The row of each (knobs,) of indices; -1 for what is not in the list."""
         import numpy as np
 
         codes, order = self._sorted
         if not len(codes):
-            return np.full(len(wanted), -1, dtype=np.int64)
+            return np.full(len(indices), -1, dtype=np.int64)
+        wanted = row_codes(indices, self._sizes)
         found = np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)
         return np.where(codes[found] == wanted, order[found], -1)
 
@@ -81,21 +103,31 @@ class ValidConfigs:
     def _value_indices(self) -> tuple[dict[str, int], ...]:
         return tuple({environment_text(v): i for i, v in enumerate(domain)} for domain in self.domains)
 
-    @cached_property
-    def _strides(self) -> np.ndarray:
-        import numpy as np
-
-        sizes = [len(domain) for domain in self.domains]
-        return np.cumprod([1, *sizes[:-1]], dtype=np.int64)
+    @property
+    def _sizes(self) -> list[int]:
+        return [len(domain) for domain in self.domains]
 
     @cached_property
     def _sorted(self) -> tuple[np.ndarray, np.ndarray]:
-        """Each row as one number, in order, and the rows they belong to."""
+        """The code of each row, in order, and the rows they belong to."""
         import numpy as np
 
-        codes = self.rows.astype(np.int64) @ self._strides
+        codes = row_codes(self.rows, self._sizes)
         order = np.argsort(codes, kind="stable")
         return codes[order], order
+
+
+def row_codes(rows: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """(rows,): a value for each row of indices that orders as the rows do, the first column first.
+
+    `sizes`: one above the largest index of each column. The codes are int64, or bytes where that has too few numbers.
+    """
+    import numpy as np
+
+    if math.prod(sizes) < 1 << 62:
+        strides = np.cumprod([1, *sizes[:0:-1]], dtype=np.int64)[::-1]
+        return rows.astype(np.int64) @ strides[: rows.shape[1]]
+    return np.ascontiguousarray(rows, dtype=">u2").view(f"S{2 * rows.shape[1]}").ravel()
 
 
 def list_valid(knobs: Knobs) -> ValidConfigs | None:
@@ -133,36 +165,32 @@ class _TypedValue:
 def _enumerate(
     domains: tuple[tuple[str, tuple[_TypedValue, ...]], ...], expressions: tuple[str, ...]
 ) -> ValidConfigs | None:
-    import numpy as np
-
     values = {name: tuple(one.value for one in domain) for name, domain in domains}
-    rows = np.zeros((1, 0), dtype=np.int16)
-    for count, domain in enumerate(values.values(), 1):
-        if len(rows) * len(domain) > MAX_CONFIGURATIONS:
-            return None
-        turned = np.tile(np.arange(len(domain), dtype=np.int16), len(rows))
-        rows = np.column_stack([np.repeat(rows, len(domain), axis=0), turned])
-        for expression in _due(expressions, list(values), count):
-            columns = {
-                name: _pick(values[name], rows[:, list(values).index(name)])
-                for name in knob_names(expression)
-            }
-            rows = rows[satisfied_mask(expression, columns)]
-    return ValidConfigs(tuple(values), tuple(values.values()), rows)
+    groups = connected_groups(list(values), expressions)
+    try:
+        rows = [_solve({name: values[name] for name in group}, expressions) for group in groups]
+    except TooMany:
+        return None
+    if math.prod(map(len, rows)) > MAX_CONFIGURATIONS:
+        return None
+    return ValidConfigs(tuple(values), tuple(values.values()), _multiply(list(values), groups, rows))
 
 
-def _due(expressions: Sequence[str], order: Sequence[str], count: int) -> Iterator[str]:
-    """Those whose last knob is the one just added."""
-    for expression in expressions:
-        if max(order.index(name) for name in knob_names(expression)) == count - 1:
-            yield expression
+def _solve(domains: Domains, expressions: Sequence[str]) -> np.ndarray:
+    about = tuple(one for one in expressions if knob_names(one) <= domains.keys())
+    return Solver(domains, about).solutions(MAX_CONFIGURATIONS)
 
 
-def _pick(values: Sequence[KnobValue], indices: np.ndarray) -> np.ndarray:
+def _multiply(
+    names: Sequence[str], groups: Sequence[Sequence[str]], parts: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Every combination of a row of each part; columns as `names`, in lexicographic order."""
     import numpy as np
 
-    numeric = all(isinstance(value, int | float) for value in values)
-    column = np.empty(len(values), dtype=float if numeric else object)
-    column[:] = values
-    picked: np.ndarray = column[indices]
-    return picked
+    whole = math.prod(map(len, parts))
+    rows, left = np.zeros((whole, len(names)), dtype=np.int16), np.arange(whole)
+    for group, part in zip(groups[::-1], parts[::-1], strict=True):
+        rows[:, [names.index(name) for name in group]] = part[left % max(len(part), 1)]
+        left //= max(len(part), 1)
+    sizes = [int(column.max()) + 1 if whole else 1 for column in rows.T]
+    return rows[np.argsort(row_codes(rows, sizes), kind="stable")] if names else rows

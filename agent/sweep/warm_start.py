@@ -15,8 +15,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from hillclimb.agent.record.ledger import Ledger
 from hillclimb.agent.sweep.landscape import KnobObservation, build_landscape
-from hillclimb.harness.case.knobs import Knobs, KnobValue
 from hillclimb.harness.errors import HillclimbError
+from hillclimb.harness.knobs.knobs import Knobs, KnobValue
 from hillclimb.harness.records import Record, Stage
 
 if TYPE_CHECKING:

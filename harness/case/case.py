@@ -17,12 +17,12 @@ from pydantic import (
     ValidationError,
 )
 
-from hillclimb.harness.case.knobs import KNOBS_FILE, Knobs, load_knobs
 from hillclimb.harness.case.settings import Settings, Suite, is_inside, is_unscored
 from hillclimb.harness.case.workspace_names import require_names
-from hillclimb.harness.case.yaml_errors import case_error, read_yaml
 from hillclimb.harness.errors import CaseError, UsageError
+from hillclimb.harness.knobs.knobs import KNOBS_FILE, Knobs, load_knobs
 from hillclimb.harness.wording import choices, did_you_mean
+from hillclimb.harness.yaml_errors import case_error, read_yaml
 
 
 class Case:

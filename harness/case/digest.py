@@ -24,6 +24,7 @@ JUDGING_ROOMS = (
     "harness/duel",
     "harness/errors.py",
     "harness/judge",
+    "harness/knobs",
     "harness/os_errors.py",
     "harness/policy",
     "harness/profile",
@@ -32,6 +33,7 @@ JUDGING_ROOMS = (
     "harness/sources",
     "harness/statistics",
     "harness/wording.py",
+    "harness/yaml_errors.py",
 )
 """Everything that the judge's process and the candidate's import, by path below the package `hillclimb`."""
 

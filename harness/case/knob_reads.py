@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from hillclimb.harness.case.knobs import KNOBS_FILE
 from hillclimb.harness.case.settings import COMPILED_SUFFIXES
+from hillclimb.harness.knobs.knobs import KNOBS_FILE
 
 _ENVIRONMENT = frozenset({"environ", "environb", "getenv", "getenvb"})
 _GETTERS = frozenset({"get", "pop", "setdefault", "__getitem__", "__contains__"})

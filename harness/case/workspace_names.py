@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hillclimb.harness.case.knob_reads import unread_knobs
-from hillclimb.harness.case.knobs import KNOBS_FILE, RESERVED, Knobs
 from hillclimb.harness.errors import CaseError
+from hillclimb.harness.knobs.knobs import KNOBS_FILE, RESERVED, Knobs
 from hillclimb.harness.wording import did_you_mean
 
 MAX_SOURCE_BYTES = 1 << 20

@@ -19,10 +19,10 @@ from pathlib import Path
 import yaml
 
 from hillclimb.harness.case.case import Case
-from hillclimb.harness.case.yaml_errors import read_yaml
 from hillclimb.harness.errors import CaseError
 from hillclimb.harness.records import Side
 from hillclimb.harness.studies.study import BASELINE
+from hillclimb.harness.yaml_errors import read_yaml
 
 YARDSTICK = "torch"
 """The variant made of yardstick.py."""

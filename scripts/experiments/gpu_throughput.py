@@ -312,7 +312,7 @@ class Listed(Edits):
 
     def _edit(self, ledger: Any, n: int) -> Any:
         from hillclimb.agent.proposal import Proposal
-        from hillclimb.harness.case.knobs import draw_value
+        from hillclimb.harness.knobs.knobs import draw_value
 
         if n % KNOB_EVERY:
             return super()._edit(ledger, n)

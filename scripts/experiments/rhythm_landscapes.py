@@ -33,7 +33,7 @@ from hillclimb.agent.proposers.ablation import AblationProposer
 from hillclimb.agent.proposers.mixed import MixedProposer
 from hillclimb.agent.record.ledger import Ledger
 from hillclimb.agent.sweep.sweep import SweepProposer
-from hillclimb.harness.case.knobs import parse_knobs
+from hillclimb.harness.knobs.knobs import parse_knobs
 from scripts.experiments import frame
 from tests.fakes.ridge import KINDS, MINIMUM_EFFECT, Ridge, traits_of, true_log_speed, write_ridge
 from tests.fakes.ridge_judge import RidgeJudge

@@ -37,8 +37,8 @@ from hillclimb.agent.record.entries import JudgedEntry, ProposedEntry, SettledEn
 from hillclimb.agent.record.ledger import Ledger
 from hillclimb.agent.sweep.landscape import KnobObservation, build_landscape
 from hillclimb.agent.sweep.sweep import SweepProposer
-from hillclimb.harness.case.knobs import Knobs, KnobValue, defaults, parse_knobs
 from hillclimb.harness.judge.trial import SCREEN_ALPHA, deciding_estimate
+from hillclimb.harness.knobs.knobs import Knobs, KnobValue, defaults, parse_knobs
 from hillclimb.harness.records import Estimate, Interval, Reason
 from hillclimb.harness.statistics import evidence
 from scripts.experiments import frame

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from hillclimb.harness.case.contract import Contract
-from hillclimb.harness.case.knobs import KnobValue, load_knobs
+from hillclimb.harness.knobs.knobs import KnobValue, load_knobs
 from hillclimb.harness.policy.policy import check_policy
 from tests.cases.workspace import CASES, Check, call, checks, kernel, load_case
 

@@ -19,9 +19,9 @@ from hillclimb.agent.stamp import TEMPLATES, create_case
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.checked import check_contract
 from hillclimb.harness.case.contract import Contract
-from hillclimb.harness.case.knobs import KnobValue, load_knobs, to_environment
 from hillclimb.harness.channel.dtypes import NUMPY_DTYPES, TORCH_DTYPES
 from hillclimb.harness.duel.parity import expected_outputs, worst_error
+from hillclimb.harness.knobs.knobs import KnobValue, load_knobs, to_environment
 from hillclimb.harness.policy.policy import check_policy
 from hillclimb.harness.profile.tool_run import LARGEST_PROBLEM
 from tests.cases.interpreted import small, walk

@@ -13,10 +13,10 @@ import torch
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.checked import check_contract
 from hillclimb.harness.case.contract import Contract
-from hillclimb.harness.case.knobs import KnobValue, broken_constraint
 from hillclimb.harness.channel.dtypes import TORCH_DTYPES
 from hillclimb.harness.device.cpu.cpu import MAX_INTERPRETED_BYTES
 from hillclimb.harness.duel.parity import expected_outputs, worst_error
+from hillclimb.harness.knobs.knobs import KnobValue, broken_constraint
 from tests.cases.interpreted import small, walk
 from tests.cases.workspace import CASES, load_case
 

@@ -17,8 +17,8 @@ import torch
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.checked import load_contract
 from hillclimb.harness.case.contract import Contract, Tensors
-from hillclimb.harness.case.knobs import KnobValue, to_environment
 from hillclimb.harness.channel.dtypes import NUMPY_DTYPES
+from hillclimb.harness.knobs.knobs import KnobValue, to_environment
 
 CASES = Path(__file__).parents[2] / "cases"
 

@@ -41,8 +41,8 @@ from hillclimb.agent.rhythm.rules import RhythmRules
 from hillclimb.agent.sweep.retune import RetuneFirst
 from hillclimb.agent.sweep.sweep import SweepProposer
 from hillclimb.harness.case.case import Case
-from hillclimb.harness.case.knobs import KNOBS_FILE, Knobs, broken_constraint, parse_knobs, replace_defaults
 from hillclimb.harness.errors import Paused, Plateau, Stop
+from hillclimb.harness.knobs.knobs import KNOBS_FILE, Knobs, broken_constraint, parse_knobs, replace_defaults
 from hillclimb.harness.records import Confirmation, GateReport, Progress, Reason, Side
 from tests.agent.sweep.synthetic import interval, open_ledger
 from tests.fakes.clock import LedgerClock

@@ -13,8 +13,8 @@ import pytest
 from hillclimb.agent.proposal import Proposal
 from hillclimb.agent.proposer import CanPeek, NotReady, Proposer, reads_profile
 from hillclimb.agent.sweep import importance
-from hillclimb.harness.case.knobs import KNOBS_FILE, broken_constraint, contains, parse_knobs
 from hillclimb.harness.errors import UsageError
+from hillclimb.harness.knobs.knobs import KNOBS_FILE, broken_constraint, contains, parse_knobs
 from tests.contracts.proposer_worlds import (
     AHEAD,
     WORLDS,

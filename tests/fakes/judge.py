@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from hillclimb.harness.case.knobs import defaults, parse_knobs, to_environment
 from hillclimb.harness.judge.protocol import EmptyAnswer
+from hillclimb.harness.knobs.knobs import defaults, parse_knobs, to_environment
 from hillclimb.harness.records import (
     Block,
     Bucket,

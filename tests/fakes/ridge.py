@@ -24,7 +24,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Literal
 
-from hillclimb.harness.case.knobs import Knobs, environment_text, parse_knobs
+from hillclimb.harness.knobs.knobs import Knobs, environment_text, parse_knobs
 
 Kind = Literal["knobs", "edits", "balanced"]
 KINDS: tuple[Kind, ...] = ("knobs", "edits", "balanced")

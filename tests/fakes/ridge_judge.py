@@ -7,8 +7,8 @@ import random
 from pathlib import Path
 from typing import Literal
 
-from hillclimb.harness.case.knobs import Knobs
 from hillclimb.harness.judge.protocol import EmptyAnswer
+from hillclimb.harness.knobs.knobs import Knobs
 from hillclimb.harness.records import (
     Bucket,
     Comparison,

@@ -11,7 +11,7 @@ from hillclimb.agent.proposal import Edit, Proposal
 from hillclimb.agent.proposer import ProposerContext
 from hillclimb.agent.record.entries import CalledEntry, Idea
 from hillclimb.agent.record.ledger import Ledger
-from hillclimb.harness.case.knobs import contains, defaults
+from hillclimb.harness.knobs.knobs import contains, defaults
 from tests.fakes.ridge import NEW_SIZE, TUNING, Ridge, Trait, knob_entry, parse_cached, traits_of
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hillclimb.harness.case.case import Case
-from hillclimb.harness.case.knobs import contains
+from hillclimb.harness.knobs.knobs import contains
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts" / "experiments"))

@@ -17,9 +17,9 @@ import yaml
 from hillclimb.agent.importers.formats.imported import KnobPlan
 from hillclimb.agent.importers.formats.restrictions import Untranslatable, knobs_of, translate
 from hillclimb.agent.importers.formats.value_lists import read_values
-from hillclimb.harness.case.constraints import is_satisfied
-from hillclimb.harness.case.knobs import MAX_KNOBS, MAX_VALUES, RESERVED, parse_knobs
 from hillclimb.harness.errors import UsageError
+from hillclimb.harness.knobs.constraints import is_satisfied
+from hillclimb.harness.knobs.knobs import MAX_KNOBS, MAX_VALUES, RESERVED, parse_knobs
 
 LABEL = "a kernel_tuner space: a T1 description, a cache or T4 results, .json or .json.gz, for the knobs"
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hillclimb.harness.case.constraints import MAX_EXPRESSION_CHARS, InvalidConstraint, check_constraint
+from hillclimb.harness.knobs.constraints import MAX_EXPRESSION_CHARS, InvalidConstraint, check_constraint
 
 C_OPERATORS = ((re.compile(r"&&"), " and "), (re.compile(r"\|\|"), " or "), (re.compile(r"!(?!=)"), " not "))
 

@@ -22,8 +22,8 @@ from hillclimb.agent.importers.writing.case_text import (
 from hillclimb.agent.importers.writing.contract_text import contract_text, suite_text
 from hillclimb.agent.stamp import SLUG
 from hillclimb.harness.case.case import Case
-from hillclimb.harness.case.knobs import parse_knobs
 from hillclimb.harness.errors import CandidateFault, StorageError, UsageError
+from hillclimb.harness.knobs.knobs import parse_knobs
 from hillclimb.harness.policy.policy import check_policy
 
 IMPORTS: Mapping[Place, tuple[str, ...]] = {

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from hillclimb.agent.llm.briefing.quoting import quoted
-from hillclimb.harness.case.knobs import KnobValue, environment_text
+from hillclimb.harness.knobs.knobs import KnobValue, environment_text
 from hillclimb.harness.wording import count
 
 if TYPE_CHECKING:

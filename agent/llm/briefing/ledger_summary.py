@@ -11,7 +11,7 @@ from hillclimb.agent.llm.briefing.call_history import queued_calls
 from hillclimb.agent.llm.briefing.quoting import quoted
 from hillclimb.agent.rhythm.families import Family, families, is_edit, slug
 from hillclimb.agent.screen.durations import describe_seconds
-from hillclimb.harness.case.knobs import to_environment
+from hillclimb.harness.knobs.knobs import to_environment
 from hillclimb.harness.records import Reason
 from hillclimb.harness.wording import count
 

@@ -16,7 +16,7 @@ from hillclimb.agent.llm.briefing.prompts import render
 from hillclimb.agent.llm.briefing.quoting import clip_middle, fenced, language, outline, quoted
 from hillclimb.agent.llm.briefing.truncation import BriefingPart, Extent, cut_above, largest, newest, notice
 from hillclimb.agent.rhythm.families import slug
-from hillclimb.harness.case.knobs import KNOBS_FILE
+from hillclimb.harness.knobs.knobs import KNOBS_FILE
 from hillclimb.harness.records import Profile
 from hillclimb.harness.wording import count
 

@@ -15,7 +15,8 @@ import yaml
 from hillclimb.agent.llm.replies.edit_checks import find_anchor, is_small_yaml
 from hillclimb.agent.llm.replies.git import merge_file
 from hillclimb.agent.llm.replies.matching import to_lines
-from hillclimb.harness.case.knobs import (
+from hillclimb.harness.errors import CaseError
+from hillclimb.harness.knobs.knobs import (
     KNOBS_FILE,
     Knob,
     Knobs,
@@ -23,7 +24,6 @@ from hillclimb.harness.case.knobs import (
     parse_declarations,
     replace_defaults,
 )
-from hillclimb.harness.errors import CaseError
 
 
 class _KnobConflict(Exception):

@@ -12,8 +12,8 @@ import yaml
 
 from hillclimb.agent.llm.replies.reply_error import ReplyError, clip
 from hillclimb.agent.proposal import Edit
-from hillclimb.harness.case.knobs import KNOBS_FILE, parse_knobs
 from hillclimb.harness.errors import CaseError
+from hillclimb.harness.knobs.knobs import KNOBS_FILE, parse_knobs
 from hillclimb.harness.wording import count
 
 MAX_FILES, MAX_FILE_BYTES, MAX_TOTAL_BYTES = 64, 1 << 20, 4 << 20

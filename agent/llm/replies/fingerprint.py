@@ -13,8 +13,8 @@ import yaml
 
 from hillclimb.agent.git.trees import is_judged
 from hillclimb.agent.llm.replies.edit_checks import is_small_yaml
-from hillclimb.harness.case.yaml_errors import parse_yaml
 from hillclimb.harness.errors import CaseError
+from hillclimb.harness.yaml_errors import parse_yaml
 
 _MAX_PYTHON_CHARS = 1 << 20
 """Characters; what is longer is taken as plain text."""

@@ -9,8 +9,8 @@ from hillclimb.agent.llm.replies.declarations import merge_knobs
 from hillclimb.agent.llm.replies.git import CONFLICT_MARKER_CHARS, merge_file
 from hillclimb.agent.llm.replies.reply_error import ReplyError, clip
 from hillclimb.agent.proposal import Edit
-from hillclimb.harness.case.knobs import KNOBS_FILE, parse_knobs
 from hillclimb.harness.errors import CaseError
+from hillclimb.harness.knobs.knobs import KNOBS_FILE, parse_knobs
 
 _MAX_NAMED_FILES = 10
 

@@ -22,8 +22,8 @@ from hillclimb.agent.llm.replies.matching import (
 )
 from hillclimb.agent.llm.replies.reply_error import clip
 from hillclimb.agent.proposal import Edit
-from hillclimb.harness.case.knobs import Knobs, KnobValue, broken_constraint, parse_value
 from hillclimb.harness.errors import CaseError
+from hillclimb.harness.knobs.knobs import Knobs, KnobValue, broken_constraint, parse_value
 
 __all__ = ["InapplicableChange", "apply", "knob_values"]
 

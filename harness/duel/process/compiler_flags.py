@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from hillclimb.harness.case.knobs import KNOBS_FILE, defaults, load_knobs, to_environment
 from hillclimb.harness.errors import CandidateFault, CaseError
+from hillclimb.harness.knobs.knobs import KNOBS_FILE, defaults, load_knobs, to_environment
 from hillclimb.harness.records import Reason, Side
 
 FLAG = re.compile(

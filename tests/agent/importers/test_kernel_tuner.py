@@ -13,8 +13,8 @@ from hillclimb.agent.importers.formats.kernel_tuner import can_read, read_knobs
 from hillclimb.agent.importers.formats.value_lists import read_values
 from hillclimb.agent.importers.import_case import WantedCase, import_case
 from hillclimb.harness.case.case import Case
-from hillclimb.harness.case.knobs import ChoiceKnob, IntKnob, LogIntKnob, all_constraints, parse_knobs
 from hillclimb.harness.errors import UsageError
+from hillclimb.harness.knobs.knobs import ChoiceKnob, IntKnob, LogIntKnob, all_constraints, parse_knobs
 
 T1 = {
     "ConfigurationSpace": {

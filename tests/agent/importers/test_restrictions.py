@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hillclimb.agent.importers.formats.restrictions import Untranslatable, knobs_of, translate
-from hillclimb.harness.case.constraints import is_satisfied
+from hillclimb.harness.knobs.constraints import is_satisfied
 
 NAMES = {"a": "A", "b": "B", "tile_x": "TILE_X"}
 VALUES = {"A": [0, 1, 2, 3, 8], "B": [1, 2, 4, 16], "TILE_X": [1, 2, 3, 4, 5, 6, 7]}

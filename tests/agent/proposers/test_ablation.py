@@ -13,7 +13,7 @@ from hillclimb.agent.proposers.ablation import AblationProposer
 from hillclimb.agent.record.entries import JudgedEntry, ProposedEntry, SettledEntry
 from hillclimb.agent.record.ledger import Ledger
 from hillclimb.harness.case.case import Case
-from hillclimb.harness.case.knobs import KnobValue
+from hillclimb.harness.knobs.knobs import KnobValue
 from tests.agent.sweep.synthetic import interval, open_ledger
 from tests.fakes.toy import write_toy
 

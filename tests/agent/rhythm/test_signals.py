@@ -27,7 +27,7 @@ from hillclimb.agent.rhythm.signals import (
     sweep_spread,
     unchecked_wins,
 )
-from hillclimb.harness.case.knobs import KnobValue
+from hillclimb.harness.knobs.knobs import KnobValue
 from hillclimb.harness.records import Bucket, GateReport, Profile, Reason
 from tests.agent.sweep.synthetic import interval, open_ledger
 

@@ -11,7 +11,7 @@ from hillclimb.agent.proposal import Edit, Proposal
 from hillclimb.agent.proposer import Proposer
 from hillclimb.agent.record.entries import JudgedEntry, OpenedEntry, ProposedEntry, SettledEntry
 from hillclimb.agent.record.ledger import Ledger
-from hillclimb.harness.case.knobs import Knobs, KnobValue, defaults, parse_knobs
+from hillclimb.harness.knobs.knobs import Knobs, KnobValue, defaults, parse_knobs
 from hillclimb.harness.records import SCHEMA, Estimate, Interval, Provenance, Reason
 
 Speed = Callable[[Mapping[str, KnobValue]], float | None]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hillclimb.agent.sweep.interactions import MIN_TIMED_CONFIGURATIONS, interactions
 from hillclimb.agent.sweep.landscape import KnobObservation, Landscape
-from hillclimb.harness.case.knobs import parse_knobs
+from hillclimb.harness.knobs.knobs import parse_knobs
 
 KNOBS = parse_knobs(
     """

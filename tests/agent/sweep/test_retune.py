@@ -11,7 +11,7 @@ from hillclimb.agent.record.entries import JudgedEntry, ProposedEntry, SettledEn
 from hillclimb.agent.record.ledger import Ledger
 from hillclimb.agent.sweep.retune import RetuneFirst
 from hillclimb.agent.sweep.sweep import SweepProposer
-from hillclimb.harness.case.knobs import KnobValue, parse_knobs
+from hillclimb.harness.knobs.knobs import KnobValue, parse_knobs
 from hillclimb.harness.records import Reason
 from tests.agent.sweep.synthetic import judge_next, open_ledger
 

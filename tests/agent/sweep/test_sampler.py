@@ -33,7 +33,7 @@ from hillclimb.agent.sweep.sampler import BATCH_SIZE, ListSampler, SpaceExhauste
 from hillclimb.agent.sweep.surrogate import Posterior, distances, fit_covariance, prior_covariance
 from hillclimb.agent.sweep.sweep import SweepProposer
 from hillclimb.agent.sweep.valid_configs import enumerate_valid, list_valid
-from hillclimb.harness.case.knobs import KnobValue
+from hillclimb.harness.knobs.knobs import KnobValue
 from tests.agent.sweep.synthetic import climb, knobs, open_ledger
 
 Values = Mapping[str, KnobValue]

@@ -32,9 +32,10 @@ from hillclimb.agent.sweep.optuna_study import (
     write_study,
 )
 from hillclimb.agent.sweep.sweep import SweepProposer, describe
-from hillclimb.harness.case.knobs import Knobs, KnobValue, defaults, draw_value
+from hillclimb.harness.knobs.knobs import Knobs, KnobValue, defaults
 from hillclimb.harness.records import Reason
 from tests.agent.sweep.synthetic import climb, edit, judge_next, knobs, open_ledger, separable
+from tests.fakes.knob_values import draw_value
 
 BEST: dict[str, KnobValue] = {"TILE": 64, "ORDER": "ikj", "UNROLL": 4, "FASTMATH": True}
 SMALL = "A: {type: int, low: 0, high: 2, default: 1}\nB: {type: bool, default: true}\n"

@@ -15,8 +15,8 @@ from pydantic import BaseModel
 from hillclimb.harness.case.case import Case, find_case
 from hillclimb.harness.case.digest import benchmarks_digest, contract_digest, harness_digest
 from hillclimb.harness.case.settings import Settings, Suite
-from hillclimb.harness.case.yaml_errors import MAX_FILE_BYTES, parse_yaml
 from hillclimb.harness.errors import CaseError, UsageError
+from hillclimb.harness.yaml_errors import MAX_FILE_BYTES, parse_yaml
 
 FULL: dict[str, Any] = {
     "schema": 1,

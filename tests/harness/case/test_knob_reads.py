@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hillclimb.harness.case.knob_reads import unread_knobs
-from hillclimb.harness.case.knobs import load_knobs
+from hillclimb.harness.knobs.knobs import load_knobs
 
 ROOT = Path(__file__).resolve().parents[3]
 HELPER = (ROOT / "cases/demo/cpu_matmul/workspace/knobs.py").read_text()

@@ -31,7 +31,7 @@ from hillclimb.agent.record.entries import (
     TokenUsage,
     TurnedEntry,
 )
-from hillclimb.harness.case.knobs import KnobValue
+from hillclimb.harness.knobs.knobs import KnobValue
 from hillclimb.harness.records import (
     Block,
     Bucket,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hillclimb.agent.llm.replies.declarations import merge_knobs
 from hillclimb.agent.llm.replies.merging import MergeConflict, merge, revert
-from hillclimb.harness.case.knobs import Knobs, parse_knobs, replace_defaults
+from hillclimb.harness.knobs.knobs import Knobs, parse_knobs, replace_defaults
 
 
 def _int(name: str, high: int = 8, default: int = 2, about: str = "") -> str:

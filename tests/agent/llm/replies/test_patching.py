@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hillclimb.agent.llm.replies.patching import InapplicableChange, apply, knob_values
 from hillclimb.agent.llm.replies.replies import Change, DeleteFile, SearchReplace, WholeFile, read_reply
 from hillclimb.agent.proposal import Edit
-from hillclimb.harness.case.knobs import parse_knobs
+from hillclimb.harness.knobs.knobs import parse_knobs
 from tests.agent.screen.rendering import TEXTS, block_of
 
 KERNEL = '''"""A kernel."""

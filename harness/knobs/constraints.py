@@ -23,6 +23,8 @@ from hillclimb.harness.wording import choices
 if TYPE_CHECKING:
     import numpy as np
 
+KnobValue = bool | int | float | str
+
 MAX_EXPRESSION_CHARS = 400
 """Characters of an expression; Python's own parser is quick up to there."""
 
@@ -32,7 +34,7 @@ MAX_NUMBER = 1e15
 MAX_EXPONENT, MAX_SHIFT = 16, 13
 """Of a power and of a shift: 64 bits hold what is shifted."""
 
-_TRUTHS = {"true": True, "false": False}
+TRUTHS = {"true": True, "false": False}
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -69,10 +71,10 @@ class InvalidConstraint(ValueError):
 
 def knob_names(expression: str) -> frozenset[str]:
     """The knobs that an expression is about. Raises InvalidConstraint."""
-    tree = _parse(expression)
+    tree = parse(expression)
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     found = (node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called)
-    return frozenset(found) - _TRUTHS.keys()
+    return frozenset(found) - TRUTHS.keys()
 
 
 def check_constraint(expression: str, domains: Mapping[str, Sequence[Any] | None]) -> None:
@@ -85,7 +87,7 @@ def check_constraint(expression: str, domains: Mapping[str, Sequence[Any] | None
     for name in sorted(knob_names(expression) - domains.keys()):
         raise InvalidConstraint(f"there is no knob {name}; the knobs are {choices(name, domains)}")
     numeric = {name for name, values in domains.items() if values is None or all(map(_is_number, values))}
-    _TypeChecker(numeric).is_numeric(_parse(expression).body)
+    _TypeChecker(numeric).is_numeric(parse(expression).body)
 
 
 def is_satisfied(expression: str, values: Mapping[str, Any]) -> bool:
@@ -103,7 +105,7 @@ def satisfied_mask(expression: str, columns: Mapping[str, Iterable[Any]]) -> np.
     arrays = {name: _column(columns[name]) for name in knob_names(expression)}
     count = max((len(array) for array in arrays.values()), default=1)
     with np.errstate(all="ignore"):
-        found = _evaluate(_parse(expression).body, arrays)
+        found = evaluate(parse(expression).body, arrays)
     return np.broadcast_to(np.asarray(found, dtype=bool), (count,))
 
 
@@ -125,7 +127,8 @@ def _is_number(value: object) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _parse(expression: str) -> ast.Expression:
+def parse(expression: str) -> ast.Expression:
+    """The tree of an expression. Raises InvalidConstraint for whatever the language of constraints does not have."""
     if len(expression) > MAX_EXPRESSION_CHARS:
         raise InvalidConstraint(
             f"it has {len(expression)} characters, and at most {MAX_EXPRESSION_CHARS} may be; write it as several"
@@ -163,7 +166,7 @@ def _parts(node: ast.expr) -> Sequence[ast.expr]:
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC or type(op) in _BITS:
             return [left, right]
         case ast.BinOp(left=left, op=ast.Pow(), right=right):
-            _exponent(right)
+            exponent(right)
             return [left]
         case ast.IfExp(test=test, body=body, orelse=other):
             return [test, body, other]
@@ -175,8 +178,8 @@ def _parts(node: ast.expr) -> Sequence[ast.expr]:
     raise InvalidConstraint(f"{ast.unparse(node)} may not stand there; {_ALLOWED}")
 
 
-def _exponent(node: ast.expr) -> int:
-    """Raises InvalidConstraint unless it is a small whole number."""
+def exponent(node: ast.expr) -> int:
+    """The exponent of a power. Raises InvalidConstraint unless it is a small whole number."""
     if isinstance(node, ast.Constant) and type(node.value) is int and 0 <= node.value <= MAX_EXPONENT:
         return node.value
     raise InvalidConstraint(
@@ -193,10 +196,10 @@ def _check_count(name: str, arguments: Sequence[ast.expr]) -> None:
 
 def _compared(left: ast.expr, ops: Sequence[ast.cmpop], others: Sequence[ast.expr]) -> list[ast.expr]:
     """What comparisons compare, tuples and lists of literals opened."""
-    found, present = list(_elements(left)), left
+    found, present = list(elements(left)), left
     for op, other in zip(ops, others, strict=True):
         if isinstance(op, _MEMBERSHIP):
-            for literal in _literals(other):
+            for literal in literals(other):
                 found += _pair_up(present, literal, op)
             continue
         if type(op) not in _EQUALITY and type(op) not in _ORDER:
@@ -206,54 +209,55 @@ def _compared(left: ast.expr, ops: Sequence[ast.cmpop], others: Sequence[ast.exp
     return found
 
 
-def _elements(node: ast.expr) -> Sequence[ast.expr]:
-    """Those of a tuple, else the one that it is."""
+def elements(node: ast.expr) -> Sequence[ast.expr]:
+    """The parts of a tuple; of anything else the one that it is."""
     return node.elts if isinstance(node, ast.Tuple) else [node]
 
 
 def _pair_up(one: ast.expr, other: ast.expr, op: ast.cmpop) -> Sequence[ast.expr]:
     """The elements of `other`. Raises InvalidConstraint unless they are as many as those of `one`, unordered."""
-    if isinstance(one, ast.Tuple) != isinstance(other, ast.Tuple) or len(_elements(one)) != len(
-        _elements(other)
+    if isinstance(one, ast.Tuple) != isinstance(other, ast.Tuple) or len(elements(one)) != len(
+        elements(other)
     ):
         raise InvalidConstraint(
             f"{ast.unparse(one)} and {ast.unparse(other)} differ in length; write (A, B) == (8, 8)"
         )
     if isinstance(one, ast.Tuple) and (type(op) in _ORDER or not one.elts):
         raise InvalidConstraint(f"{ast.unparse(one)} has no order; compare the parts one by one")
-    return _elements(other)
+    return elements(other)
 
 
-def _literals(node: ast.expr) -> list[ast.expr]:
+def literals(node: ast.expr) -> list[ast.expr]:
+    """What stands in the brackets behind `in`. Raises InvalidConstraint where there are none."""
     if not isinstance(node, ast.Tuple | ast.List | ast.Set):
         raise InvalidConstraint(f"'in' wants literals in brackets, not {ast.unparse(node)}; write in (1, 2)")
     return node.elts
 
 
-def _evaluate(node: ast.expr, columns: Mapping[str, np.ndarray]) -> Any:
+def evaluate(node: ast.expr, columns: Mapping[str, np.ndarray]) -> Any:
     """The value of an expression, element by element."""
     match node:
         case ast.Constant(value=value):
             return float(value) if isinstance(value, int) else value
         case ast.Name(id=name):
-            return float(_TRUTHS[name]) if name in _TRUTHS else columns[name]
+            return float(TRUTHS[name]) if name in TRUTHS else columns[name]
         case ast.BoolOp(op=op, values=parts):
             join = operator.and_ if isinstance(op, ast.And) else operator.or_
-            return _fold(join, [_truth(_evaluate(part, columns)) for part in parts])
+            return _fold(join, [_truth(evaluate(part, columns)) for part in parts])
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return _equal(_truth(_evaluate(operand, columns)), False)
+            return _equal(_truth(evaluate(operand, columns)), False)
         case ast.UnaryOp(op=op, operand=operand):
-            value = _evaluate(operand, columns) * 1.0  # a truth is a number
+            value = evaluate(operand, columns) * 1.0  # a truth is a number
             return -value if isinstance(op, ast.USub) else value
         case ast.BinOp(left=left, op=ast.Pow(), right=right):
-            return (_evaluate(left, columns) * 1.0) ** float(_exponent(right))
+            return (evaluate(left, columns) * 1.0) ** float(exponent(right))
         case ast.Call(func=ast.Name(id=name), args=arguments):
-            return _call(name, [_evaluate(part, columns) for part in arguments])
+            return _call(name, [evaluate(part, columns) for part in arguments])
         case ast.IfExp(test=test, body=body, orelse=orelse):
-            chosen = (_evaluate(part, columns) for part in (test, body, orelse))
+            chosen = (evaluate(part, columns) for part in (test, body, orelse))
             return _choose(*chosen)
         case ast.BinOp(left=left, op=op, right=right):
-            return _calculate(type(op), _evaluate(left, columns), _evaluate(right, columns))
+            return _calculate(type(op), evaluate(left, columns), evaluate(right, columns))
         case ast.Compare(left=left, ops=ops, comparators=others):
             return _compare(left, ops, others, columns)
     raise AssertionError(ast.dump(node))
@@ -266,7 +270,7 @@ def _compare(
     for op, other in zip(ops, others, strict=True):
         if isinstance(op, _MEMBERSHIP):
             among = _fold(
-                operator.or_, [False, *(_is_equal(present, one, columns) for one in _literals(other))]
+                operator.or_, [False, *(_is_equal(present, one, columns) for one in literals(other))]
             )
             found.append(among if isinstance(op, ast.In) else _equal(among, False))
             continue
@@ -274,15 +278,15 @@ def _compare(
             same = _is_equal(present, other, columns)
             found.append(same if isinstance(op, ast.Eq) else _equal(same, False))
         else:
-            found.append(_ORDER[type(op)](_evaluate(present, columns), _evaluate(other, columns)))
+            found.append(_ORDER[type(op)](evaluate(present, columns), evaluate(other, columns)))
         present = other
     return _fold(operator.and_, found)
 
 
 def _is_equal(one: ast.expr, other: ast.expr, columns: Mapping[str, np.ndarray]) -> Any:
     """Of tuples, whether all elements are."""
-    pairs = zip(_elements(one), _elements(other), strict=True)
-    return _fold(operator.and_, [_equal(_evaluate(a, columns), _evaluate(b, columns)) for a, b in pairs])
+    pairs = zip(elements(one), elements(other), strict=True)
+    return _fold(operator.and_, [_equal(evaluate(a, columns), evaluate(b, columns)) for a, b in pairs])
 
 
 def _fold(join: Callable[[Any, Any], Any], parts: Sequence[Any]) -> Any:
@@ -355,7 +359,7 @@ class _TypeChecker:
             case ast.Constant(value=value):
                 return not isinstance(value, str)
             case ast.Name(id=name):
-                return name in self._numeric or name in _TRUTHS
+                return name in self._numeric or name in TRUTHS
             case ast.BoolOp(values=parts):
                 return all(self._want(part) for part in parts)
             case ast.UnaryOp(operand=operand):
@@ -377,7 +381,7 @@ class _TypeChecker:
                 self._want(one), self._want(other)
                 continue
             compared = [one] if isinstance(op, _MEMBERSHIP) else [one, other]
-            for part in (element for node in compared for element in _elements(node)):
+            for part in (element for node in compared for element in elements(node)):
                 self.is_numeric(part)
         return True
 

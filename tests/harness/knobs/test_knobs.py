@@ -11,7 +11,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hillclimb.harness.case.knobs import (
+from hillclimb.harness.errors import CaseError
+from hillclimb.harness.knobs.knobs import (
     KNOBS_FILE,
     MAX_CONSTRAINTS,
     MAX_KNOBS,
@@ -20,15 +21,14 @@ from hillclimb.harness.case.knobs import (
     KnobValue,
     contains,
     defaults,
-    draw_value,
     load_knobs,
     parse_knobs,
     parse_value,
     replace_defaults,
     to_environment,
 )
-from hillclimb.harness.errors import CaseError
 from hillclimb.harness.sandbox.confinement import LOADER_VARIABLE, SandboxLayout, base_variables
+from tests.fakes.knob_values import draw_value
 
 TEXT = """\
 # tiles first

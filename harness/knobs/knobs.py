@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import random
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,15 +13,15 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from hillclimb.harness.case import constraints as constraint
-from hillclimb.harness.case.yaml_errors import case_error, parse_yaml, read_yaml
 from hillclimb.harness.errors import CaseError
+from hillclimb.harness.knobs import constraints as constraint
+from hillclimb.harness.knobs.constraints import KnobValue as KnobValue
+from hillclimb.harness.knobs.solutions import TooMany, nearest_setting
 from hillclimb.harness.wording import choices
+from hillclimb.harness.yaml_errors import case_error, parse_yaml, read_yaml
 
 KNOBS_FILE = "knobs.yaml"
 """Below workspace/."""
-
-KnobValue = bool | int | float | str
 
 KNOWN_STEERING = "NUMBA_(OPT|LOOP_VECTORIZE|SLP_VECTORIZE|ENABLE_AVX|THREADING_LAYER)"
 """Variables of a compiler that only say how well it optimises, and may be knobs."""
@@ -52,7 +52,7 @@ class _Knob(BaseModel):
     """What turning it does; shown to whoever proposes values."""
     requires: list[str] = Field(default_factory=list)
     """Constraints: expressions over this and other knobs that hold of every configuration worth running, see
-    hillclimb.harness.case.constraints. They stand with one of the knobs they are about, and go when it goes."""
+    hillclimb.harness.knobs.constraints. They stand with one of the knobs they are about, and go when it goes."""
 
 
 class IntKnob(_Knob):
@@ -176,15 +176,6 @@ def contains(knob: Knob, value: KnobValue) -> bool:
     return math.isfinite(value) and knob.low <= value <= knob.high
 
 
-def draw_value(knob: Knob, rng: random.Random) -> KnobValue:
-    """A value out of the domain, evenly (on the log scale where the knob is on one)."""
-    if not isinstance(knob, FloatKnob):
-        return rng.choice(knob.values())
-    if not knob.log:
-        return rng.uniform(knob.low, knob.high)
-    return min(knob.high, max(knob.low, math.exp(rng.uniform(math.log(knob.low), math.log(knob.high)))))
-
-
 def _refuse_empty(low: float, high: float) -> None:
     if low > high:
         raise ValueError(f"low {low} must not exceed high {high}")
@@ -239,9 +230,26 @@ def _validate(document: dict[str, Any], path: Path) -> Knobs:
         for expression in knob.requires:
             _check_constraint(f"{name}.requires", expression, domains, path)
     if trouble := broken_constraint(knobs, {}):
-        remedy = "choose defaults that satisfy every constraint, or mend the constraint"
-        raise CaseError(path, "default", f"of the knobs is impossible: {trouble}", remedy)
+        raise _impossible_defaults(knobs, trouble, path)
     return knobs
+
+
+def _impossible_defaults(knobs: Knobs, trouble: str, path: Path) -> CaseError:
+    """The error for defaults that break a constraint; it names defaults that satisfy all, where that can be told."""
+    remedy = "choose defaults that satisfy every constraint"
+    domains = {name: values for name, knob in knobs.items() if (values := knob.values())}
+    if len(domains) == len(knobs):
+        with suppress(TooMany):
+            found = nearest_setting(domains, all_constraints(knobs), defaults(knobs))
+            if found is None:
+                problem = f"of the knobs cannot be satisfied: no setting at all satisfies the constraints ({trouble})"
+                return CaseError(path, "requires", problem, "loosen a constraint, or widen a domain")
+            turned = {name: value for name, value in found.items() if value != knobs[name].default}
+            example = ", ".join(f"{name}={text}" for name, text in to_environment(turned).items())
+            remedy = f"{remedy}, such as {example}"
+    return CaseError(
+        path, "default", f"of the knobs is impossible: {trouble}", f"{remedy}, or mend the constraint"
+    )
 
 
 def _check_constraint(

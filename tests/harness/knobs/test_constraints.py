@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hillclimb.harness.case.constraints import (
+from hillclimb.harness.errors import CaseError
+from hillclimb.harness.knobs.constraints import (
     MAX_EXPRESSION_CHARS,
     InvalidConstraint,
     check_constraint,
@@ -15,14 +16,13 @@ from hillclimb.harness.case.constraints import (
     knob_names,
     satisfied_mask,
 )
-from hillclimb.harness.case.knobs import (
+from hillclimb.harness.knobs.knobs import (
     all_constraints,
     broken_constraint,
     parse_declarations,
     parse_knobs,
     replace_defaults,
 )
-from hillclimb.harness.errors import CaseError
 
 FILE = Path("knobs.yaml")
 DOMAINS = {
