@@ -312,15 +312,13 @@ class Listed(Edits):
 
     def _edit(self, ledger: Any, n: int) -> Any:
         from hillclimb.agent.proposal import Proposal
-        from hillclimb.harness.knobs.knobs import draw_value
-
         if n % KNOB_EVERY:
             return super()._edit(ledger, n)
 
         rng = random.Random(f"{self._seed}/{n}")
         name = rng.choice(sorted(self._knobs))
         knob = self._knobs[name]
-        value = next(v for v in iter(lambda: draw_value(knob, rng), None) if v != knob.default)
+        value = rng.choice([v for v in knob.values() or () if v != knob.default])
         return Proposal(author="sweep", idea=f"{n}: {name}={value}", knobs={name: value})
 
 
