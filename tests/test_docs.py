@@ -75,12 +75,12 @@ def test_every_kind_of_line_and_every_column_is_listed() -> None:
 
 def test_every_trailer_of_a_win_is_listed(tmp_path: Path) -> None:
     from hillclimb.agent.git.repository import Repository
-    from hillclimb.agent.record.branch import find_branches, read_wins
+    from hillclimb.agent.record.recorded_runs import find_runs
 
     climb_toy(tmp_path, candidates=6)
     repository = Repository.open(tmp_path)
     text = (DOCS / "records.md").read_text()
-    for win in read_wins(repository, find_branches(repository, CASE)[0]):
+    for win in find_runs(repository, CASE)[0].wins:
         assert all(f"`Hillclimb-{name}`" in text for name in win.trailers)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hillclimb.agent.git.repository import Repository
-from hillclimb.agent.record.branch import find_branches, read_wins
 from hillclimb.agent.record.ledger import Ledger
+from hillclimb.agent.record.recorded_runs import find_runs
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = sorted((ROOT / "runs").glob("*/*/*/branch.bundle"))
@@ -33,9 +33,9 @@ def test_a_published_run_is_what_its_branch_says(bundle: Path, clone: Path) -> N
     family, case, tag = bundle.parts[-4:-1]
     git(clone, "fetch", "--quiet", str(bundle), "refs/heads/*:refs/heads/*")
     repository = Repository.open(clone)
-    branch = next(b for b in find_branches(repository, f"{family}/{case}") if b.tag == tag)
+    branch = next(run for run in find_runs(repository, f"{family}/{case}") if run.tag == tag)
     ledger = Ledger.read(bundle.with_name("ledger.jsonl"))
-    wins = read_wins(repository, branch)
+    wins = branch.wins
     assert [win.commit for win in wins] == [kept.judged.commit for kept in ledger.wins if kept.judged]
     assert branch.commit == ledger.incumbent
     assert all(win.speedup.low > 1 for win in wins)

@@ -83,15 +83,15 @@ def locate(given: str) -> tuple[Repository, str]:
     """The repository and `<family>/<case>`; the case's files need not be checked out for its history."""
     from hillclimb.agent.git.repository import Repository
     from hillclimb.agent.git.snapshot import case_name
-    from hillclimb.agent.record.branch import find_branches
+    from hillclimb.agent.record.recorded_runs import find_runs
     from hillclimb.harness.case.case import find_case
 
     try:
         folder = find_case(given).resolve()
     except UsageError:
-        repository = Repository.open(Path.cwd())
+        repository = Repository.open(Path.cwd(), for_reading=True)
         name = given.strip("/").removeprefix("cases/")
-        if name.count("/") == 1 and find_branches(repository, name):
+        if name.count("/") == 1 and find_runs(repository, name):
             return repository, name
         raise
     repository = Repository.open(folder)

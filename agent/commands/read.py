@@ -12,17 +12,16 @@ from hillclimb.harness.errors import UsageError
 
 
 def history(case: CaseArgument, tag: TagOption = None, json: JsonOption = False) -> None:
-    """List the wins of a run, read from its branch alone: works on any clone that has the branch.
+    """List the wins of a run, by the trailers of every commit that HEAD or a ref reaches: works on any clone.
 
     Example: `hillclimb history demo/cpu_matmul --tag first`
     """
-    from hillclimb.agent.record.branch import read_wins
-    from hillclimb.agent.review.history import pick_branch, show_json, show_table
+    from hillclimb.agent.record.recorded_runs import is_shallow
+    from hillclimb.agent.review.history import pick_run, show_json, show_table
 
     repository, name = locate(case)
-    branch = pick_branch(repository, name, tag)
-    wins = read_wins(repository, branch)
-    print(show_json(branch, wins) if json else show_table(branch, wins))
+    run, is_part = pick_run(repository, name, tag), is_shallow(repository)
+    print(show_json(run, is_part) if json else show_table(run, is_part))
 
 
 def show(

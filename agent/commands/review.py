@@ -54,7 +54,7 @@ def review(
 
     if first_last and against not in (PARENT, BASELINE):
         raise UsageError(f"--first-last and --against {against}: the first commit is the baseline; drop one")
-    repository, name = (Repository.open(Path.cwd()), None) if case is None else locate(case)
+    repository, name = (Repository.open(Path.cwd(), for_reading=True), None) if case is None else locate(case)
     subject = find_subject(repository, revision, BASELINE if first_last else against, name)
     log = TimedLog(log_file)
     found = (measure if first_last else duel)(

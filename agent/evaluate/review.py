@@ -19,7 +19,7 @@ from hillclimb.agent.git.snapshot import changed_fixed_file
 from hillclimb.agent.git.trees import MaterialisedTrees
 from hillclimb.agent.machine.disk import Disk
 from hillclimb.agent.machine.timing_device import require_timing_device
-from hillclimb.agent.record.trailers import read_interval, read_trailers, to_one_line
+from hillclimb.agent.record.trailers import read_blocks, read_interval, to_one_line
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.settings import is_unscored
 from hillclimb.harness.errors import UsageError
@@ -55,12 +55,20 @@ def find_subject(repository: Repository, revision: str, against: str, case: str 
     """The commit that a revision names, and the other side. Raises UsageError for what cannot be found."""
     commit = _commit(repository, revision)
     message = repository.run("log", "-1", "--no-show-signature", "--format=%B", commit)
-    found = read_trailers(message.decode(errors="replace"))
-    trailers = {name: to_one_line(value) for name, value in found.items()}
+    trailers = _claims(message.decode(errors="replace"))
     path = find_case_path(repository, commit, case or trailers.get("Run", "").rpartition("/")[0], revision)
     return ReviewTarget(
         repository, path, commit, _other(repository, commit, against, trailers), against, trailers
     )
+
+
+def _claims(message: str) -> dict[str, str]:
+    """The trailers of a commit; of a squash those of its last win, whose own speedup is but a part of the commit's."""
+    blocks = read_blocks(message)
+    found = blocks[-1] if blocks else {}
+    return {
+        name: to_one_line(value) for name, value in found.items() if len(blocks) == 1 or name != "Speedup"
+    }
 
 
 def find_case_path(repository: Repository, commit: str, name: str, revision: str) -> str:

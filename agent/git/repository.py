@@ -113,20 +113,23 @@ class Repository:
         """End the git processes that stay; done by itself when nobody has the repository any more."""
 
     @classmethod
-    def open(cls, folder: Path) -> Repository:
-        """The repository that `folder` lies in. Raises NoRepository where there is none, UsageError if it is bare."""
+    def open(cls, folder: Path, *, for_reading: bool = False) -> Repository:
+        """The repository that `folder` lies in; a bare one only `for_reading`, its own folder then in place of a tree.
+
+        Raises NoRepository where there is none, UsageError where it is bare.
+        """
         try:
             with git.Repo(folder, search_parent_directories=True) as found:
-                if found.working_tree_dir is None:
+                root, git_dir, common = found.working_tree_dir, found.git_dir, found.common_dir
+                if root is None and not for_reading:
                     raise UsageError(
                         f"{folder}: the git repository there is bare; clone it and climb in the clone"
                     )
-                root, git_dir, common = found.working_tree_dir, found.git_dir, found.common_dir
         except (git.InvalidGitRepositoryError, git.NoSuchPathError):
             raise NoRepository(
                 f"{folder}: not in a git repository, and wins are commits; run 'git init' in the folder above cases/"
             ) from None
-        return cls(Path(root).resolve(), Path(git_dir).resolve(), Path(common).resolve())
+        return cls(Path(root or git_dir).resolve(), Path(git_dir).resolve(), Path(common).resolve())
 
     def run(self, *arguments: str, input: bytes = b"", environment: Mapping[str, str] | None = None) -> bytes:
         """Standard output of one git command. Raises StorageError for a refusing disk, else GitFailed."""

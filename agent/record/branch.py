@@ -1,16 +1,13 @@
-"""The run's refs: a branch of wins, and a ref for every rejected candidate; and reading both on any clone."""
+"""The run's refs: a branch of wins, and a ref for every rejected candidate."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from hillclimb.agent.git.failure import GitFailed
 from hillclimb.agent.git.repository import Repository, Signature
 from hillclimb.agent.proposal import Proposal
 from hillclimb.agent.record.ledger import Candidate
-from hillclimb.agent.record.trailers import CommittedWin, read_win
 from hillclimb.harness.errors import UsageError
 
 COMMITTER = "hillclimb"
@@ -109,54 +106,3 @@ class Branch:
                 f"{ref} cannot be moved to {new} ({error}): something else uses or moved that ref; "
                 f"put it back at {old or 'nothing'}, or start a new run with --tag"
             ) from None
-
-
-@dataclass(frozen=True)
-class RunBranch:
-    """A run as any clone sees it."""
-
-    run: str
-    """`<family>/<case>/<tag>`."""
-    tag: str
-    ref: str
-    commit: str
-    time: int
-    """When its last win was committed, seconds since the epoch."""
-
-
-def find_branches(repository: Repository, case: str) -> list[RunBranch]:
-    """The runs of a case by their branches, local ones before remote-tracking ones of the same tag; newest first."""
-    found: dict[str, RunBranch] = {}
-    for prefix in (f"refs/heads/hillclimb/{case}/", f"refs/remotes/*/hillclimb/{case}/"):
-        for branch in _branches(repository, case, prefix):
-            found.setdefault(branch.tag, branch)
-    return sorted(found.values(), key=lambda branch: (-branch.time, branch.tag))
-
-
-def read_wins(repository: Repository, branch: RunBranch) -> list[CommittedWin]:
-    """The wins of a run, oldest first, from the trailers of its branch alone.
-
-    Whatever else lies on the branch is passed over: what the run started from, another run's wins, a person's
-    commits on top. A shallow clone tells of the wins that it holds.
-    """
-    wins = (read_win(*message) for message in _messages(repository, branch))
-    return [win for win in wins if win and win.trailers.get("Run") == branch.run]
-
-
-def _branches(repository: Repository, case: str, prefix: str) -> Iterator[RunBranch]:
-    pattern = prefix if "*" not in prefix else f"{prefix}*"
-    form = "%(refname)%00%(objectname)%00%(committerdate:unix)"
-    for line in repository.run("for-each-ref", f"--format={form}", pattern).decode().splitlines():
-        ref, commit, time = line.split("\0")
-        tag = ref.rsplit("/", 1)[1]
-        yield RunBranch(f"{case}/{tag}", tag, ref, commit, int(time))
-
-
-def _messages(repository: Repository, branch: RunBranch) -> Iterator[tuple[str, int, str]]:
-    """(commit, time, message) of first parents that name the run, oldest first."""
-    named = ("--fixed-strings", f"--grep=Hillclimb-Run: {branch.run}")
-    form = "--format=%ct%n%B%x00"
-    output = repository.run("rev-list", "--first-parent", "--reverse", *named, form, branch.commit)
-    for entry in output.decode(errors="replace").split("\0\n")[:-1]:
-        heading, time, message = entry.split("\n", 2)
-        yield heading.removeprefix("commit "), int(time), message

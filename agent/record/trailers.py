@@ -26,6 +26,7 @@ from hillclimb.harness.records import Estimate, GateReport, Interval, Provenance
 
 _MAX_SUBJECT_CHARACTERS = 100
 _MAX_VALUE_CHARACTERS = 500
+_TRAILER = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*): (.*)")
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class CommittedWin:
     """Over the baseline."""
     trailers: Mapping[str, str]
     """All of them, without `Hillclimb-`; repeated ones joined by line breaks."""
+    is_taken_back: bool = False
+    """Whether a later commit reverts it."""
 
 
 @dataclass(frozen=True)
@@ -75,37 +78,48 @@ def write_message(record: VerdictRecord) -> str:
     return f"{idea or 'no idea given'} ({outcome})\n\n{trailers}\n"
 
 
-def read_win(commit: str, time: int, message: str) -> CommittedWin | None:
-    """The win that a commit message tells of; None where it tells of none."""
-    found = read_trailers(message)
-    speedup = read_interval(found.get("Speedup", ""))
+def read_win(commit: str, time: int, trailers: Mapping[str, str]) -> CommittedWin | None:
+    """The win that one block of a commit's trailers tells of; None where it tells of none."""
+    speedup = read_interval(trailers.get("Speedup", ""))
     if (
-        found.get("Verdict") != "kept"
+        trailers.get("Verdict") != "kept"
         or speedup is None
-        or not re.fullmatch("[0-9]{1,9}", found.get("Candidate", ""))
+        or not re.fullmatch("[0-9]{1,9}", trailers.get("Candidate", ""))
     ):
         return None
     return CommittedWin(
-        n=int(found["Candidate"]),
+        n=int(trailers["Candidate"]),
         commit=commit,
         time=time,
-        author=found.get("Author", ""),
-        idea=found.get("Idea", ""),
+        author=trailers.get("Author", ""),
+        idea=trailers.get("Idea", ""),
         speedup=speedup,
-        cumulative=read_interval(found.get("Cumulative", "")),
-        trailers=found,
+        cumulative=read_interval(trailers.get("Cumulative", "")),
+        trailers=trailers,
     )
 
 
-def read_trailers(message: str) -> dict[str, str]:
-    """`Hillclimb-` trailers of a message's last paragraph, by name without that prefix."""
-    found: dict[str, str] = {}
-    for line in message.rstrip("\n").rsplit("\n\n", 1)[-1].split("\n"):
-        name, separator, value = line.partition(": ")
-        if separator and name.startswith("Hillclimb-"):
-            name = name.removeprefix("Hillclimb-")
-            found[name] = f"{found[name]}\n{value}" if name in found else value
-    return found
+def read_blocks(message: str) -> list[dict[str, str]]:
+    """The `Hillclimb-` trailers of a message, by name without that prefix, a block for each candidate.
+
+    A squash holds those of all the commits that went into it, as git indents them or as they stand in a pull request. A
+    block begins with `Hillclimb-Run` and ends with the first line that is no trailer.
+    """
+    blocks: list[dict[str, str]] = []
+    is_inside = False
+    for line in message.split("\n"):
+        found = _TRAILER.fullmatch(line)
+        if found is None:
+            is_inside = False
+        elif found[1].startswith("Hillclimb-"):
+            name, value = found[1].removeprefix("Hillclimb-"), found[2]
+            if name == "Run":
+                is_inside = True
+                blocks.append({})
+            if is_inside:
+                block = blocks[-1]
+                block[name] = f"{block[name]}\n{value}" if name in block else value
+    return blocks
 
 
 def show_interval(interval: Interval) -> str:

@@ -312,6 +312,7 @@ class Listed(Edits):
 
     def _edit(self, ledger: Any, n: int) -> Any:
         from hillclimb.agent.proposal import Proposal
+
         if n % KNOB_EVERY:
             return super()._edit(ledger, n)
 

@@ -8,7 +8,7 @@ import threading
 import time
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -345,6 +345,20 @@ def test_a_branch_that_something_else_moved_is_an_error(root: Path) -> None:
     night.budgets = BudgetOverrides()
     with pytest.raises(UsageError, match="something else moved it; put it back with 'git update-ref"):
         night.climb()
+
+
+def test_a_branch_that_something_else_moves_while_a_win_is_judged_is_not_overwritten(root: Path) -> None:
+    ref = "refs/heads/hillclimb/demo/toy/night"
+
+    class Meddled(SimulatedJudge):
+        def confirm(self, *asked: Any) -> Confirmation:
+            git(root, "commit", "--quiet", "--allow-empty", "--message", "somebody else's")
+            git(root, "update-ref", ref, "main")
+            return super().confirm(*asked)
+
+    with pytest.raises(UsageError, match=r"cannot be moved to .* something else uses or moved that ref"):
+        Night(root, judge=Meddled, plan=("improve",)).climb()
+    assert git(root, "rev-parse", ref) == git(root, "rev-parse", "main")
 
 
 def test_a_branch_without_its_ledger_is_not_taken_over(root: Path) -> None:

@@ -15,9 +15,9 @@ from hillclimb.agent.evaluate.submit import CandidateSubmission, ProgressRelay, 
 from hillclimb.agent.git.repository import Repository
 from hillclimb.agent.machine.clock import SystemClock
 from hillclimb.agent.machine.disk import Disk
-from hillclimb.agent.record.branch import find_branches, read_wins
 from hillclimb.agent.record.entries import FinishedEntry
 from hillclimb.agent.record.ledger import Ledger
+from hillclimb.agent.record.recorded_runs import find_runs
 from hillclimb.agent.record.run import is_finished, open_run
 from hillclimb.agent.screen.events import Event, ProgressEvent, TroubleEvent
 from hillclimb.harness.errors import Interrupted, JudgeError, UsageError
@@ -87,7 +87,7 @@ def test_a_win_lands_in_a_new_run_as_a_commit_with_its_record(desk: Desk) -> Non
     assert (found.ref, found.provenance) == ("refs/heads/hillclimb/demo/toy/night", PROVENANCE)
     assert git(desk.root, "rev-parse", "hillclimb/demo/toy/night").strip() == found.commit
     repository = Repository.open(desk.root)
-    [win] = read_wins(repository, find_branches(repository, "demo/toy")[0])
+    [win] = find_runs(repository, "demo/toy")[0].wins
     assert (win.author, win.idea, win.trailers["Family"]) == ("agent", "unrolled by hand", "unroll")
     assert (desk.folder / "samples/1.json").is_file()
     assert "unrolled by hand" in (desk.folder / "results.tsv").read_text()

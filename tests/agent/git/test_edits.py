@@ -24,6 +24,14 @@ EXISTING = ("kernel.py", "knobs.yaml", "docs/notes.md", "Straße.py")
 ALLOWED = ["kernel.py", "new.py", "docs/a.md", "docs/deep/er/b.txt", "ops/cuda/k.cu", "Straße.py"]
 
 
+@pytest.mark.parametrize("path", ["other.py", "ops/kernel.py", "kernel.pyx", "docs", "Kernel.py"])
+def test_what_no_glob_names_is_refused(path: str) -> None:
+    narrow = ("kernel.py", "docs/**")
+    assert "matches none of the mutable globs" in (why_not_mutable(path, narrow) or "")
+    change = Change(f"cases/a/b/workspace/{path}", "100644", "100644")
+    assert why_changed_outside([change], "cases/a/b/workspace", narrow, [path]) is not None
+
+
 @pytest.mark.parametrize("path", ALLOWED)
 def test_allowed(path: str) -> None:
     assert why_forbidden([Edit(path=path, content="")], MUTABLE, EXISTING) is None

@@ -18,7 +18,7 @@ from hillclimb.agent.git.conversion import check_out
 from hillclimb.agent.git.failure import GitFailed
 from hillclimb.agent.git.repository import Repository, Signature, TreeEntry, is_ref
 from hillclimb.agent.git.snapshot import store_case
-from hillclimb.agent.record.branch import find_branches, read_wins
+from hillclimb.agent.record.recorded_runs import find_runs
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.errors import UsageError
 from tests.fakes.judge import SimulatedJudge
@@ -126,8 +126,8 @@ def test_a_climb_works_and_leaves_the_users_side_alone(make: Callable[[Path], Pa
     assert users_side(root, git_dir) == before
     assert not (root / "hook-ran").exists()
     repository = Repository.open(root)
-    branch = find_branches(repository, "demo/toy")[0]
-    assert [win.n for win in read_wins(repository, branch)] == [1, 3]
+    branch = find_runs(repository, "demo/toy")[0]
+    assert [win.n for win in branch.wins] == [1, 3]
     baseline = repository.list_files(f"{branch.commit}~2:cases/demo/toy")
     files = {f"cases/demo/toy/{name}": blob.sha for name, blob in baseline.items()}
     for name, content in zip(files, check_out(repository, files), strict=True):
@@ -175,9 +175,9 @@ def test_history_reads_the_wins_from_any_clone(tmp_path: Path) -> None:
     Night(root).climb()
     git(tmp_path, "clone", "--quiet", str(root), "clone")
     repository = Repository.open(tmp_path / "clone")
-    [branch] = find_branches(repository, "demo/toy")
+    [branch] = find_runs(repository, "demo/toy")
     assert branch.ref == "refs/remotes/origin/hillclimb/demo/toy/night"
-    wins = read_wins(repository, branch)
+    wins = branch.wins
     ledger = Night(root).ledger
     assert [(win.n, win.idea, win.author) for win in wins] == [
         (win.n, win.proposal.idea, win.proposal.author) for win in ledger.wins
@@ -195,8 +195,8 @@ def test_a_run_on_top_of_another_runs_wins_tells_only_its_own(tmp_path: Path) ->
     git(root, "merge", "--quiet", "--ff-only", "hillclimb/demo/toy/night")
     Night(root, tag="second", plan=("crash",)).climb()
     repository = Repository.open(root)
-    second = next(b for b in find_branches(repository, "demo/toy") if b.tag == "second")
-    assert read_wins(repository, second) == []
+    second = next(run for run in find_runs(repository, "demo/toy") if run.tag == "second")
+    assert second.wins == ()
 
 
 def test_no_repository_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from hillclimb.agent.climb.budget import BudgetOverrides
 from hillclimb.agent.notify.choose import choose_notifier
 from hillclimb.agent.record.entries import WebhookState
 from tests.agent.notify.recorded_posts import PNG
@@ -42,3 +43,17 @@ def test_a_climb_is_told_and_its_ledger_says_so(tmp_path: Path, reply: str) -> N
     assert f"run night ended: {finished.wins} wins" in fake.titles[-1]
     assert fake.posts[-1].files == {"progress.png": PNG}
     assert {sent for sent, _ in states} == {True}
+
+
+def test_a_win_is_told_once_however_often_the_run_is_taken_up(tmp_path: Path) -> None:
+    root = make_repository(tmp_path / "repository")
+    with FakeDiscord(answer=REPLIES["200"]) as fake:
+        for candidates in (2, 4, None, None):
+            notifier = choose_notifier(SecretStr(fake.url))
+            night = Night(root, notifier=notifier, draw=draw, budgets=BudgetOverrides(candidates=candidates))
+            night.climb()
+            notifier.close(5.0)
+    kept = [c.proposal.idea for c in night.ledger.candidates if c.judged and c.judged.kept]
+    assert len(kept) == 3
+    told = [post.text for post in fake.posts if "started" not in post.text and "ended" not in post.text]
+    assert [sum(idea in text for text in told) for idea in kept] == [1, 1, 1], fake.titles

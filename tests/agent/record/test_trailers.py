@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hillclimb.agent.proposal import Edit, Proposal
 from hillclimb.agent.record.trailers import (
     VerdictRecord,
+    read_blocks,
     read_interval,
-    read_trailers,
     read_win,
     show_interval,
     to_one_line,
@@ -45,11 +45,11 @@ def message(idea: str, *, kept: bool) -> str:
 
 @given(IDEAS)
 def test_no_idea_can_forge_a_trailer(idea: str) -> None:
-    told = read_trailers(message(idea, kept=False))
+    told = read_blocks(message(idea, kept=False))[-1]
     assert (told["Verdict"], told["Reason"], told["Candidate"]) == ("rejected", "slower", "3")
     assert (told["Run"], told["Base"]) == ("demo/toy/night", OPENED.base)
-    assert "Speedup" not in told and read_win("c", 0, message(idea, kept=False)) is None
-    win = read_win("c", 0, message(idea, kept=True))
+    assert "Speedup" not in told and read_win("c", 0, told) is None
+    win = read_win("c", 0, read_blocks(message(idea, kept=True))[-1])
     assert win and win.speedup == GAIN and win.n == 3 and win.idea == to_one_line(idea)
 
 
@@ -60,7 +60,7 @@ def test_git_reads_the_same_trailers(idea: str) -> None:
     command = ["git", "-c", "trailer.separators=:", "interpret-trailers", "--parse"]
     done = subprocess.run(command, input=text.encode(), capture_output=True, check=True)
     names = [line.split(":")[0] for line in done.stdout.decode().splitlines()]
-    assert [name.removeprefix("Hillclimb-") for name in names] == list(read_trailers(text))
+    assert [name.removeprefix("Hillclimb-") for name in names] == list(read_blocks(text)[-1])
 
 
 @given(IDEAS)
@@ -84,5 +84,6 @@ def test_what_is_no_interval(text: str) -> None:
 
 
 def test_repeated_trailers_are_joined() -> None:
-    told = read_trailers("subject\n\nHillclimb-Guardrail: a\nHillclimb-Guardrail: b\nSigned-off-by: x\n")
-    assert told == {"Guardrail": "a\nb"}
+    text = "Hillclimb-Run: r\nHillclimb-Verdict: kept\nHillclimb-Guardrail: a\nHillclimb-Guardrail: b\n"
+    [told] = read_blocks(f"subject\n\n{text}Signed-off-by: x\n")
+    assert told == {"Run": "r", "Verdict": "kept", "Guardrail": "a\nb"}

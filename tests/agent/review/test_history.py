@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from hillclimb.agent.git.repository import Repository
-from hillclimb.agent.record.branch import read_wins
 from hillclimb.agent.record.ledger import Ledger
-from hillclimb.agent.review.history import pick_branch, show_json, show_table
+from hillclimb.agent.record.recorded_runs import is_shallow
+from hillclimb.agent.review.history import pick_run, show_json, show_table
 from hillclimb.agent.review.listing import list_states, show_states
 from hillclimb.harness.errors import UsageError
 from tests.agent.climb.climbed import CASE, climb_toy, git
@@ -25,9 +25,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def table(folder: Path, tag: str | None = None) -> str:
-    repository = Repository.open(folder)
-    branch = pick_branch(repository, CASE, tag)
-    return show_table(branch, read_wins(repository, branch))
+    repository = Repository.open(folder, for_reading=True)
+    return show_table(pick_run(repository, CASE, tag), is_shallow(repository))
 
 
 def test_the_table_has_a_row_for_every_win_of_the_ledger(root: Path) -> None:
@@ -63,15 +62,15 @@ def test_a_persons_commits_on_top_hide_no_win(root: Path, tmp_path: Path) -> Non
 def test_a_shallow_clone_tells_of_the_wins_it_has(root: Path, tmp_path: Path) -> None:
     branch = "hillclimb/demo/toy/first"
     git(tmp_path, "clone", "-q", "--depth", "1", "--branch", branch, f"file://{root}", "clone")
-    heading, _, row = table(tmp_path / "clone").splitlines()
+    heading, part, _, row = table(tmp_path / "clone").splitlines()
     assert heading.startswith("demo/toy/first: 1 win (")
+    assert part == "this clone is shallow, and there may be more wins: git fetch --unshallow"
     assert row.split() == table(root).splitlines()[-1].split()
 
 
 def test_json_carries_every_trailer(root: Path) -> None:
     repository = Repository.open(root)
-    branch = pick_branch(repository, CASE, "first")
-    document = json.loads(show_json(branch, read_wins(repository, branch)))
+    document = json.loads(show_json(pick_run(repository, CASE, "first")))
     assert document["run"] == "demo/toy/first"
     assert document["wins"][0]["speedup"]["estimate"] > 1
     assert {"Run", "Verdict", "Speedup", "Contract", "Harness"} <= document["wins"][0]["trailers"].keys()
@@ -81,7 +80,7 @@ def test_an_unknown_tag_names_those_there_are(root: Path) -> None:
     with pytest.raises(UsageError, match="there are: first"):
         table(root, "second")
     with pytest.raises(UsageError, match="no run of demo/other"):
-        pick_branch(Repository.open(root), "demo/other", None)
+        pick_run(Repository.open(root), "demo/other", None)
 
 
 def test_runs_are_listed_with_their_state(root: Path) -> None:

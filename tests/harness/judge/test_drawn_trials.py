@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -86,6 +87,30 @@ def test_the_speedup_is_reported_from_pairs_that_decided_nothing() -> None:
     assert stages.index("report") > max(i for i, stage in enumerate(stages) if stage == "decide")
     assert trial.speedup == trial.cumulative
     assert trial.speedup and trial.speedup.pairs == stages.count("report")
+
+
+class Regressing(DrawnDuels):
+    """Decides on a gain that is not there any more when it is measured afresh."""
+
+    def measure_fresh_pairs(
+        self, candidate: Side, opponent: Side, stage: str, *rest: Any, **more: Any
+    ) -> list[Pair]:  # type: ignore[override]
+        later = replace(self.truth, speedups={"main": 1.004}, process_scatter=0.03)
+        duels = DrawnDuels(**{**vars(self), "truth": later})
+        return duels.measure_fresh_pairs(candidate, opponent, stage, *rest, **more)  # type: ignore[arg-type]
+
+
+def test_a_win_whose_fresh_interval_holds_1_is_none() -> None:
+    details = []
+    for seed in range(NIGHTS):
+        duels = Regressing(**vars(drawn_duels(at(1.05), settings(), seed)))
+        try:
+            trial = confirmed(duels)
+        except CandidateFault as refused:
+            details.append(refused.detail)
+        else:
+            assert trial.speedup and trial.speedup.low > 1
+    assert sum("measured afresh it is" in detail for detail in details) > NIGHTS / 4
 
 
 def test_over_another_baseline_the_cumulative_speedup_has_pairs_of_its_own() -> None:

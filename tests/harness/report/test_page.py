@@ -57,6 +57,20 @@ def unpack(packed: str) -> Any:
 # -- reading
 
 
+def test_what_a_proposal_says_is_no_markup(night: Night, tmp_path: Path) -> None:
+    """Of what is written into the page itself; what a script draws is tried in a browser."""
+    evil = "<img src=x onerror=alert(1)>"
+    lines = [json.loads(line) for line in night.ledger.read_text().splitlines()]
+    for line in lines:
+        if line["kind"] == "proposed":
+            line["proposal"]["idea"] = evil
+        if line["kind"] == "opened":
+            line["tag"] = line["case"] = evil
+    page = make_page(tmp_path, lines)
+    assert "<img src=x" not in page
+    assert "&lt;img src=x" in page
+
+
 def test_a_torn_line_is_counted_and_said(night: Night, tmp_path: Path) -> None:
     page = make_page(tmp_path, night.ledger.read_text() + '{"kind":"judg')
     assert "1 line of the ledger could not be read" in page
