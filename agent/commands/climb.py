@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hillclimb.agent.climb.request import ClimbRequest
     from hillclimb.agent.machine.config import Config
     from hillclimb.agent.notify.notifier import Notifier
-    from hillclimb.agent.proposers.choose import ProposerOptions
+    from hillclimb.agent.proposers.choose import ProposerKind, ProposerOptions
     from hillclimb.agent.screen.events import Event, FinishedEvent
     from hillclimb.harness.case.settings import Settings
 
@@ -91,6 +91,17 @@ Temperature = Annotated[
 ReasoningEffort = Annotated[
     str | None, typer.Option(help="Of the model: low, medium, high. Default: case.yaml, then its own.")
 ]
+RequestExtra = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=JSON",
+        help="A parameter of every request to the model, such as top_k=20; null leaves one out. May be repeated.",
+    ),
+]
+RequestHeader = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="A header of every request to the model. May be repeated."),
+]
 Seed = Annotated[int | None, typer.Option(help="What the sweep's choices follow from. Default: 0.")]
 Alpha = Annotated[
     float | None,
@@ -113,6 +124,8 @@ def climb(
     base_url: BaseUrl = None,
     temperature: Temperature = None,
     reasoning_effort: ReasoningEffort = None,
+    request_extra: RequestExtra = None,
+    request_header: RequestHeader = None,
     no_webhook: WebhookOption = False,
     seed: Seed = None,
     alpha: Alpha = None,
@@ -135,18 +148,14 @@ def climb(
     """
     from hillclimb.agent.climb.budget import BudgetOverrides
     from hillclimb.agent.climb.request import ClimbRequest
-    from hillclimb.agent.proposers.choose import ProposerKind, ProposerOptions, describe
+    from hillclimb.agent.proposers.choose import ProposerOptions, describe
     from hillclimb.harness.case.case import Case, find_case
 
     if json and quiet:
         raise UsageError("--json and --quiet: they exclude each other; drop one")
-    if proposer not in tuple(ProposerKind):
-        raise UsageError(
-            f"--proposer {proposer}: there is no such proposer; choose among {', '.join(ProposerKind)}"
-        )
     budgets = BudgetOverrides(budget_seconds, budget_candidates, patience, budget_tokens, budget_cost, until)
-    kind = ProposerKind(proposer)
-    wishes = ProposerOptions(kind, model, base_url, temperature, reasoning_effort, budget_cost, budget_tokens)
+    asked = (model, base_url, temperature, reasoning_effort, budget_cost, budget_tokens)
+    wishes = ProposerOptions(_kind(proposer), *asked, extra=request_extra or (), headers=request_header or ())
     folder = find_case(case)
     config, rules = configured(folder), Case(folder).settings
     request = ClimbRequest(folder, tag, seed, alpha, budgets, describe(wishes, config, rules.llm))
@@ -156,6 +165,16 @@ def climb(
         _write_page(Path(finished.folder), quiet=json)
     if finished.interrupted:
         raise typer.Exit(INTERRUPTED)
+
+
+def _kind(proposer: str) -> ProposerKind:
+    from hillclimb.agent.proposers.choose import ProposerKind
+
+    if proposer not in tuple(ProposerKind):
+        raise UsageError(
+            f"--proposer {proposer}: there is no such proposer; choose among {', '.join(ProposerKind)}"
+        )
+    return ProposerKind(proposer)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from hillclimb.agent.llm.briefing.call_history import (
     repair_message,
     repairable_calls,
 )
+from hillclimb.agent.llm.briefing_limit import BriefingLimit
 from hillclimb.agent.llm.client.endpoint import Endpoint
 from hillclimb.agent.llm.client.faults import Fault, ModelFault
 from hillclimb.agent.llm.client.messages import Message, Reply
@@ -51,8 +52,6 @@ MAX_REFUSALS = 3
 """Refusals of key or model in a row that end the asking, once the endpoint has answered before."""
 MAX_FRUITLESS_REPLIES = 12
 """Replies in a row that came to nothing before the model is given up: each of them was paid for."""
-BRIEFING_SHRINK_FACTOR = 0.7
-"""Of the briefing's tokens, after the endpoint found it too long."""
 MAX_REPAIR_BRIEFINGS = 2
 """Of a repair, in briefings; a longer one is not worth going on with."""
 
@@ -96,7 +95,7 @@ class LlmProposer:
         self._has_answered = False
         self._is_outage_told = False
         self._backoff_until = 0.0
-        self._briefing_tokens = self._rules.briefing_tokens
+        self._limit = BriefingLimit(self._rules.briefing_tokens)
         self._first_call: int | None = None
         """Calls of earlier sessions: a person who climbs again gives the model another chance."""
         self._unrepairable_calls: set[int] = set()
@@ -183,22 +182,18 @@ class LlmProposer:
             told |= {"idea": answer.idea, "note": "\n".join(answer.notes), "ideas": answer.next_ideas}
             self._record(ledger, asked, reply, outcome="proposal", **told)
         self._consecutive_faults, self._has_answered = 0, True
+        if reply.prompt_cut_to:
+            self._unrepairable_calls.add(len(ledger.calls))  # it would be cut again
+            if told_cut := self._limit.cut(reply.prompt_cut_to):
+                self._emit_trouble(told_cut)
 
     def _record_fault(self, ledger: Ledger, asked: PendingCall, fault: ModelFault) -> None:
         told = {name: getattr(fault, name) for name in FAULT_FIELDS}
         self._record(ledger, asked, None, outcome="fault", **told)
         self._consecutive_faults += 1
-        pause = min(
-            max(
-                FIRST_BACKOFF_SECONDS * 2 ** min(self._consecutive_faults - 1, 10),
-                fault.retry_after_seconds or 0.0,
-            ),
-            MAX_BACKOFF_SECONDS,
-        )
-        if fault.fault == Fault.CONTEXT_TOO_LONG:
-            self._shrink_briefing(asked)
-            pause = 0.0
-        self._backoff_until = self._now() + pause
+        grown = FIRST_BACKOFF_SECONDS * 2 ** min(self._consecutive_faults - 1, 10)
+        pause = min(max(grown, fault.retry_after_seconds or 0.0), MAX_BACKOFF_SECONDS)
+        self._backoff_until = self._now() + (0.0 if self._is_shortened(asked, fault.fault) else pause)
         if self._is_final(fault):
             named = f"{self._settings.address}: {fault.fault.replace('_', ' ')}: {fault.detail}"
             self._stop(f"no further model calls: {named}")
@@ -210,15 +205,25 @@ class LlmProposer:
         self._record(ledger, asked, None, outcome="fault", detail=detail, **told)
 
     def _is_final(self, fault: ModelFault) -> bool:
-        """A used-up quota is; a refused key or model that worked before may be a hiccup."""
+        """A used-up quota is; a refused key or model that worked before may be a hiccup, and so may a bad request."""
+        if fault.fault == Fault.BAD_REQUEST:  # the second one was for a shorter briefing
+            return self._consecutive_faults >= (MAX_REFUSALS if self._has_answered else 2)
         if fault.fault == Fault.QUOTA or not self._has_answered:
             return fault.is_final
         return fault.is_final and self._consecutive_faults >= MAX_REFUSALS
 
-    def _shrink_briefing(self, asked: PendingCall) -> None:
-        """Once for each length: other calls of the same length are under way, and repairs are longer by nature."""
-        if asked.repairs is None and asked.briefing_tokens == self._briefing_tokens:
-            self._briefing_tokens = int(self._briefing_tokens * BRIEFING_SHRINK_FACTOR)
+    def _is_shortened(self, asked: PendingCall, fault: Fault) -> bool:
+        """Whether the next briefing is shorter after this fault; a repair, longer by nature, is not sent again."""
+        if fault not in (Fault.CONTEXT_TOO_LONG, Fault.BAD_REQUEST):
+            return False
+        if asked.repairs is not None:
+            self._unrepairable_calls.add(asked.repairs)
+            return fault is Fault.CONTEXT_TOO_LONG
+        tokens = estimate_tokens(asked.messages)
+        if fault is Fault.BAD_REQUEST:  # servers say in many words that a prompt is too long
+            return self._limit.try_shorter(asked.briefing_tokens, tokens)
+        self._limit.refused(asked.briefing_tokens, tokens)
+        return True
 
     def _stop_if_fruitless(self, ledger: Ledger) -> None:
         self._first_call = len(ledger.calls) if self._first_call is None else self._first_call
@@ -299,7 +304,7 @@ class LlmProposer:
             self._emit_trouble(f"call {call.k} is not mended: {gone}")
             return
         messages = repair(exchange.messages, exchange.reply, error)
-        if estimate_tokens(messages) <= MAX_REPAIR_BRIEFINGS * self._briefing_tokens:
+        if estimate_tokens(messages) <= MAX_REPAIR_BRIEFINGS * self._limit.tokens:
             self._ask(messages, call.incumbent, call.family, repairs=call.k, turn=call.turn + 1)
         else:
             self._unrepairable_calls.add(call.k)
@@ -312,17 +317,11 @@ class LlmProposer:
             hint = PARALLEL_CALL_HINT if self._pending_calls or waiting else ""
             facts = self._fact_gatherer.gather(ledger, family, "; ".join(filter(None, (reason, hint))))
             try:
-                briefing = brief(facts, self._briefing_tokens)
+                briefing = brief(facts, self._limit.tokens)
             except UsageError as error:
-                self._stop(f"no further model calls: {self._why_too_short()}{error}")
+                self._stop(f"no further model calls: {self._limit.trouble}{error}")
                 return
             self._ask(briefing.messages, ledger.incumbent, family)
-
-    def _why_too_short(self) -> str:
-        if self._briefing_tokens == self._rules.briefing_tokens:
-            return ""
-        refused = int(self._briefing_tokens / BRIEFING_SHRINK_FACTOR)
-        return f"the model found a briefing of {refused} tokens too long, and "
 
     def _ask(
         self,
@@ -334,9 +333,7 @@ class LlmProposer:
     ) -> None:
         future = self._endpoint.submit(messages)
         self._pending_calls.append(
-            PendingCall(
-                future, messages, incumbent, family, self._now(), self._briefing_tokens, repairs, turn
-            )
+            PendingCall(future, messages, incumbent, family, self._now(), self._limit.tokens, repairs, turn)
         )
 
     def _is_paused(self) -> bool:

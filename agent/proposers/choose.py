@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from hillclimb.agent.proposer import Proposer, ProposerContext
+from hillclimb.agent.proposers.request_options import read_extra, read_headers
 from hillclimb.agent.sweep.sweep import SweepProposer
 from hillclimb.agent.sweep.warm_start import load_earlier_results
 from hillclimb.harness.case.settings import Llm as LlmRules
@@ -44,6 +45,10 @@ class ProposerOptions:
     """The budget, in US dollars; None leaves it to case.yaml."""
     tokens: int | None = None
     """The budget; None leaves it to case.yaml."""
+    extra: Sequence[str] = ()
+    """Parameters of every request, `KEY=JSON` as typed."""
+    headers: Sequence[str] = field(default=(), repr=False)
+    """Headers of every request, `NAME=VALUE` as typed."""
 
     @property
     def budget_option(self) -> str:
@@ -170,4 +175,6 @@ def model_settings(options: ProposerOptions, config: Config, case: CaseSettings)
         deadline_seconds=rules.deadline_seconds,
         reply_tokens=rules.reply_tokens,
         prices=prices,
+        extra=read_extra(options.extra),
+        headers=read_headers(options.headers),
     )

@@ -211,7 +211,7 @@ def _bomb(layers: int) -> bytes:
     return data
 
 
-_EVENTS = b"""data: {"choices":[{"delta":{"content":"hi"}}]}\n\ndata: [DONE]\n\n"""
+_CUT_EVENTS = b"""data: {"choices":[{"delta":{"content":"hi"}}]}\n\n"""
 _CALLS = [{"id": "1", "type": "function", "function": {"name": "run", "arguments": "{}"}}]
 _OK = answer("hi")
 
@@ -237,7 +237,7 @@ FAULTS: dict[str, Callable[[], Turn]] = {
     "empty": Turn,
     "no_content_204": lambda: Turn(204),
     "html200": lambda: Turn(body=b"<html><title>Sign in</title>captive portal</html>", kind="text/html"),
-    "sse": lambda: Turn(body=_EVENTS, kind="text/event-stream"),
+    "cut_stream": lambda: Turn(body=_CUT_EVENTS, kind="text/event-stream"),
     "badjson": lambda: Turn(body=b'{"id": "x", "choices": ['),
     "deep_json": lambda: Turn(body=b"[" * 500_000),
     "bad_utf8": lambda: Turn(body=b'{"choices": [{"message": {"content": "\xff\xfe\xfa"}}]}'),
@@ -274,7 +274,7 @@ FAULTS: dict[str, Callable[[], Turn]] = {
     "no_model": lambda: error(404, "The model `fake-9` does not exist", code="model_not_found"),
     "html404": lambda: Turn(404, b"<html><title>404 Not Found</title></html>", "text/html"),
     "not_allowed": lambda: error(405, "Method not allowed"),
-    "bad_request": lambda: error(400, "messages[0].role: unknown role", param="messages"),
+    "bad_request": lambda: error(400, "logit_bias: no such token", param="messages"),
     "context": lambda: error(
         400, "This model's maximum context length is 8192 tokens", code="context_length_exceeded"
     ),

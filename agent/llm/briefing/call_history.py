@@ -20,7 +20,6 @@ PAID_FAULTS = frozenset(
         Fault.NO_CHOICES,
         Fault.TOO_LARGE,
         Fault.BAD_REQUEST,
-        Fault.STREAMED,
         Fault.BROKEN_JSON,
         Fault.EMPTY_BODY,
     }

@@ -23,7 +23,6 @@ _BILLED_FAULTS = (
     Fault.TOO_LARGE,
     Fault.BROKEN_HTTP,
     Fault.EMPTY_BODY,
-    Fault.STREAMED,
     Fault.BROKEN_JSON,
 )
 """With a status that says all went well: the server bills what was never read."""

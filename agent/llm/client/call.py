@@ -12,9 +12,9 @@ from hillclimb.agent.llm.client.backoff import BackoffPolicy
 from hillclimb.agent.llm.client.completion import Completion, read_completion
 from hillclimb.agent.llm.client.faults import AttemptFailure, Fault, ModelFault
 from hillclimb.agent.llm.client.messages import Message, Reply
+from hillclimb.agent.llm.client.request_form import RequestForm
 from hillclimb.agent.llm.client.scrubber import Scrubber
 from hillclimb.agent.llm.client.settings import ModelSettings
-from hillclimb.agent.llm.client.supported_parameters import SupportedParameters, refused_parameter
 from hillclimb.agent.llm.client.usage import estimate_usage, total
 from hillclimb.agent.record.entries import TokenUsage
 from hillclimb.harness.wording import count
@@ -36,7 +36,7 @@ class ModelCall:
         messages: Sequence[Message],
         settings: ModelSettings,
         wire: ChatClient,
-        dialect: SupportedParameters,
+        form: RequestForm,
         pauses: BackoffPolicy,
         rng: random.Random,
         on_attempt: Callable[[AttemptFailure | None], None] = lambda failure: None,
@@ -45,7 +45,7 @@ class ModelCall:
         self._messages, self._settings = messages, settings
         self._on_attempt = on_attempt
         self._progress: AttemptProgress | None = None
-        self._client, self._parameters, self._backoff, self._rng = wire, dialect, pauses, rng
+        self._client, self._form, self._backoff, self._rng = wire, form, pauses, rng
         self._scrubber = Scrubber(settings)
         self._begun = time.monotonic()
         self._attempts = 0
@@ -86,26 +86,25 @@ class ModelCall:
             self._record_usage(outcome, receipt)
             receipt.clear()
             self._on_attempt(outcome)
+            if outcome.fault is Fault.GATEWAY:
+                self._form.stream()  # what comes word by word keeps the way open
             ended = await self._wait_before_retry(outcome)
             if ended:
                 return ended
             self._last = outcome
 
     async def _attempt(self, receipt: AttemptProgress) -> Completion | AttemptFailure:
-        """One request, and as many more as parameters are refused."""
+        """One request, and as many more as the server wants it in another form."""
         while True:
             self._attempts += 1
             receipt.clear()
-            sent = self._parameters.parameters()
-            answer = await self._client.send(self._messages, sent, receipt)
+            sent = self._form.parameters()
+            answer = await self._client.send(self._form.messages(self._messages), sent, receipt)
             if isinstance(answer, AttemptFailure):
                 return answer
             outcome = read_completion(answer, "".join(m.content for m in self._messages), self._settings)
-            bad = isinstance(outcome, AttemptFailure) and outcome.fault is Fault.BAD_REQUEST
-            name = refused_parameter(answer, sent) if bad else None
-            if name is None:
+            if isinstance(outcome, Completion) or not self._form.learn(answer, self._messages, sent):
                 return outcome
-            self._parameters.refuse(name)
             self._adjustments += 1
 
     def _record_usage(self, failure: AttemptFailure, receipt: AttemptProgress) -> None:
@@ -167,7 +166,8 @@ class ModelCall:
             finish=self._scrubber.scrub_line(completion.finish),
             seconds=self._seconds(),
             attempts=self._attempts,
-            adjusted=self._parameters.adjusted(),
+            prompt_cut_to=completion.prompt_cut_to,
+            adjusted=self._form.adjusted(),
         )
 
     def _seconds(self) -> float:

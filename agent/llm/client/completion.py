@@ -9,9 +9,9 @@ from typing import Any
 
 from hillclimb.agent.llm.client.diagnosis import diagnose, diagnose_error, error_message
 from hillclimb.agent.llm.client.faults import AttemptFailure, Fault
-from hillclimb.agent.llm.client.http_response import HttpResponse
+from hillclimb.agent.llm.client.http_response import CutStream, HttpResponse
 from hillclimb.agent.llm.client.settings import ModelSettings
-from hillclimb.agent.llm.client.usage import read_cost, read_usage
+from hillclimb.agent.llm.client.usage import cut_prompt_tokens, read_cost, read_usage
 from hillclimb.agent.record.entries import TokenUsage
 from hillclimb.harness.wording import count
 
@@ -29,6 +29,8 @@ class Completion:
     finish: str
     usage: TokenUsage
     cost: float | None
+    prompt_cut_to: int = 0
+    """Tokens of the prompt that were read, where the server cut it; 0 where it did not."""
 
 
 def read_completion(
@@ -41,6 +43,8 @@ def read_completion(
         return AttemptFailure(Fault.EMPTY_BODY, f"HTTP {answer.status} with an empty body")
     try:
         document = answer.parse_json()
+    except CutStream as cut:
+        return AttemptFailure(Fault.CUT_OFF, str(cut))
     except ValueError as error:
         return _not_json(answer, error)
     if not isinstance(document, dict):
@@ -80,9 +84,8 @@ def _read_choice(
     if failure:
         return replace(failure, usage=usage, cost=cost)
     model = document.get("model")
-    return Completion(
-        text, model if isinstance(model, str) and model else settings.model, finish, usage, cost
-    )
+    name = model if isinstance(model, str) and model else settings.model
+    return Completion(text, name, finish, usage, cost, cut_prompt_tokens(document, prompt))
 
 
 def _fault_of(
@@ -129,10 +132,8 @@ def _no_choice(
 
 def _not_json(answer: HttpResponse, error: ValueError) -> AttemptFailure:
     kind = answer.headers.get("content-type", "")
-    if answer.body.lstrip()[:1] in (b"{", b"["):
+    if answer.body.lstrip()[:1] in (b"{", b"[") or answer.is_stream:
         return AttemptFailure(Fault.BROKEN_JSON, f"broken JSON of {count(len(answer.body), 'byte')}: {error}")
-    if "event-stream" in kind or answer.body.lstrip().startswith((b"data:", b"event:")):
-        return AttemptFailure(Fault.STREAMED, "an event stream came where none was asked for")
     return AttemptFailure(Fault.NOT_JSON, f"not JSON but {kind or 'something unnamed'}: {answer.excerpt()}")
 
 

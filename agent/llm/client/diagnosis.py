@@ -20,7 +20,13 @@ _QUOTA_TEXT = re.compile(
 _CONTEXT = re.compile(
     r"(?i)context_length_exceeded|exceed_context_size|context (length|window|size)|prompt is too long"
     r"|too many (input )?tokens|input is too long|reduce the length|maximum prompt length|string_above_max_length"
+    r"|(token (count|limit)|number of tokens)\b.{0,60}\b(exceed|maximum)|exceed\w*\b.{0,40}\btoken (count|limit)"
+    r"|inputs?`? tokens \+|(prompt|input|request)\b.{0,30}\b(exceeds|too (long|large))|longer than the model"
 )
+_REQUEST_TOO_LARGE = re.compile(
+    r"(?i)request too large|too large for|reduce (your|the) (message|request|prompt)"
+)
+"""Of a rate limit: what is too large for the whole of it never passes, however long one waits."""
 _REPLY_LIMIT = re.compile(r"(?i)max_(completion_)?tokens\b.{0,60}\btoo large")
 """The limit asked for the reply is what does not fit; a shorter briefing would not help."""
 _GATEWAY_STATUSES = (502, 504, 520, 524)
@@ -36,7 +42,7 @@ _REMEDY = {
 
 def diagnose(answer: HttpResponse) -> AttemptFailure:
     """The fault that an answer with an error status stands for, in the server's own words."""
-    said = _server_message(answer)
+    said = server_message(answer)
     fault = _fault(answer, said)
     told = f"HTTP {answer.status}: {said.strip() or 'nothing said'}"
     remedy = _REMEDY.get(fault)
@@ -72,7 +78,8 @@ def error_message(document: Any) -> str:
     return ""
 
 
-def _server_message(answer: HttpResponse) -> str:
+def server_message(answer: HttpResponse) -> str:
+    """What an answer that is an error says, in the server's own words."""
     if 300 <= answer.status < 400:
         return f"to {answer.headers.get('location', 'nowhere')}"
     document = answer.parse_json_or_none()
@@ -88,6 +95,8 @@ def _fault(answer: HttpResponse, said: str) -> Fault:
     if status == 402 or (status in (400, 403, 429) and _is_quota(answer, said)):
         return Fault.QUOTA
     if status == 413 or (status in (400, 422, 500) and _is_context(answer, said)):
+        return Fault.CONTEXT_TOO_LONG
+    if status == 429 and _REQUEST_TOO_LARGE.search(said):
         return Fault.CONTEXT_TOO_LONG
     if status in _GATEWAY_STATUSES:
         return Fault.GATEWAY

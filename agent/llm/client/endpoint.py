@@ -15,9 +15,9 @@ from hillclimb.agent.llm.client.backoff import BackoffPolicy
 from hillclimb.agent.llm.client.call import ModelCall
 from hillclimb.agent.llm.client.faults import AttemptFailure, Fault
 from hillclimb.agent.llm.client.messages import Message, Reply
+from hillclimb.agent.llm.client.request_form import RequestForm
 from hillclimb.agent.llm.client.scrubber import Scrubber
 from hillclimb.agent.llm.client.settings import ModelSettings
-from hillclimb.agent.llm.client.supported_parameters import SupportedParameters
 from hillclimb.agent.record.entries import TokenUsage
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Endpoint:
 
         self._settings, self._rng, self._backoff = settings, rng, pauses or BackoffPolicy()
         self._client = ChatClient(settings)
-        self._parameters = SupportedParameters(settings)
+        self._form = RequestForm(settings)
         self._scrubber = Scrubber(settings)
         self._calls: WeakKeyDictionary[Future[Reply], ModelCall] = WeakKeyDictionary()
         self.outage = ""
@@ -60,7 +60,7 @@ class Endpoint:
             tuple(messages),
             self._settings,
             self._client,
-            self._parameters,
+            self._form,
             self._backoff,
             self._rng,
             self._note_attempt,

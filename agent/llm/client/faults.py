@@ -45,8 +45,6 @@ class Fault(StrEnum):
     """Something between here and the model gave up waiting for it; it may have worked, and be billed."""
     # an answer that is none
     EMPTY_BODY = "empty_body"
-    STREAMED = "streamed"
-    """An event stream, which was not asked for."""
     NOT_JSON = "not_json"
     """HTML or plain text, with status 200: something on the way speaks, not the model."""
     BROKEN_JSON = "broken_json"

@@ -29,5 +29,7 @@ class Reply(Record):
     seconds: float
     """All attempts and pauses."""
     attempts: int
+    prompt_cut_to: int = 0
+    """Tokens of the prompt that were read, where the server cut it without a word; 0 where it did not."""
     adjusted: tuple[str, ...] = ()
     """Parameters that this server does not take and that were left out or swapped, in words."""

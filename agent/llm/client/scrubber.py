@@ -39,7 +39,7 @@ class Scrubber:
 
 
 def _secrets(settings: ModelSettings) -> set[str]:
-    found = {settings.api_key.get_secret_value()}
+    found = {settings.api_key.get_secret_value(), *settings.headers.values()}
     if settings.login:
         user, password = settings.login
         found |= {user, password, base64.b64encode(f"{user}:{password}".encode()).decode()}

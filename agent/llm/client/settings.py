@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from pydantic import SecretStr
@@ -30,12 +32,18 @@ class ModelSettings:
     """One call, all its attempts and pauses included."""
     reply_tokens: int = 32_000
     prices: Prices | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters of every request as a person gave them, before what is sent otherwise; None leaves one out."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Headers of every request as a person gave them; they may be secret."""
 
     def __post_init__(self) -> None:
         if not self.model.strip():
             raise UsageError("no model is named; set HILLCLIMB_MODEL, llm.model in case.yaml, or --model")
         if not self.deadline_seconds > 0:
             raise UsageError(f"deadline_seconds is {self.deadline_seconds:g}; give more than 0")
+        if taken := sorted({"model", "messages"} & self.extra.keys()):
+            raise UsageError(f"{taken[0]} is no extra parameter of a request; drop it")
         _check_url(self.base_url)
         _check_key(self.api_key.get_secret_value())
 

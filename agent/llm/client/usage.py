@@ -24,7 +24,16 @@ _COMPLETION = ("completion_tokens", "output_tokens")
 _REASONING = ("reasoning_tokens", "thinking_tokens", "thoughts_token_count", "thoughtsTokenCount")
 _TOTAL = ("total_tokens", "totalTokenCount")
 
+_CACHED = (
+    "cached_tokens",
+    "prompt_cache_hit_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+)
+
 BYTES_PER_TOKEN = 4
+MIN_CONTEXT_TOKENS = 1000
+"""No server is run with a context below."""
 MAX_ESTIMATE_FACTOR = 4
 """How many times too high or too low an estimate may be."""
 SLACK_TOKENS = 2_000
@@ -71,6 +80,21 @@ def _reasoning_tokens(told: dict[str, Any]) -> int:
     """The largest figure of thoughts, wherever it stands; 0 where there is none."""
     places = [told, *(_dict(told.get(f"{name}_details")) for name in _COMPLETION)]
     return max((found for place in places if (found := _first(place, _REASONING)) is not None), default=0)
+
+
+def cut_prompt_tokens(document: dict[str, Any], prompt: str) -> int:
+    """The tokens that a server read of a prompt that it cut without a word; 0 where nothing says that it did.
+
+    Servers with a short context drop the front of what does not fit, and only their figure tells. Below half of the
+    estimate no tokenizer explains it; a tiny figure is bad bookkeeping, and one beside a cache may lack a part.
+    """
+    told = _dict(document.get("usage"))
+    read = _first(told, _PROMPT)
+    if read is None or any(
+        _first(place, _CACHED) for place in (told, _dict(told.get("prompt_tokens_details")))
+    ):
+        return 0
+    return read if MIN_CONTEXT_TOKENS <= read < estimate_text_tokens(prompt) / 2 else 0
 
 
 def read_cost(document: dict[str, Any], usage: TokenUsage, prices: Prices | None) -> float | None:

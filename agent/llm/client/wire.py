@@ -25,7 +25,6 @@ from hillclimb.agent.llm.client.body import (
 )
 from hillclimb.agent.llm.client.faults import AttemptFailure, Fault
 from hillclimb.agent.llm.client.http_response import HttpResponse
-from hillclimb.agent.llm.client.messages import Message
 from hillclimb.agent.llm.client.settings import ModelSettings
 from hillclimb.harness.errors import UsageError
 
@@ -47,14 +46,13 @@ class ChatClient:
         self._completions = self._client.chat.completions.with_raw_response
 
     async def send(
-        self, messages: Sequence[Message], parameters: dict[str, Any], receipt: AttemptProgress
+        self, messages: Sequence[dict[str, Any]], parameters: dict[str, Any], receipt: AttemptProgress
     ) -> HttpResponse | AttemptFailure:
         """One attempt. `receipt` tells, meanwhile and after a cancellation, what has come."""
         CURRENT_ATTEMPT.set(receipt)
-        said = [{"role": m.role, "content": m.content.encode(errors="replace").decode()} for m in messages]
         try:
             raw = await self._completions.create(
-                model=self._model, messages=cast(Any, said), extra_body=parameters
+                model=self._model, messages=cast(Any, messages), extra_body=parameters
             )
         except openai.APIStatusError as error:
             return _to_response(error.response)
@@ -79,7 +77,7 @@ def _headers(settings: ModelSettings) -> dict[str, str]:
     if settings.login:
         user, password = settings.login
         headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
-    return headers
+    return headers | dict(settings.headers)
 
 
 def _http_client(settings: ModelSettings) -> httpx2.AsyncClient:

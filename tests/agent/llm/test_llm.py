@@ -267,7 +267,7 @@ def test_a_long_outage_is_waited_out_too(root: Path, name: str) -> None:
     assert [call.outcome for call in climb.ledger.calls].count("fault") >= MAX_FRUITLESS_REPLIES + 1
 
 
-@pytest.mark.parametrize("name", ["sse", "badjson", "empty"])
+@pytest.mark.parametrize("name", ["badjson", "empty"])
 def test_answers_that_cannot_be_read_end_the_asking(root: Path, name: str) -> None:
     """The server bills each of them."""
     set_rules(root, in_flight=1)
@@ -283,7 +283,7 @@ def test_answers_that_cannot_be_read_end_the_asking(root: Path, name: str) -> No
 
 def test_a_token_budget_holds_for_answers_that_cannot_be_read(root: Path) -> None:
     budgets = BudgetOverrides(candidates=50, tokens=20_000)
-    with openai_server([fault("sse")]) as server, night(root, server, budgets=budgets) as climb:
+    with openai_server([fault("huge")]) as server, night(root, server, budgets=budgets) as climb:
         finished = climb.climb()
         asked = len(server.requests)
     assert finished.reason.startswith("the budget of 20000 tokens is used up") and asked == 1

@@ -38,7 +38,7 @@ NAMES = {
     "empty": Fault.EMPTY_BODY,
     "no_content_204": Fault.EMPTY_BODY,
     "html200": Fault.NOT_JSON,
-    "sse": Fault.STREAMED,
+    "cut_stream": Fault.CUT_OFF,
     "badjson": Fault.BROKEN_JSON,
     "deep_json": Fault.BROKEN_JSON,
     "bad_utf8": Fault.BROKEN_JSON,
@@ -107,7 +107,7 @@ RAN = [
     "huge",
     "empty",
     "no_content_204",
-    "sse",
+    "cut_stream",
     "badjson",
     "deep_json",
     "bad_utf8",
@@ -259,11 +259,11 @@ def test_a_request_that_was_not_sent_whole_is_free() -> None:
     assert caught.value.usage.total == 0
 
 
-def test_a_server_that_always_streams_is_asked_once_a_call() -> None:
-    """It will stream again, and be paid for it."""
-    with openai_server([fault("sse"), answer("too late")]) as server, endpoint(server.base_url) as model:
-        assert fault_of(model).fault is Fault.STREAMED
-        assert len(server.requests) == 1
+def test_a_stream_that_is_cut_is_paid_for_and_tried_once_more() -> None:
+    with openai_server([fault("cut_stream")]) as server, endpoint(server.base_url) as model:
+        found = fault_of(model)
+        assert (found.fault, len(server.requests)) == (Fault.CUT_OFF, 2)
+    assert found.usage.estimated and found.usage.completion == 2 * 32_000
 
 
 @pytest.mark.parametrize("refusal", ["No.", " \n", "\u200b", True, [{"text": " "}]])
