@@ -210,6 +210,8 @@ class TokenUsage(Record):
     reasoning: int = 0
     estimated: bool = False
     """The server did not say, or said nonsense: counted from the texts."""
+    assumed: int = 0
+    """Of all tokens, those that no server told: counted from the texts, or the most that a lost answer may have."""
 
     @property
     def total(self) -> int:

@@ -179,6 +179,11 @@ class Ledger:
         return sum(call.usage.total for call in self.calls)
 
     @property
+    def assumed_tokens(self) -> int:
+        """Of them, those that no server told."""
+        return sum(call.usage.assumed for call in self.calls)
+
+    @property
     def cost(self) -> float:
         """US dollars of all model calls whose price is known."""
         return sum(call.cost or 0.0 for call in self.calls)

@@ -263,6 +263,8 @@ class FinishedEvent(Record):
     """Why there are none, in words; empty where there are, or nobody reckons any."""
     tokens: int = 0
     """Of all model calls of the run."""
+    assumed_tokens: int = 0
+    """Of them, those that no server told."""
     cost: float = 0.0
     """US dollars of those whose price is known."""
     branch: str
@@ -285,6 +287,7 @@ class FinishedEvent(Record):
             importances=ledger.finished.importances if ledger.finished else {},
             importances_missing=ledger.finished.importances_missing if ledger.finished else "",
             tokens=ledger.tokens,
+            assumed_tokens=ledger.assumed_tokens,
             cost=ledger.cost,
             branch=branch_of(folder),
             folder=str(folder),

@@ -183,13 +183,19 @@ def describe_finish(event: FinishedEvent) -> list[str]:
         f"ended: {event.reason}",
         f"reached: {reached}, {count(event.wins, 'win')} of {count(event.candidates, 'candidate')}",
         *([f"knobs that mattered: {mattered}"] if mattered else []),
-        *([f"model: {count(event.tokens, 'token')}{_dollars(event.cost)}"] if event.tokens else []),
+        *([_model_line(event)] if event.tokens else []),
         f"branch: {event.branch}",
         f"record: {event.folder}",
     ]
     if event.interrupted:
         lines.append("everything recorded is safe; the same command goes on from here")
     return lines
+
+
+def _model_line(event: FinishedEvent) -> str:
+    """`model: 8012 tokens, 3000 of them assumed, $0.0210`"""
+    assumed = f", {event.assumed_tokens} of them assumed" if event.assumed_tokens else ""
+    return f"model: {count(event.tokens, 'token')}{assumed}{_dollars(event.cost)}"
 
 
 def describe_reached(event: FinishedEvent) -> str:

@@ -44,6 +44,8 @@ class CallTotals:
     cached: int = 0
     completion: int = 0
     reasoning: int = 0
+    assumed: int = 0
+    """Of all tokens, those that no server told."""
     cost: float = 0.0
     unpriced: int = 0
     """Calls whose price is not known."""
@@ -57,7 +59,7 @@ class CallTotals:
         """One more call."""
         usage, cost = as_object(call.get("usage")), finite_number(call.get("cost"))
         self.calls += 1
-        for name in ("prompt", "cached", "completion", "reasoning"):
+        for name in ("prompt", "cached", "completion", "reasoning", "assumed"):
             setattr(self, name, getattr(self, name) + int(finite_number(usage.get(name)) or 0))
         self.cost += cost or 0.0
         self.unpriced += cost is None

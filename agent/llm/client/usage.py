@@ -58,6 +58,7 @@ def read_usage(document: dict[str, Any], prompt: str, reply: str, reply_tokens: 
         completion=out_all,
         reasoning=min(reasoned, out_all),
         estimated=not (is_prompt_told and is_reply_told),
+        assumed=(0 if is_prompt_told else in_all) + (0 if is_reply_told else out_all),
     )
 
 
@@ -109,7 +110,8 @@ def read_cost(document: dict[str, Any], usage: TokenUsage, prices: Prices | None
 def estimate_usage(messages: Sequence[Message], settings: ModelSettings) -> tuple[TokenUsage, float | None]:
     """The most that a call may use whose answer was not read: its prompt, and a reply up to the limit; and its cost."""
     prompt = estimate_text_tokens("".join(message.content for message in messages))
-    usage = TokenUsage(prompt=prompt, completion=settings.reply_tokens, estimated=True)
+    reply = settings.reply_tokens
+    usage = TokenUsage(prompt=prompt, completion=reply, estimated=True, assumed=prompt + reply)
     return usage, None if settings.prices is None else _priced(usage, settings.prices)
 
 
@@ -127,6 +129,7 @@ def total(usages: Iterable[TokenUsage]) -> TokenUsage:
         completion=sum(part.completion for part in parts),
         reasoning=sum(part.reasoning for part in parts),
         estimated=any(part.estimated for part in parts),
+        assumed=sum(part.assumed for part in parts),
     )
 
 

@@ -279,6 +279,7 @@ def test_answers_that_cannot_be_read_end_the_asking(root: Path, name: str) -> No
         and asked == MAX_FRUITLESS_REPLIES
     )
     assert all(call.usage.estimated and call.usage.total > 32_000 for call in climb.ledger.calls)
+    assert climb.ledger.assumed_tokens == climb.ledger.tokens == finished.assumed_tokens
 
 
 def test_a_token_budget_holds_for_answers_that_cannot_be_read(root: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hillclimb.agent.llm.client.messages import Message
-from hillclimb.agent.llm.client.usage import estimate_usage, read_cost, read_usage, total
+from hillclimb.agent.llm.client.usage import cut_prompt_tokens, estimate_usage, read_cost, read_usage, total
 from hillclimb.agent.record.entries import TokenUsage
 from hillclimb.harness.case.settings import Prices
 from tests.agent.llm.client.calling import settings
@@ -34,9 +34,13 @@ def test_usage_in_another_providers_words() -> None:
 @pytest.mark.parametrize("nonsense", [-1, "a lot", None, True, 1.5, float("nan"), float("inf"), [], {}])
 def test_usage_that_cannot_be_true_is_estimated(nonsense: Any) -> None:
     found = read_usage({"usage": {**TOLD, "prompt_tokens": nonsense}}, "p" * 401, "", 1000)
-    assert found == TokenUsage(prompt=101, cached=60, completion=40, reasoning=25, estimated=True)
+    assert found == TokenUsage(
+        prompt=101, cached=60, completion=40, reasoning=25, estimated=True, assumed=101
+    )
     found = read_usage({"usage": {**TOLD, "completion_tokens": nonsense}}, "", "r" * 401, 1000)
-    assert found == TokenUsage(prompt=100, cached=60, completion=101, reasoning=25, estimated=True)
+    assert found == TokenUsage(
+        prompt=100, cached=60, completion=101, reasoning=25, estimated=True, assumed=101
+    )
 
 
 def test_more_than_can_be_true_counts_as_the_most_that_can() -> None:
@@ -72,7 +76,7 @@ def test_of_several_figures_the_largest_counts_and_nothing_twice(
 @pytest.mark.parametrize("document", [{}, {"usage": None}, {"usage": "lots"}, {"usage": []}])
 def test_usage_that_is_missing_is_estimated(document: dict[str, Any]) -> None:
     found = read_usage(document, "p" * 8, "r" * 4, 1000)
-    assert found == TokenUsage(prompt=2, completion=1, estimated=True)
+    assert found == TokenUsage(prompt=2, completion=1, estimated=True, assumed=3)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +101,9 @@ def test_a_reply_is_believed_near_its_size_with_hidden_thoughts(told: int, belie
 
 def test_nothing_used_for_texts_is_not_believed() -> None:
     told = {"prompt_tokens": 0, "completion_tokens": 0}
-    assert read_usage({"usage": told}, "p", "r", 1000) == TokenUsage(prompt=1, completion=1, estimated=True)
+    assert read_usage({"usage": told}, "p", "r", 1000) == TokenUsage(
+        prompt=1, completion=1, estimated=True, assumed=2
+    )
     assert read_usage({"usage": told}, "", "", 1000) == TokenUsage()
 
 
@@ -144,7 +150,7 @@ def test_a_cost_that_cannot_be_true_is_none(nonsense: Any) -> None:
 
 def test_a_call_without_an_answer_may_have_used_its_prompt_and_a_whole_reply() -> None:
     said = [Message(role="system", content="s" * 100), Message(role="user", content="u" * 301)]
-    usage = TokenUsage(prompt=101, completion=500, estimated=True)
+    usage = TokenUsage(prompt=101, completion=500, estimated=True, assumed=601)
     limited = settings("http://127.0.0.1/v1", reply_tokens=500)
     assert estimate_usage(said, limited) == (usage, None)
     priced = replace(limited, prices=Prices(prompt=10.0, completion=20.0, cached=1.0))
@@ -152,5 +158,23 @@ def test_a_call_without_an_answer_may_have_used_its_prompt_and_a_whole_reply() -
 
 
 def test_one_estimate_makes_the_sum_one() -> None:
-    parts = [TokenUsage(prompt=1, completion=2), TokenUsage(prompt=3, cached=1, estimated=True)]
-    assert total(parts) == TokenUsage(prompt=4, cached=1, completion=2, estimated=True)
+    parts = [TokenUsage(prompt=1, completion=2), TokenUsage(prompt=3, cached=1, estimated=True, assumed=3)]
+    assert total(parts) == TokenUsage(prompt=4, cached=1, completion=2, estimated=True, assumed=3)
+
+
+@pytest.mark.parametrize(
+    ("usage", "letters", "cut"),
+    [
+        ({"prompt_tokens": 2048}, 40_000, 2048),
+        ({"input_tokens": "2048"}, 40_000, 2048),
+        ({"prompt_tokens": 8000}, 40_000, 0),
+        ({"prompt_tokens": 120}, 40_000, 0),
+        ({"prompt_tokens": 2048, "prompt_tokens_details": {"cached_tokens": 7000}}, 40_000, 0),
+        ({"prompt_tokens": 2048, "cache_read_input_tokens": 7000}, 40_000, 0),
+        ({"prompt_tokens": 2048}, 9_000, 0),
+        ({}, 40_000, 0),
+        (None, 40_000, 0),
+    ],
+)
+def test_a_prompt_that_was_cut_is_told_by_its_figure_alone(usage: Any, letters: int, cut: int) -> None:
+    assert cut_prompt_tokens({"usage": usage}, "x" * letters) == cut
