@@ -18,7 +18,7 @@ from hillclimb.agent.climb.ending import (
     report_end,
 )
 from hillclimb.agent.climb.opening import OpenSession, SessionOpener
-from hillclimb.agent.climb.proposing import cached_factory, next_candidate, proposer_context
+from hillclimb.agent.climb.proposing import cached_factory, next_candidate, proposer_context, stop_if_due
 from hillclimb.agent.climb.recording import record_outcome, record_posts
 from hillclimb.agent.climb.reporter import SessionReporter, progress_watch
 from hillclimb.agent.climb.request import ClimbRequest, MakeJudge, MakeProposer, Tools
@@ -116,7 +116,10 @@ def climb_until_stopped(session: OpenSession, proposer: Proposer, reporter: Sess
 def loop(session: OpenSession, proposer: Proposer, reporter: SessionReporter) -> NoReturn:
     """The loop. Raises the Stop that ends it; every line is safe to repeat after kill -9."""
     while True:
+        stop_if_due(session)
         candidate = next_candidate(session, proposer, reporter)
+        if candidate is None:
+            continue
         session.lookahead.send_hints(proposer, candidate, session.run.ledger)
         outcome = try_candidate(session.context, session.run.ledger, candidate, reporter.watch(candidate.n))
         record_outcome(session, candidate, outcome, reporter)

@@ -8,7 +8,7 @@ from hillclimb.agent.climb.reporter import SessionReporter
 from hillclimb.agent.climb.request import MakeProposer
 from hillclimb.agent.climb.timekeeper import profile_seconds
 from hillclimb.agent.proposal import Proposal
-from hillclimb.agent.proposer import Proposer, ProposerContext, reads_profile
+from hillclimb.agent.proposer import NotReady, Proposer, ProposerContext, reads_profile
 from hillclimb.agent.record.entries import ProfiledEntry, ProposedEntry
 from hillclimb.agent.record.ledger import Candidate
 from hillclimb.harness.errors import MachineError, Plateau, StorageError
@@ -43,38 +43,45 @@ def proposer_context(session: OpenSession) -> ProposerContext:
     )
 
 
-def next_candidate(session: OpenSession, proposer: Proposer, reporter: SessionReporter) -> Candidate:
-    """The candidate without a verdict, else a new one. Raises the Stop that comes first."""
+def stop_if_due(session: OpenSession) -> None:
+    """Raises the Stop that is due: Ctrl-C, a budget, the target, the patience, or no time for another candidate.
+
+    A candidate that was proposed counts already, so it is only asked whether there is time for it.
+    """
     ledger = session.run.ledger
-    candidate = ledger.pending
-    if candidate:
-        session.timekeeper.require_screening(ledger)
-    else:
-        proposal = _await_proposal(session, proposer, reporter)
+    session.interrupts.check()
+    if not ledger.pending:
+        session.limits.check(ledger, session.tools.clock.now())
+    session.timekeeper.require_screening(ledger)
+
+
+def next_candidate(session: OpenSession, proposer: Proposer, reporter: SessionReporter) -> Candidate | None:
+    """The candidate without a verdict, else a new one; None where nobody has an idea yet, after a while.
+
+    Raises Plateau where nobody will have one.
+    """
+    ledger = session.run.ledger
+    if not ledger.pending:
+        proposal = _ask(session, proposer, reporter)
+        if not isinstance(proposal, Proposal):
+            with session.interrupts.interruptible():
+                session.tools.clock.sleep(proposal.seconds)
+            return None
         n = len(ledger.candidates) + 1
         ledger.append(ProposedEntry(n=n, time=session.tools.clock.now(), proposal=proposal))
-        candidate = ledger.candidates[-1]
-    reporter.report_proposed(candidate)
-    return candidate
+    reporter.report_proposed(ledger.candidates[-1])
+    return ledger.candidates[-1]
 
 
-def _await_proposal(session: OpenSession, proposer: Proposer, reporter: SessionReporter) -> Proposal:
-    """The next proposal, however long it takes."""
-    ledger, clock = session.run.ledger, session.tools.clock
-    while True:
-        session.interrupts.check()
-        session.limits.check(ledger, clock.now())
-        session.timekeeper.require_screening(ledger)
-        if not ledger.profiles or reads_profile(proposer, ledger):
-            profile_incumbent(session, reporter)
-        record_posts(session.run, session.tools)
-        proposal = proposer.propose(ledger)
-        if proposal is None:
-            raise Plateau("the proposer has no ideas left")
-        if isinstance(proposal, Proposal):
-            return proposal
-        with session.interrupts.interruptible():
-            clock.sleep(proposal.seconds)
+def _ask(session: OpenSession, proposer: Proposer, reporter: SessionReporter) -> Proposal | NotReady:
+    ledger = session.run.ledger
+    if not ledger.profiles or reads_profile(proposer, ledger):
+        profile_incumbent(session, reporter)
+    record_posts(session.run, session.tools)
+    proposal = proposer.propose(ledger)
+    if proposal is None:
+        raise Plateau("the proposer has no ideas left")
+    return proposal
 
 
 def profile_incumbent(session: OpenSession, reporter: SessionReporter) -> None:
