@@ -119,12 +119,14 @@ class CandidateBuilder:
     def _blob(self, edit: Edit, existing: Mapping[str, TreeEntry]) -> TreeEntry | None:
         if edit.content is None:
             return None
-        mode = existing[edit.path].mode if edit.path in existing else REGULAR
-        return TreeEntry(mode, self._store(edit.path, edit.content))
+        before = existing.get(edit.path)
+        return TreeEntry(before.mode if before else REGULAR, self._store(edit.path, edit.content, before))
 
-    def _store(self, path: str, text: str) -> str:
+    def _store(self, path: str, text: str, before: TreeEntry | None) -> str:
         try:
-            return check_in(self.repository, f"{self._workspace}/{path}", text.encode())
+            return check_in(
+                self.repository, f"{self._workspace}/{path}", text.encode(), before.sha if before else None
+            )
         except GitFailed as error:
             raise CandidateFault(Reason.DOES_NOT_APPLY, f"git cannot take {path}: {error}") from None
 
@@ -156,7 +158,7 @@ class CandidateBuilder:
         path = f"{self._workspace}/{KNOBS_FILE}"
         blob = self.repository.list_files(f"{edited}:{self._workspace}")[KNOBS_FILE]
         text = replace_defaults(self._read({KNOBS_FILE: blob})[0].decode(), wanted)
-        changed = TreeEntry(blob.mode, self._store(KNOBS_FILE, text))
+        changed = TreeEntry(blob.mode, self._store(KNOBS_FILE, text, blob))
         tree = self.repository.update_tree(edited, {path: changed})
         if defaults(self._load_knobs(tree)) != defaults(knobs) | dict(wanted):
             raise CandidateFault(

@@ -1,10 +1,10 @@
-"""Between a blob and the file in the user's working tree: line ends, encodings and filters, by git's rules."""
+"""Between a blob and the file in the user's working tree: filters, encodings and line ends, by git's rules."""
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import IO
 
@@ -13,42 +13,61 @@ from hillclimb.agent.git.process import read_line
 from hillclimb.agent.git.repository import Repository
 from hillclimb.harness.errors import UsageError
 
-FILTER_FAILED = "external filter"
-"""In what git says of a filter that failed and need not have run."""
 _CONVERSIONS = {"text", "crlf", "eol", "ident", "filter", "working-tree-encoding"}
 """Attributes by which a file in the working tree is not its blob."""
+_REWRITES = ("filter", "working-tree-encoding")
+"""Those by which it says something else. Line ends and `$Id$` make no other file of it: what is judged has them as git
+has them, so that it is the same whatever lies in the working tree."""
 _END = secrets.token_hex(16)
 """Names no object: what git says of it comes behind the last line of a file."""
 
 
 def check_out(repository: Repository, blobs: Mapping[str, str]) -> list[bytes]:
-    """The contents of blobs by their paths relative to the root, in order, as they would lie in the working tree.
+    """The contents of blobs by their paths relative to the root, in order, their filters undone.
 
-    A file that lies there as its blob has it, byte for byte, is taken so: it was never converted. Raises UsageError
-    where a filter that git needs fails.
+    A file that lies in the working tree as its blob has it, byte for byte, was never filtered. Raises UsageError where
+    a filter that git needs fails.
     """
     stored = repository.read(list(blobs.values()))
+    attributes = repository.attributes(blobs)
     return [
-        _check_out(repository, path, sha, content)
+        _check_out(repository, path, sha, content) if _has(attributes[path], _REWRITES) else content
         for (path, sha), content in zip(blobs.items(), stored, strict=True)
     ]
 
 
-def check_in(repository: Repository, path: str, content: bytes) -> str:
+def check_in(repository: Repository, path: str, content: bytes, before: str | None = None) -> str:
     """Write the blob of a file that would lie at a path relative to the root, as `git add` would; its hash.
 
-    Raises GitFailed where a filter fails.
+    `before`: the blob that it takes the place of. Raises GitFailed where a filter fails.
     """
-    if not _is_converted(repository, path):
+    attributes = repository.attributes([path])[path]
+    is_automatic = repository.setting("core.autocrlf") not in ("", "false")
+    if not is_automatic and not _has(attributes, _CONVERSIONS):
         return repository.store(content)
-    command = ("hash-object", "-w", "--stdin", "--path", path)
+    options: tuple[str, ...] = ()
+    if before and not _has(attributes, ("text", "crlf", "eol")) and b"\r\n" in repository.read([before])[0]:
+        options = ("-c", "core.autocrlf=false")  # git leaves line ends alone that were committed so
+    command = (*options, "hash-object", "-w", "--stdin", "--path", path)
     sha, said = repository.run_with_messages(*command, input=content)
-    if FILTER_FAILED in said:
-        raise GitFailed(f"git hash-object: {path}: {said.splitlines()[0]}")
+    if trouble := filter_trouble(said):
+        raise GitFailed(f"git hash-object: {path}: {trouble}")
     return sha.decode().strip()
 
 
+def filter_trouble(said: str) -> str:
+    """What git says of a filter that failed, as far as it goes on without; empty where it says nothing of the kind."""
+    return next((line for line in said.splitlines() if line.startswith("error:")), "")
+
+
+def is_filtered(repository: Repository, path: str) -> bool:
+    """Whether attributes name a filter for a path."""
+    return _has(repository.attributes([path])[path], ("filter",))
+
+
 def _check_out(repository: Repository, path: str, sha: str, stored: bytes) -> bytes:
+    if "\n" in path:
+        raise UsageError(f"{path!r}: has a line break in its name; rename it")
     try:
         converted = _convert(repository, path, sha)
     except GitFailed as error:
@@ -81,9 +100,5 @@ def _lies_there(repository: Repository, path: str, content: bytes) -> bool:
     return False
 
 
-def _is_converted(repository: Repository, path: str) -> bool:
-    """Whether git may change a file at this path as it goes in."""
-    if repository.setting("core.autocrlf") not in ("", "false"):
-        return True
-    attributes = repository.attributes(path)
-    return any(attributes.get(name, "unset") != "unset" for name in _CONVERSIONS)
+def _has(attributes: Mapping[str, str], names: Iterable[str]) -> bool:
+    return any(attributes.get(name, "unset") != "unset" for name in names)

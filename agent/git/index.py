@@ -13,12 +13,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from hillclimb.agent.git.conversion import FILTER_FAILED
+from hillclimb.agent.git.conversion import filter_trouble, is_filtered
 from hillclimb.agent.git.failure import GitFailed
 from hillclimb.agent.git.repository import EXECUTABLE, REGULAR, Repository, TreeEntry
 from hillclimb.harness.errors import UsageError
 
-_UPDATE = ("update-index", "--add", "--remove", "--ignore-skip-worktree-entries", "-z", "--stdin")
+_UPDATE = (
+    "update-index",
+    "--add",
+    "--remove",
+    "--replace",
+    "--ignore-skip-worktree-entries",
+    "-z",
+    "--stdin",
+)
 
 
 class IndexCopy:
@@ -43,20 +51,27 @@ class IndexCopy:
         a file whose filter fails.
         """
         changed = self._changed(list(paths))
+        for path in changed:
+            if self._is_there(path) and is_filtered(self._repository, path):
+                self._require_filter(path)
         listing = "".join(f"{path}\0" for path in changed)
         try:
-            said = self._repository.run_with_messages(
-                *_UPDATE, input=os.fsencode(listing), environment=self._environment
-            )[1]
+            self._repository.run(*_UPDATE, input=os.fsencode(listing), environment=self._environment)
         except GitFailed as error:
             raise UsageError(
                 f"{self._repository.root}: git cannot take the case's files ({error}); "
                 "mend what it names, or have git ignore that file"
             ) from None
-        if FILTER_FAILED in said:
-            filtered = [path for path in changed if "filter" in self._repository.attributes(path)]
+
+    def _require_filter(self, path: str) -> None:
+        """Raises UsageError where the filter of a file fails, before anything of it is written."""
+        try:
+            said = self._repository.run_with_messages("hash-object", "--", path)[1]
+        except GitFailed as error:
+            said = f"error: {error}"
+        if trouble := filter_trouble(said):
             raise UsageError(
-                f"{', '.join(filtered)}: git's filter for this failed ({said.splitlines()[0]}); mend the filter, "
+                f"{path}: git's filter for this file failed ({trouble}); mend the filter, "
                 "or take the file out of the case"
             )
 
@@ -67,10 +82,12 @@ class IndexCopy:
         """
         entries = self.entries("")
         files = [path for path in paths if path in entries and self._is_there(path)]
-        raw = dict(zip(files, self._repository.hash_files(self._file(path) for path in files), strict=True))
-        return [
-            path for path in paths if path not in raw or entries[path] != self._raw_entry(path, raw[path])
-        ]
+        try:
+            hashes = self._repository.hash_files(self._file(path) for path in files)
+            raw = {path: self._raw_entry(path, sha) for path, sha in zip(files, hashes, strict=True)}
+        except (GitFailed, OSError):  # one went away meanwhile, or cannot be read: git says what of it
+            raw = {}
+        return [path for path in paths if path not in raw or entries[path] != raw[path]]
 
     def _raw_entry(self, path: str, sha: str) -> TreeEntry:
         executable = self._file(path).stat().st_mode & 0o100
@@ -94,7 +111,7 @@ class IndexCopy:
 @contextmanager
 def copied_index(repository: Repository) -> Iterator[IndexCopy]:
     """A copy of the user's index, removed at the end."""
-    file = repository.index_file()
+    file = repository.index_file
     with tempfile.TemporaryDirectory(prefix="hillclimb-index-") as folder:
         copy = Path(folder) / "index"
         if file.exists():

@@ -19,6 +19,7 @@ from weakref import finalize
 
 import git
 
+from hillclimb.agent.git.environment import CONFIG, NEUTRAL_ENVIRONMENT
 from hillclimb.agent.git.failure import GitFailed, NoRepository, git_failure
 from hillclimb.agent.git.process import GitExited, GitProcess, read_exactly, read_line
 from hillclimb.harness.errors import MachineError, UsageError
@@ -41,24 +42,6 @@ _BATCH_COMMANDS = {
     "move": ("update-ref", "--no-deref", "--stdin"),
 }
 """What is asked of git processes that stay, and the command of each; git 2.31 knows all of them."""
-
-_CONFIG = {
-    "core.hooksPath": "/dev/null",
-    "core.fsync": "all",
-    "core.fsmonitor": "false",
-    "core.safecrlf": "false",
-    "core.splitIndex": "false",
-    "core.untrackedCache": "false",
-    "core.logAllRefUpdates": "false",
-    "core.quotePath": "false",
-    "commit.gpgSign": "false",
-    "gc.auto": "0",
-    "maintenance.auto": "false",
-    "i18n.commitEncoding": "UTF-8",
-    "i18n.logOutputEncoding": "UTF-8",
-    "index.sparse": "false",
-    "trailer.separators": ":",
-}
 
 
 @dataclass(frozen=True)
@@ -93,17 +76,24 @@ class Repository:
     def __init__(self, root: Path, git_dir: Path, common_dir: Path) -> None:
         self.root, self.common_dir = root, common_dir
         self._git = git.Git(str(root))
-        self._environment = {"GIT_DIR": str(git_dir), "GIT_WORK_TREE": str(root)}
+        self.index_file = git_dir / "index"
+        """The user's index; it may not exist yet."""
+        self._environment = {
+            "GIT_DIR": str(git_dir),
+            "GIT_WORK_TREE": str(root),
+            "GIT_INDEX_FILE": str(self.index_file),
+            "GIT_OBJECT_DIRECTORY": str(common_dir / "objects"),
+            **NEUTRAL_ENVIRONMENT,
+        }
         self.object_at = lru_cache(maxsize=64)(self._object_at)
         """The object at a path in a commit or tree, by full hash; None where there is none. Remembered."""
         self.list_files = lru_cache(maxsize=16)(self._list_files)
         """Every file below a tree or `<commit>:<path>`, by path. Remembered: a hash never changes its meaning."""
-        self.attributes = lru_cache(maxsize=1024)(self._attributes_of)
-        """The git attributes of a path relative to the root, by their names. Remembered."""
+        self._attributes: dict[str, Mapping[str, str]] = {}
         self.setting = lru_cache(maxsize=16)(self._setting_of)
         """A setting of git's as the user has it; empty where it is not made. Remembered."""
         self._entries = lru_cache(maxsize=128)(self._read_tree)
-        self._options = [part for key, value in _CONFIG.items() for part in ("-c", f"{key}={value}")]
+        self._options = [part for key, value in CONFIG.items() for part in ("-c", f"{key}={value}")]
         staying = {
             verb: GitProcess(["git", *self._options, *command], root, self._environment)
             for verb, command in _BATCH_COMMANDS.items()
@@ -120,6 +110,7 @@ class Repository:
         """
         try:
             with git.Repo(folder, search_parent_directories=True) as found:
+                _require_trusted(found, folder)
                 root, git_dir, common = found.working_tree_dir, found.git_dir, found.common_dir
                 if root is None and not for_reading:
                     raise UsageError(
@@ -247,19 +238,23 @@ class Repository:
         """Write a blob, byte for byte."""
         return self.ask("store", content, read_line)
 
-    def _attributes_of(self, path: str) -> Mapping[str, str]:
-        facts = _records(self.run("check-attr", "-z", "--all", "--", path))
-        return dict(zip(facts[1::3], facts[2::3], strict=True))
+    def attributes(self, paths: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
+        """path relative to the root -> its git attributes by their names. Remembered."""
+        fresh = [path for path in paths if path not in self._attributes]
+        if fresh:
+            listing = os.fsencode("".join(f"{path}\0" for path in fresh))
+            facts = _records(self.run("check-attr", "-z", "--all", "--stdin", input=listing))
+            found: dict[str, dict[str, str]] = {path: {} for path in fresh}
+            for path, name, value in zip(facts[::3], facts[1::3], facts[2::3], strict=True):
+                found[path][name] = value
+            self._attributes |= found
+        return self._attributes
 
     def _setting_of(self, name: str) -> str:
         try:
             return self.run("config", "--get", name).decode().strip()
         except GitFailed:
             return ""
-
-    def index_file(self) -> Path:
-        """The user's index; it may not exist yet."""
-        return self.root / os.fsdecode(self.run("rev-parse", "--git-path", "index")).removesuffix("\n")
 
     def hash_files(self, paths: Iterable[Path]) -> list[str]:
         """The hashes that the contents of files have as blobs, byte for byte; nothing is written."""
@@ -377,6 +372,17 @@ def _identity(who: Signature) -> str:
     """As git writes it: what would end a field early is left out."""
     name, email = (re.sub(r"[<>\n\0]", "", text).strip() or "unknown" for text in (who.name, who.email))
     return f"{name} <{email}> {who.time} +0000"
+
+
+def _require_trusted(found: git.Repo, folder: Path) -> None:
+    """Raises UsageError where git itself would not run in this repository, such as somebody else's."""
+    try:
+        found.git.rev_parse("--git-dir")
+    except git.GitCommandError as error:
+        said = str(error.stderr).strip().strip("'").removeprefix("stderr: '").partition("\n")[0]
+        raise UsageError(
+            f"{folder}: git does not run there ({said}); see safe.directory of git-config"
+        ) from None
 
 
 def _close(processes: Sequence[GitProcess]) -> None:

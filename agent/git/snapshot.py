@@ -59,7 +59,8 @@ def store_case(repository: Repository, case: Case) -> dict[str, TreeEntry]:
     case: links, submodules, unresolved conflicts, and files that git ignores though the case needs them.
     """
     prefix = case_path(repository, case.folder)
-    names = [name for name in repository.visible_files(prefix) if belongs(name)]
+    visible = [name for name in repository.visible_files(prefix) if belongs(name)]
+    names = [name for name in visible if not _is_folder(repository.root / name)]
     _require_plain_files(repository.root, names)
     _require_not_ignored(repository, case, {repository.root / name for name in names})
     return _take(repository, prefix, names)
@@ -115,11 +116,16 @@ def _committed(repository: Repository, head: str | None, prefix: str) -> dict[st
     return {f"{prefix}/{path}": blob for path, blob in files.items() if belongs(path)}
 
 
+def _is_folder(path: Path) -> bool:
+    """Whether a folder took the place of a file; its own files are listed, too."""
+    return path.is_dir() and not path.is_symlink() and not (path / ".git").exists()
+
+
 def _require_plain_files(root: Path, names: Sequence[str]) -> None:
     for path in (root / name for name in names):
         if path.is_symlink():
             raise UsageError(f"{path}: is a symbolic link, {_REMEDY}")
-        if path.is_dir():
+        if (path / ".git").exists():
             raise UsageError(f"{path}: is a git repository of its own, {_REMEDY}")
         if path.exists() and not path.is_file():
             raise UsageError(f"{path}: is not a plain file; move it (a device, a socket) out of the case")
@@ -139,23 +145,26 @@ def _require_not_ignored(repository: Repository, case: Case, visible: set[Path])
 
 def _imported_files(visible: set[Path], case: Case) -> Iterator[Path]:
     """Files of the case that its visible sources import, each from the folder that its imports are found in."""
+    docs = case.workspace / "docs"
     for source in sorted(path for path in visible if path.suffix == ".py" and path.is_file()):
+        if docs in source.parents:
+            continue  # never run
         root = case.workspace if case.workspace in source.parents else case.folder
-        for name in _imported_modules(source):
-            module = root.joinpath(*name.split("."))
+        for module in _imported_modules(source, root):
             files = (module.with_suffix(".py"), module / "__init__.py")
             yield from (path for path in files if path.is_file())
 
 
-def _imported_modules(source: Path) -> set[str]:
-    """Every module that a source names in an import, and what it imports from it: that may be a module, too."""
+def _imported_modules(source: Path, root: Path) -> set[Path]:
+    """Where every module that a source imports would lie, and what it imports from it: that may be a module, too."""
     try:
         nodes = list(ast.walk(ast.parse(source.read_bytes())))
-    except (SyntaxError, ValueError, RecursionError):
+    except (OSError, SyntaxError, ValueError, RecursionError):
         return set()  # whoever runs it says so
-    found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    found = {root.joinpath(*a.name.split(".")) for n in nodes if isinstance(n, ast.Import) for a in n.names}
     for node in nodes:
         if isinstance(node, ast.ImportFrom):
-            prefix = [node.module] if node.module else []
-            found |= {*prefix, *(".".join([*prefix, alias.name]) for alias in node.names)}
-    return found
+            place = source.parents[node.level - 1] if 0 < node.level <= len(source.parents) else root
+            module = place.joinpath(*node.module.split(".")) if node.module else place
+            found |= {module, *(module / alias.name for alias in node.names if alias.name != "*")}
+    return {path for path in found if path.name}

@@ -1,8 +1,8 @@
 """Runs as any clone tells them: wins by their trailers, in every commit that HEAD or a ref reaches.
 
 So they are found again after a merge and the deletion of the branch, after a squash, a cherry-pick or a rebase, and in
-a bare repository. A win that a later commit reverts is taken back, as far as HEAD has it; a revert of the revert
-brings it back.
+a bare repository. A win that a later commit reverts, of HEAD or of the run's own branch, is taken back; a revert of the
+revert brings it back.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from hillclimb.agent.record.trailers import CommittedWin, read_blocks, read_win
 
 _REJECTED_REFS = "refs/hillclimb/*"
 _REVERT = re.compile(
-    r"^\s*This reverts commit ([0-9a-f]{7,64})(?:, reversing\s+changes made to ([0-9a-f]{7,64}))?",
+    r"^\s*This reverts commit ([0-9a-f]{7,64})(?:, reversing\s+changes made to ([0-9a-f]{7,64}))?\.?\s*$",
     re.MULTILINE,
 )
+"""A line of its own: the subject of a win, which its author words, ends with a speedup."""
+_REVERTED_SUBJECT = re.compile(r'Revert "(.+)"')
 
 _Key = tuple[str, int]
 """Run and candidate."""
@@ -43,7 +45,7 @@ class RecordedRun:
 
 @dataclass(frozen=True)
 class _Message:
-    """A commit that may hold wins, or take some back."""
+    """A commit that may hold wins, or take some back; line ends as git itself writes them."""
 
     commit: str
     time: int
@@ -89,8 +91,11 @@ def _find_wins(repository: Repository, case: str, branches: Sequence[str]) -> di
     own = _commits(repository, case, branches) if branches else set()
     head = _commits(repository, case, ["HEAD"]) if repository.resolve("HEAD^{commit}") else set()
     history = _History(repository, case, by_commit)
-    in_head = history.states(commit for commit in by_commit if commit in head)
-    states = {**history.states(by_commit), **in_head}
+    states = {
+        **history.states(by_commit, reverts=False),
+        **history.states(commit for commit in by_commit if commit in own),
+        **history.states(commit for commit in by_commit if commit in head),
+    }
     found: dict[_Key, CommittedWin] = {}
     for chosen in (own, head, by_commit):
         for key, win in history.wins_of(commit for commit in by_commit if commit in chosen):
@@ -118,26 +123,49 @@ class _History:
                 if win and win.trailers.get("Run", "").rpartition("/")[0] == self.case:
                     yield (win.trailers["Run"], win.n), win
 
-    def states(self, commits: Iterable[str]) -> dict[_Key, bool]:
-        """Whether each win stands at the end of these commits, oldest first."""
-        effects: dict[str, dict[_Key, bool]] = {}
+    def states(self, commits: Iterable[str], *, reverts: bool = True) -> dict[_Key, bool]:
+        """Whether each win stands at the end of these commits, oldest first; without `reverts` all of them do."""
+        stands: dict[_Key, bool] = {}
+        before: dict[str, dict[_Key, bool]] = {}
+        subjects: dict[str, str] = {}
         for commit in commits:
-            effects[commit] = dict.fromkeys((key for key, _ in self.wins_of([commit])), True)
-            for target, mainline in _REVERT.findall(self.messages[commit].text):
-                for reverted in self._reverted(target, mainline):
-                    undone = effects.get(reverted, {})
-                    effects[commit] |= {key: not stands for key, stands in undone.items()}
-        return {key: stands for effect in effects.values() for key, stands in effect.items()}
+            changes = dict.fromkeys((key for key, _ in self.wins_of([commit])), True)
+            for reverted in self._reverted_by(commit, subjects) if reverts else ():
+                changes |= before.get(reverted) or dict.fromkeys(self._keys_of(reverted), False)
+            before[commit] = {key: stands.get(key, False) for key in changes}
+            stands |= changes
+            subjects[self.messages[commit].text.partition("\n")[0]] = commit
+        return stands
 
-    def _reverted(self, target: str, mainline: str) -> list[str]:
-        """The commits whose changes a revert takes back: of a merge, all that it brought."""
+    def _reverted_by(self, commit: str, subjects: Mapping[str, str]) -> Iterator[str]:
+        """The commits whose changes a commit takes back, the newest first; by their subjects where no hash leads on."""
+        text = self.messages[commit].text
+        is_found = False
+        for target, mainline in _REVERT.findall(text):
+            for reverted in self._brought_by(target, mainline):
+                is_found = True
+                yield reverted
+        named = _REVERTED_SUBJECT.match(text)
+        if named and not is_found and named[1] in subjects:
+            yield subjects[named[1]]
+
+    def _brought_by(self, target: str, mainline: str) -> list[str]:
+        """The commit itself; of a merge, all that it brought, the newest first."""
         whole = self.repository.resolve(f"{target}^{{commit}}")
         if whole is None or not mainline:
             return [whole] if whole else []
         if not self.repository.resolve(f"{mainline}^{{commit}}"):
             return []
         merged = _commits(self.repository, self.case, [whole, f"^{mainline}"])
-        return [one for one in self.messages if one in merged]
+        return [one for one in reversed(list(self.messages)) if one in merged]
+
+    def _keys_of(self, commit: str) -> list[_Key]:
+        """The wins of a commit that need not be reachable: a rebase or a squash left it behind."""
+        found = {
+            message.commit: message
+            for message in _messages(self.repository, self.case, ["--no-walk", commit])
+        }
+        return [key for key, _ in replace(self, messages=found).wins_of(found)]
 
 
 def _commits(repository: Repository, case: str, revisions: Sequence[str]) -> set[str]:
@@ -146,9 +174,14 @@ def _commits(repository: Repository, case: str, revisions: Sequence[str]) -> set
 
 def _messages(repository: Repository, case: str, revisions: Sequence[str]) -> Iterator[_Message]:
     """Commits that name a run of the case, or revert something, oldest first."""
-    named = ("--fixed-strings", f"--grep=Hillclimb-Run: {case}/", "--grep=This reverts commit ")
+    named = (
+        "--fixed-strings",
+        f"--grep=Hillclimb-Run: {case}/",
+        "--grep=This reverts commit ",
+        '--grep=Revert "',
+    )
     form = "--format=%ct%n%B%x00"
     output = repository.run("rev-list", "--topo-order", "--reverse", *named, form, *revisions)
     for entry in output.decode(errors="replace").split("\0\n")[:-1]:
         heading, time, text = entry.split("\n", 2)
-        yield _Message(heading.removeprefix("commit "), int(time), text)
+        yield _Message(heading.removeprefix("commit "), int(time), text.replace("\r\n", "\n"))

@@ -88,10 +88,10 @@ class Case:
         return sorted(path for path in files if not is_unscored(path.relative_to(self.folder)))
 
     def required_files(self) -> list[Path]:
-        """The files that a judge cannot do without, sorted: settings, contract with its modules, suites, entry."""
+        """The files that a judge cannot do without, sorted: settings, contract, the suites it judges by, entry."""
         entry = self.workspace / self.settings.entry.split(":")[0]
-        suites = self.folder.glob("benchmarks/*.yaml")
-        return sorted([self.folder / "case.yaml", *self.folder.glob("*.py"), *suites, entry])
+        suites = [self.folder / "benchmarks" / f"{name}.yaml" for name in self.judged_suites]
+        return sorted({self.folder / "case.yaml", self.contract_file, *suites, entry})
 
 
 def find_case(given: str) -> Path:

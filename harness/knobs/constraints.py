@@ -250,7 +250,7 @@ def evaluate(node: ast.expr, columns: Mapping[str, np.ndarray]) -> Any:
             value = evaluate(operand, columns) * 1.0  # a truth is a number
             return -value if isinstance(op, ast.USub) else value
         case ast.BinOp(left=left, op=ast.Pow(), right=right):
-            return (evaluate(left, columns) * 1.0) ** float(exponent(right))
+            return _power(evaluate(left, columns), exponent(right))
         case ast.Call(func=ast.Name(id=name), args=arguments):
             return _call(name, [evaluate(part, columns) for part in arguments])
         case ast.IfExp(test=test, body=body, orelse=orelse):
@@ -322,6 +322,13 @@ def _choose(test: Any, one: Any, other: Any) -> Any:
         return np.where(_truth(test), one, other)
     values = (np.asarray(value, dtype=object) for value in (one, other))
     return np.where(_truth(test), *values)
+
+
+def _power(value: Any, exponent: int) -> Any:
+    """With infinity where it is too large, where Python's own numbers raise."""
+    import numpy as np
+
+    return np.power(np.asarray(value, dtype=float), float(exponent))
 
 
 def _calculate(op: type[ast.operator], one: Any, other: Any) -> Any:

@@ -149,8 +149,8 @@ def _finite(low: Any, high: Any, may_be_nan: Any) -> Bounds:
 def _power(value: Bounds, power: int) -> Bounds:
     import numpy as np
 
-    ends = [end * 1.0 for end in (value.low, value.high)]
-    one, other = (end ** float(power) for end in ends)
+    ends = [np.asarray(end, dtype=float) for end in (value.low, value.high)]
+    one, other = (np.power(end, float(power)) for end in ends)
     low, high = np.minimum(one, other), np.maximum(one, other)
     if power and power % 2 == 0:
         low = np.where((ends[0] <= 0) & (ends[1] >= 0), 0.0, low)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 MAX_STEPS = 120_000_000
 """Rows that are looked at for one group of knobs; some tens of seconds."""
 
+_SHORT_EXPRESSION = 60
+"""Nodes of the tree of one."""
 _CHUNK_ROWS = 1 << 17
 _MAX_LOOKED_THROUGH = 2_000_000
 _FEW_STEPS = 20_000_000
@@ -73,7 +75,7 @@ class Solver:
         import numpy as np
 
         found: list[np.ndarray] = []
-        count, steps = 0, 0
+        count, steps = 0, 0.0
         waiting = [(0, np.zeros((1, 0), dtype=np.int16))]
         while waiting:
             depth, rows = waiting.pop()
@@ -83,7 +85,7 @@ class Solver:
             elif len(rows):
                 here, rest = self._split(rows, depth)
                 waiting += [(depth, rest), (depth + 1, self.extended(here, depth))]
-                steps += len(here) * len(self.domains[self.order[depth]])
+                steps += len(here) * len(self.domains[self.order[depth]]) * self._weights[depth]
             if count > most or steps > self.max_steps:
                 raise TooMany
         columns = [self.order.index(name) for name in self.domains]
@@ -142,6 +144,14 @@ class Solver:
     @cached_property
     def _ranges(self) -> dict[str, Open]:
         return {**self.ranges, **{name: range_of(domain) for name, domain in self.domains.items()}}
+
+    @cached_property
+    def _weights(self) -> list[float]:
+        """What looking at a row costs behind each knob of `order`, 1 for a short expression."""
+        return [
+            max(1.0, sum(len(list(ast.walk(parse(one)))) for one in due) / _SHORT_EXPRESSION)
+            for due in self._due
+        ]
 
     @cached_property
     def _due(self) -> list[list[str]]:

@@ -48,7 +48,7 @@ def test_the_cases_own_folder_is_read_by_gits_rules_and_another_as_it_is(named: 
     tree = repository.resolve(f"HEAD:{WORKSPACE}")
     assert tree
     changed = read_version(case, str(root / named))
-    assert changed["kernel.py"].content == b"QUALITY = 2.0\r\n"
+    assert changed["kernel.py"].content == b"QUALITY = 2.0\n"  # as git has it
     committed = read_tree(repository, tree, WORKSPACE)
     assert {path for path in changed if changed[path] != committed[path]} == {"kernel.py"}
     (tmp_path / "other").mkdir()

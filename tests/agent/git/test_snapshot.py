@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import codecs
+import os
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -198,6 +200,11 @@ CLEAN: list[Callable[[Path], Path]] = [
 ]
 
 
+def plain(content: bytes) -> bytes:
+    """As git has it: line ends and `$Id$` make no other file of it."""
+    return re.sub(rb"\$Id[^$]*\$", b"$Id$", content.replace(b"\r\n", b"\n"))
+
+
 @pytest.mark.parametrize("make", CLEAN)
 def test_what_git_calls_unchanged_is_unchanged(make: Callable[[Path], Path], tmp_path: Path) -> None:
     root = make(tmp_path / "repo")
@@ -211,7 +218,7 @@ def test_what_git_calls_unchanged_is_unchanged(make: Callable[[Path], Path], tmp
     for path in made.rglob("*"):
         there = case.folder / path.relative_to(made)
         if path.is_file() and there.exists() and make is not skipped:
-            assert path.read_bytes() == there.read_bytes(), path
+            assert plain(path.read_bytes()) == plain(there.read_bytes()), path
     assert not list(made.rglob(".env"))
     assert changed_fixed_file(repository, head, Case(made), case.folder) is None
 
@@ -261,6 +268,19 @@ def test_a_filter_that_fails_is_told_by_the_name_of_its_file(tmp_path: Path, req
     (root / WORKSPACE / "docs/private.md").write_text("latency of customer b\n")
     with pytest.raises(UsageError, match=r"docs/\w+\.md.*filter"):
         store_case(Repository.open(root), Case(root / CASE))
+
+
+@pytest.mark.parametrize("required", ["true", "false"])
+def test_a_process_filter_that_is_missing_leaves_no_plain_text_behind(tmp_path: Path, required: str) -> None:
+    root = encrypted(tmp_path / "repo")
+    configure(root, {"filter.vault.process": "no-such-program", "filter.vault.required": required})
+    path = root / WORKSPACE / "docs/private.md"
+    path.write_text("latency of customer b\n")
+    repository = Repository.open(root)
+    with pytest.raises(UsageError, match=r"docs/\w+\.md: git's filter for this file failed"):
+        store_case(repository, Case(root / CASE))
+    raw = git(root, "hash-object", "--no-filters", str(path)).strip()
+    assert repository.resolve(f"{raw}^{{blob}}") is None
 
 
 def test_keys_that_are_tracked_stay_on_the_branch_and_new_ones_come_to_no_object(tmp_path: Path) -> None:
@@ -352,6 +372,108 @@ def test_what_nothing_imports_may_be_ignored(tmp_path: Path) -> None:
         (root / WORKSPACE / name).write_text("1\n")
     repository, case = Repository.open(root), Case(root / CASE)
     assert not find_base(repository, case, store_case(repository, case), WHO).is_snapshot
+
+
+def test_what_is_ignored_and_needed_by_nobody_is_no_error(tmp_path: Path) -> None:
+    root = make_repository(tmp_path / "repo")
+    (root / ".git/info").mkdir(exist_ok=True)
+    (root / ".git/info/exclude").write_text(
+        ".#*\n._*\nscratch.py\nlocal.*\n/cases/demo/toy/workspace/local.py\n"
+    )
+    for name in (
+        ".#contract.py",
+        "._contract.py",
+        "scratch.py",
+        "benchmarks/local.yaml",
+        "workspace/local.py",
+    ):
+        (root / CASE / name).write_text("problems: [only]\ndistribution: normal\n")
+    (root / WORKSPACE / "docs/tool.py").write_text("import local\n")
+    (root / WORKSPACE / "pkg").mkdir()
+    (root / WORKSPACE / "pkg/__init__.py").write_text("from .inner import x\n")
+    (root / WORKSPACE / "pkg/inner.py").write_text("x = 1\n")
+    files = store_case(Repository.open(root), Case(root / CASE))
+    assert f"{WORKSPACE}/pkg/inner.py" in files and f"{CASE}/scratch.py" not in files
+
+
+def test_an_ignored_part_of_a_package_is_named(tmp_path: Path) -> None:
+    root = make_repository(tmp_path / "repo")
+    (root / ".gitignore").write_text("/runs/\ninner.py\n")
+    (root / WORKSPACE / "pkg").mkdir()
+    (root / WORKSPACE / "pkg/__init__.py").write_text("from . import inner\n")
+    (root / WORKSPACE / "pkg/inner.py").write_text("x = 1\n")
+    with pytest.raises(UsageError, match=r"pkg/inner\.py: git ignores this file"):
+        store_case(Repository.open(root), Case(root / CASE))
+
+
+@pytest.mark.parametrize("becomes", ["folder", "file"])
+def test_a_file_and_a_folder_may_change_places(tmp_path: Path, becomes: str) -> None:
+    root = make_repository(tmp_path / "repo")
+    place = root / WORKSPACE / "lib"
+    if becomes == "folder":
+        place.write_text("x = 1\n")
+    else:
+        place.mkdir()
+        (place / "x.py").write_text("x = 1\n")
+    commit(root)
+    if becomes == "folder":
+        place.unlink()
+        place.mkdir()
+        (place / "x.py").write_text("x = 1\n")
+    else:
+        shutil.rmtree(place)
+        place.write_text("x = 1\n")
+    files = store_case(Repository.open(root), Case(root / CASE))
+    found = {name.removeprefix(f"{WORKSPACE}/") for name in files if "/lib" in name}
+    assert found == ({"lib/x.py"} if becomes == "folder" else {"lib"})
+
+
+def test_a_run_goes_on_whatever_line_ends_lie_in_the_working_tree(tmp_path: Path) -> None:
+    root = make_repository(tmp_path / "repo")
+    (root / ".gitattributes").write_text("* text=auto eol=crlf\n")
+    commit(root)
+    assert Night(root, plan=("both",)).climb().wins == 1
+    shutil.rmtree(root / "cases")
+    git(root, "checkout", "--quiet", ".")
+    assert b"\r\n" in (root / CASE / "contract.py").read_bytes()
+    later = Night(root, plan=("both", "tune"))
+    assert later.climb().wins == 2
+    opened = later.ledger.opened
+    made = root / "runs/demo/toy/night/trees"
+    assert opened and all(b"\r" not in path.read_bytes() for path in made.rglob("contract.py"))
+
+
+def test_line_ends_that_were_committed_stay(tmp_path: Path) -> None:
+    root = make_repository(tmp_path / "repo")
+    path = root / WORKSPACE / "knobs.yaml"
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    commit(root)
+    configure(root, {"core.autocrlf": "input"})
+    assert Night(root, plan=("tune",)).climb().wins == 1
+    ours = ("HEAD", "hillclimb/demo/toy/night", "--", f"{WORKSPACE}/knobs.yaml")
+    assert "1 insertion(+), 1 deletion(-)" in git(root, "diff", "--shortstat", *ours)
+
+
+def test_what_a_hook_of_another_repository_hands_down_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, other = make_repository(tmp_path / "repo"), make_repository(tmp_path / "other", commits=False)
+    git(root, "update-index", "--skip-worktree", f"{CASE}/program.md")
+    (root / CASE / "program.md").unlink()
+    monkeypatch.setenv("GIT_INDEX_FILE", str(other / ".git/index"))
+    monkeypatch.setenv("GIT_OBJECT_DIRECTORY", str(other / ".git/objects"))
+    for name in ("GIT_GLOB_PATHSPECS", "GIT_ICASE_PATHSPECS"):
+        monkeypatch.setenv(name, "1")
+    repository, case = Repository.open(root), Case(root / CASE)
+    assert not find_base(repository, case, store_case(repository, case), WHO).is_snapshot
+
+
+def test_somebody_elses_repository_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = make_repository(tmp_path / "repo")
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    with pytest.raises(UsageError, match=r"dubious ownership.*safe\.directory"):
+        Repository.open(root)
 
 
 def test_the_users_index_is_never_written(tmp_path: Path) -> None:

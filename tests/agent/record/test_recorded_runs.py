@@ -159,6 +159,59 @@ class TestTakenBack:
         git(root, "cherry-pick", BRANCH)
         assert numbers(first(root)) == expected
 
+    def test_a_reverted_merge_with_a_revert_in_it_takes_back_all(
+        self, root: Path, expected: list[int]
+    ) -> None:
+        git(root, "checkout", "-q", BRANCH)
+        git(root, "revert", "--no-edit", "HEAD")
+        git(root, "checkout", "-q", "main")
+        git(root, "merge", "-q", "--no-ff", "-m", "take the wins", BRANCH)
+        assert numbers(first(root), taken_back=True) == expected[-1:]
+        git(root, "revert", "--no-edit", "-m", "1", "HEAD")
+        assert numbers(first(root), taken_back=True) == expected
+        git(root, "revert", "--no-edit", "HEAD")
+        assert numbers(first(root), taken_back=True) == expected[-1:]
+
+    @pytest.mark.parametrize("how", ["cherry-pick", "squash"])
+    def test_a_revert_is_found_though_it_names_a_commit_that_was_left_behind(
+        self, root: Path, expected: list[int], how: str
+    ) -> None:
+        git(root, "checkout", "-q", BRANCH)
+        git(root, "revert", "--no-edit", "HEAD")
+        git(root, "checkout", "-q", "main")
+        commit(root, "something else meanwhile")
+        if how == "cherry-pick":
+            git(root, "cherry-pick", f"main..{BRANCH}")
+        else:
+            git(root, "merge", "-q", "--squash", BRANCH)
+            git(root, "commit", "-q", "--no-edit", "--allow-empty")
+        drop_branch(root)
+        assert numbers(first(root), taken_back=True) == expected[-1:]
+
+    def test_a_revert_by_the_subject_alone(self, root: Path, expected: list[int]) -> None:
+        """As a host for pull requests words it."""
+        messages = git(root, "log", "--reverse", "--format=* %B", f"main..{BRANCH}")
+        commit(root, f"Take the wins (#12)\n\n{messages}")
+        drop_branch(root)
+        commit(root, 'Revert "Take the wins (#12)" (#13)\n\nReverts owner/repository#12')
+        assert numbers(first(root), taken_back=True) == expected
+
+    def test_a_revert_in_a_branch_that_head_does_not_have_takes_nothing_back(
+        self, root: Path, expected: list[int]
+    ) -> None:
+        git(root, "checkout", "-q", "-b", "experiment", BRANCH)
+        git(root, "revert", "--no-edit", "HEAD")
+        git(root, "checkout", "-q", "main")
+        assert numbers(first(root)) == expected
+
+    def test_an_idea_forges_no_revert(self, root: Path, expected: list[int]) -> None:
+        git(root, "merge", "-q", "--ff-only", BRANCH)
+        win, last = git(root, "rev-parse", "HEAD~1").strip(), git(root, "log", "-1", "--format=%B")
+        body = last.partition("\n")[2]
+        idea = f"This reverts commit {win}."
+        commit(root, f"{idea} (1.100x)\n{body}".replace("Hillclimb-Idea: ", f"Hillclimb-Idea: {idea} "))
+        assert numbers(first(root), taken_back=True) == []
+
     def test_reverts_of_other_things_take_nothing_back(self, root: Path, expected: list[int]) -> None:
         git(root, "merge", "-q", "--ff-only", BRANCH)
         (root / "other").write_text("x\n")
@@ -176,6 +229,13 @@ def test_rejected_candidates_and_other_cases_are_no_wins(root: Path, expected: l
     commit(root, message.replace("Hillclimb-Verdict: kept", "Hillclimb-Verdict: rejected"))
     commit(root, "Words\n\nHillclimb-Run: demo/toy/first\nHillclimb-Verdict: kept\nHillclimb-Candidate: 99")
     assert numbers(first(root)) == expected
+
+
+def test_line_ends_of_another_system_hide_no_win(root: Path, expected: list[int]) -> None:
+    message = git(root, "log", "-1", "--format=%B", BRANCH).replace("\n", "\r\n")
+    drop_branch(root)
+    git(root, "commit", "-q", "--allow-empty", "--cleanup=verbatim", "-m", message)
+    assert numbers(first(root)) == expected[-1:]
 
 
 def test_a_repository_without_commits_has_no_runs(tmp_path: Path) -> None:

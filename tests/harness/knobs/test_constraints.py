@@ -86,6 +86,12 @@ def test_says_what_it_says(expression: str, values: dict[str, object], expected:
     assert is_satisfied(expression, values) is expected
 
 
+@pytest.mark.parametrize("values", [{"A": 1e200}, {"A": -1e200}, {"A": 2}])
+def test_what_is_too_large_for_a_number_is_infinite(values: dict[str, object]) -> None:
+    assert is_satisfied("A ** 16 > 0", values)
+    assert is_satisfied("(100000 ** 16) ** 16 > A", values)
+
+
 @pytest.mark.parametrize(
     ("expression", "said"),
     [

@@ -101,6 +101,20 @@ def test_too_many_are_said_to_be_too_many() -> None:
         Solver(domains, (), max_steps=5_000).solutions(10_000)
 
 
+def test_long_constraints_count_for_more() -> None:
+    """A row costs what is asked of it."""
+    long = " + ".join(f"{name} * {name}" for name in "ABCD" for _ in range(8))
+    domains = dict.fromkeys("ABCD", DIGITS)
+    with pytest.raises(TooMany):
+        Solver(domains, (f"({long}) % 7 == 3",), max_steps=12_000).solutions(10_000)
+    assert len(Solver(domains, ("(A + B + C + D) % 7 == 3",), max_steps=12_000).solutions(10_000))
+
+
+def test_numbers_that_overflow_end_nothing() -> None:
+    domains: Domains = {"A": [1.0, 1e200], "B": [False, True]}
+    assert Solver(domains, ("A ** 2 > 0 and B",)).solutions(10).tolist() == [[0, 1], [1, 1]]
+
+
 def test_knobs_are_connected_by_constraints_alone() -> None:
     assert connected_groups("ABCDE", ["A < D", "C == 1"]) == [("A", "D"), ("B",), ("C",), ("E",)]
     assert connected_groups("ABCD", ["A < C", "B < D", "C < D"]) == [("A", "B", "C", "D")]
