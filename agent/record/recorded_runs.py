@@ -22,8 +22,10 @@ _REVERT = re.compile(
 """A line of its own: the subject of a win, which its author words, ends with a speedup."""
 _REVERTED_SUBJECT = re.compile(r'Revert "(.+)"')
 
-_Key = tuple[str, int]
-"""Run and candidate."""
+_Key = tuple[str, str, int]
+"""Run, the commit that it started from, and candidate: two people may give their runs one name."""
+_Branch = tuple[str, str, int]
+"""Commit, ref, and when it was committed."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class RecordedRun:
     """When its last win was committed, seconds since the epoch."""
     wins: tuple[CommittedWin, ...]
     """Oldest first; those that were taken back among them."""
+    others: int = 0
+    """Runs of the same name that started elsewhere, where they were counted."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +59,15 @@ class _Message:
 def find_runs(repository: Repository, case: str) -> list[RecordedRun]:
     """The runs of a case that have a branch here, or wins in a commit that HEAD or a ref reaches; newest first."""
     branches = _find_branches(repository, case)
-    wins = _find_wins(repository, case, [ref for _, ref, _ in branches.values()])
-    found = [_recorded(case, tag, branches.get(tag), wins.get(tag, [])) for tag in {**branches, **wins}]
+    own, wins = _find_wins(repository, case, [ref for _, ref, _ in branches.values()])
+    found = []
+    for tag in {**branches, **{tag: None for tag, _ in wins}}:
+        groups = [group for (of, _), group in wins.items() if of == tag]
+        its = max(
+            groups, key=lambda group: max((w.time for w in group if w.commit in own), default=-1), default=[]
+        )
+        found.append(_recorded(case, tag, branches.get(tag), its))
+        found += [_recorded(case, tag, None, group) for group in groups if group is not its]
     return sorted(found, key=lambda run: (-run.time, run.tag))
 
 
@@ -65,17 +76,15 @@ def is_shallow(repository: Repository) -> bool:
     return repository.run("rev-parse", "--is-shallow-repository").strip() == b"true"
 
 
-def _recorded(
-    case: str, tag: str, branch: tuple[str, str, int] | None, wins: Sequence[CommittedWin]
-) -> RecordedRun:
+def _recorded(case: str, tag: str, branch: _Branch | None, wins: Sequence[CommittedWin]) -> RecordedRun:
     last = max(wins, key=lambda win: win.n, default=None)
     commit, ref, time = branch or (last.commit if last else "", "", last.time if last else 0)
     return RecordedRun(f"{case}/{tag}", tag, ref, commit, time, tuple(sorted(wins, key=lambda win: win.n)))
 
 
-def _find_branches(repository: Repository, case: str) -> dict[str, tuple[str, str, int]]:
-    """tag -> commit, ref, time; local branches before remote-tracking ones of the same tag."""
-    found: dict[str, tuple[str, str, int]] = {}
+def _find_branches(repository: Repository, case: str) -> dict[str, _Branch]:
+    """By their tags; local branches before remote-tracking ones of the same tag."""
+    found: dict[str, _Branch] = {}
     form = "--format=%(refname)%00%(objectname)%00%(committerdate:unix)"
     for pattern in (f"refs/heads/hillclimb/{case}/", f"refs/remotes/*/hillclimb/{case}/*"):
         for line in repository.run("for-each-ref", form, pattern).decode().splitlines():
@@ -84,8 +93,13 @@ def _find_branches(repository: Repository, case: str) -> dict[str, tuple[str, st
     return found
 
 
-def _find_wins(repository: Repository, case: str, branches: Sequence[str]) -> dict[str, list[CommittedWin]]:
-    """tag -> wins, each once, from the run's own branch before HEAD and before other refs."""
+def _find_wins(
+    repository: Repository, case: str, branches: Sequence[str]
+) -> tuple[set[str], dict[tuple[str, str], list[CommittedWin]]]:
+    """The commits that branches of runs reach, and (tag, base) -> wins, each once.
+
+    A win is taken from the run's own branch before HEAD, and before other refs.
+    """
     everywhere = list(_messages(repository, case, [f"--exclude={_REJECTED_REFS}", "--all"]))
     by_commit = {message.commit: message for message in everywhere}
     own = _commits(repository, case, branches) if branches else set()
@@ -100,10 +114,10 @@ def _find_wins(repository: Repository, case: str, branches: Sequence[str]) -> di
     for chosen in (own, head, by_commit):
         for key, win in history.wins_of(commit for commit in by_commit if commit in chosen):
             found.setdefault(key, replace(win, is_taken_back=not states[key]))
-    wins: dict[str, list[CommittedWin]] = {}
-    for (run, _), win in found.items():
-        wins.setdefault(run.rpartition("/")[2], []).append(win)
-    return wins
+    wins: dict[tuple[str, str], list[CommittedWin]] = {}
+    for (run, base, _), win in found.items():
+        wins.setdefault((run.rpartition("/")[2], base), []).append(win)
+    return own, wins
 
 
 @dataclass(frozen=True)
@@ -121,7 +135,7 @@ class _History:
             for block in read_blocks(message.text):
                 win = read_win(commit, message.time, block)
                 if win and win.trailers.get("Run", "").rpartition("/")[0] == self.case:
-                    yield (win.trailers["Run"], win.n), win
+                    yield (win.trailers["Run"], win.trailers.get("Base", ""), win.n), win
 
     def states(self, commits: Iterable[str], *, reverts: bool = True) -> dict[_Key, bool]:
         """Whether each win stands at the end of these commits, oldest first; without `reverts` all of them do."""
@@ -181,7 +195,9 @@ def _messages(repository: Repository, case: str, revisions: Sequence[str]) -> It
         '--grep=Revert "',
     )
     form = "--format=%ct%n%B%x00"
-    output = repository.run("rev-list", "--topo-order", "--reverse", *named, form, *revisions)
+    output = repository.run(
+        "rev-list", "--ignore-missing", "--topo-order", "--reverse", *named, form, *revisions
+    )
     for entry in output.decode(errors="replace").split("\0\n")[:-1]:
         heading, time, text = entry.split("\n", 2)
         yield _Message(heading.removeprefix("commit "), int(time), text.replace("\r\n", "\n"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from hillclimb.agent.git.repository import Repository
@@ -22,7 +23,7 @@ def pick_run(repository: Repository, case: str, tag: str | None) -> RecordedRun:
     runs = find_runs(repository, case)
     for run in runs:
         if tag in (None, run.tag):
-            return run
+            return replace(run, others=sum(other.tag == run.tag for other in runs) - 1)
     if tag is None or not runs:
         raise UsageError(
             f"no run of {case} has a branch or a win here; start one with 'hillclimb climb', or fetch its branch"
@@ -44,7 +45,8 @@ def show_table(run: RecordedRun, is_shallow: bool = False) -> str:
     ]
     back = sum(win.is_taken_back for win in run.wins)
     counted = count(len(run.wins) - back, "win") + (f", {back} taken back" if back else "")
-    heading = f"{run.run}: {counted} ({place}); over baseline as measured when each was kept{part}"
+    others = f"; {count(run.others, 'other run')} of this name" if run.others else ""
+    heading = f"{run.run}: {counted} ({place}){others}; over baseline as measured when each was kept{part}"
     return "\n".join([heading, *lines])
 
 

@@ -11,7 +11,9 @@ from hillclimb.agent.git.repository import Repository
 from hillclimb.agent.record.ledger import Ledger
 from hillclimb.agent.record.recorded_runs import RecordedRun, find_runs, is_shallow
 from hillclimb.agent.record.trailers import read_blocks
+from hillclimb.agent.review.history import pick_run, show_table
 from tests.agent.climb.climbed import CASE, climb_toy, git
+from tests.fakes.night import Night
 
 BRANCH = "hillclimb/demo/toy/first"
 
@@ -228,6 +230,25 @@ def test_rejected_candidates_and_other_cases_are_no_wins(root: Path, expected: l
     commit(root, message.replace("Hillclimb-Run: demo/toy/first", "Hillclimb-Run: other/demo/toy"))
     commit(root, message.replace("Hillclimb-Verdict: kept", "Hillclimb-Verdict: rejected"))
     commit(root, "Words\n\nHillclimb-Run: demo/toy/first\nHillclimb-Verdict: kept\nHillclimb-Candidate: 99")
+    assert numbers(first(root)) == expected
+
+
+def test_another_run_of_the_same_name_is_another_run(root: Path, tmp_path: Path, expected: list[int]) -> None:
+    git(root, "merge", "-q", "--no-ff", "-m", "take the wins", BRANCH)
+    drop_branch(root)
+    for folder in ("runs", ".git/refs/hillclimb"):  # as in the clone of somebody else
+        shutil.rmtree(root / folder)
+    Night(root, tag="first", plan=("crash", "both", "tune")).climb()
+    newer, older = sorted(find_runs(Repository.open(root), CASE), key=lambda run: not run.ref)
+    assert (newer.tag, older.tag, older.ref) == ("first", "first", "")
+    assert numbers(older) == expected and numbers(newer) == [2]
+    assert len({win.trailers["Base"] for win in (*newer.wins, *older.wins)}) == 2
+    picked = pick_run(Repository.open(root), CASE, "first")
+    assert picked.others == 1 and "1 other run of this name" in show_table(picked)
+
+
+def test_a_broken_ref_hides_nothing(root: Path, expected: list[int]) -> None:
+    (root / ".git/refs/heads/broken").write_text("1" * 40 + "\n")
     assert numbers(first(root)) == expected
 
 
