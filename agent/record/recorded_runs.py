@@ -63,10 +63,10 @@ def find_runs(repository: Repository, case: str) -> list[RecordedRun]:
     found = []
     for tag in {**branches, **{tag: None for tag, _ in wins}}:
         groups = [group for (of, _), group in wins.items() if of == tag]
-        its = max(
-            groups, key=lambda group: max((w.time for w in group if w.commit in own), default=-1), default=[]
-        )
-        found.append(_recorded(case, tag, branches.get(tag), its))
+        on_it = [group for group in groups if any(win.commit in own for win in group)]
+        its = max(on_it, key=lambda group: max(own.get(win.commit, -1) for win in group), default=[])
+        if tag in branches:
+            found.append(_recorded(case, tag, branches[tag], its))
         found += [_recorded(case, tag, None, group) for group in groups if group is not its]
     return sorted(found, key=lambda run: (-run.time, run.tag))
 
@@ -95,14 +95,15 @@ def _find_branches(repository: Repository, case: str) -> dict[str, _Branch]:
 
 def _find_wins(
     repository: Repository, case: str, branches: Sequence[str]
-) -> tuple[set[str], dict[tuple[str, str], list[CommittedWin]]]:
-    """The commits that branches of runs reach, and (tag, base) -> wins, each once.
+) -> tuple[dict[str, int], dict[tuple[str, str], list[CommittedWin]]]:
+    """The commits that branches of runs reach, by their place from the oldest; and (tag, base) -> wins, each once.
 
     A win is taken from the run's own branch before HEAD, and before other refs.
     """
     everywhere = list(_messages(repository, case, [f"--exclude={_REJECTED_REFS}", "--all"]))
     by_commit = {message.commit: message for message in everywhere}
-    own = _commits(repository, case, branches) if branches else set()
+    reached = _messages(repository, case, branches) if branches else ()
+    own = {message.commit: place for place, message in enumerate(reached)}
     head = _commits(repository, case, ["HEAD"]) if repository.resolve("HEAD^{commit}") else set()
     history = _History(repository, case, by_commit)
     states = {
