@@ -63,7 +63,7 @@ def find_runs(repository: Repository, case: str) -> list[RecordedRun]:
     found = []
     for tag in {**branches, **{tag: None for tag, _ in wins}}:
         groups = [group for (of, _), group in wins.items() if of == tag]
-        on_it = [group for group in groups if any(win.commit in own for win in group)]
+        on_it = [g for g in groups if tag in branches and any(win.commit in own for win in g)]
         its = max(on_it, key=lambda group: max(own.get(win.commit, -1) for win in group), default=[])
         if tag in branches:
             found.append(_recorded(case, tag, branches[tag], its))

@@ -247,6 +247,15 @@ def test_another_run_of_the_same_name_is_another_run(root: Path, tmp_path: Path,
     assert picked.others == 1 and "1 other run of this name" in show_table(picked)
 
 
+def test_wins_below_the_branch_of_another_run_are_found(root: Path, expected: list[int]) -> None:
+    git(root, "merge", "-q", "--ff-only", BRANCH)
+    drop_branch(root)
+    Night(root, tag="second", plan=("crash", "both")).climb()
+    found = {run.tag: run for run in find_runs(Repository.open(root), CASE)}
+    assert (numbers(found["first"]), numbers(found["second"])) == (expected, [2])
+    assert (found["first"].ref, found["second"].ref) == ("", "refs/heads/hillclimb/demo/toy/second")
+
+
 def test_a_broken_ref_hides_nothing(root: Path, expected: list[int]) -> None:
     (root / ".git/refs/heads/broken").write_text("1" * 40 + "\n")
     assert numbers(first(root)) == expected
