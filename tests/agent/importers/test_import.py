@@ -122,6 +122,7 @@ def test_a_flashinfer_definition_without_workloads(tmp_path: Path) -> None:
     assert says(found, "workloads: none were found") and says(found, "eps: no workload gives its value")
 
 
+@pytest.mark.slow(6)
 def test_a_numpy_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = imported(tmp_path, written(tmp_path, "blend.py", sources.NUMPY) + ":blend")
     case = Case(found.folder)

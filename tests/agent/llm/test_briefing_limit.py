@@ -12,15 +12,21 @@ from tests.fakes.night import make_repository
 from tests.fakes.openai_server import Asked, Turn, answer, error, openai_server
 
 CONTEXT = 4200
+INPUTS = (
+    "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4000 `inputs` tokens"
+)
 WORDS = [
-    (400, "The input token count (4100) exceeds the maximum number of tokens allowed (3000)."),
-    (
-        422,
-        "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4000 `inputs` tokens",
+    pytest.param(422, INPUTS, marks=pytest.mark.slow(2)),
+    pytest.param(
+        400,
+        "The input token count (4100) exceeds the maximum number of tokens allowed (3000).",
+        marks=pytest.mark.slow(2),
     ),
-    (400, "Invalid request: Your request exceeded model token limit: 3000"),
+    pytest.param(
+        400, "Invalid request: Your request exceeded model token limit: 3000", marks=pytest.mark.slow(2)
+    ),
     (400, "please make that smaller"),
-    (413, "payload"),
+    pytest.param(413, "payload", marks=pytest.mark.slow(2)),
     (429, "Request too large for gpt-x on tokens per min (TPM): Limit 3000, Requested 42000"),
 ]
 
@@ -29,11 +35,13 @@ WORDS = [
 def root(tmp_path: Path) -> Path:
     """A case whose briefing is long."""
     made = make_repository(tmp_path / "repository")
-    (made / "cases/demo/toy/workspace/long.py").write_text(
-        "".join(f"value_{i} = {i} * {i}\n" for i in range(2200))
-    )
+    (made / "cases/demo/toy/workspace/long.py").write_text(lines(500))
     set_rules(made, in_flight=1)
     return made
+
+
+def lines(count: int) -> str:
+    return "".join(f"value_{i} = {i} * {i}\n" for i in range(count))
 
 
 def size(asked: Asked) -> int:
@@ -67,6 +75,8 @@ def test_a_request_that_is_bad_however_short_ends_the_asking(root: Path) -> None
 
 
 def test_a_server_that_cuts_the_briefing_is_told_of_once_and_gets_shorter_ones(root: Path) -> None:
+    (root / "cases/demo/toy/workspace/long.py").write_text(lines(1600))
+
     def play(asked: Asked) -> Turn:
         read = min(size(asked), CONTEXT)
         usage = {"prompt_tokens": read, "completion_tokens": 30, "total_tokens": read + 30}

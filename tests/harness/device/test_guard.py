@@ -129,6 +129,7 @@ def test_the_idlest_free_gpu_is_held(fake_driver: FakeDriver, tmp_path: Path) ->
     assert again.stdout == "GPU-locked\n", "the lock ended with its process"
 
 
+@pytest.mark.slow(6)
 def test_a_busy_gpu_is_refused_with_pid_name_and_memory(fake_driver: FakeDriver, tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"]) as tenant:
         fake_driver.gpus[0]["compute"] = f"{tenant.pid}:512"

@@ -85,6 +85,7 @@ def test_few_among_very_many_are_found_in_few_steps(
     assert found == count
 
 
+@pytest.mark.slow(3)
 def test_one_of_ten_million_that_nothing_foretells_is_found() -> None:
     domains = dict.fromkeys("ABCDEFG", DIGITS)
     terms = "A*1234577 + B*7654321 + C*39119 + D*104729 + E*1299709 + F*611953 + G*15485863"

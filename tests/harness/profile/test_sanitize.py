@@ -388,6 +388,7 @@ def test_strides_and_what_is_changed_in_place_come_across() -> None:
     assert torch.equal(got[1], tensors["acc"])
 
 
+@pytest.mark.slow(5)
 def test_a_clean_kernel_is_called_on_every_problem_with_the_contracts_own_inputs(stage: ToolSandbox) -> None:
     found = look(stage, "large", "small", "empty")
     assert found == SanitizerReport("memcheck", (), ("empty", "small", "large"))
