@@ -35,14 +35,15 @@ class IndexCopy:
     def __init__(self, repository: Repository, file: Path) -> None:
         self._repository = repository
         self._environment = {"GIT_INDEX_FILE": str(file), "GIT_LITERAL_PATHSPECS": "1"}
+        self._listing: list[tuple[str, str, TreeEntry]] | None = None
 
-    def conflicts(self, folder: str) -> list[str]:
-        """Files below a folder that a merge left unresolved, relative to the repository's root."""
-        return sorted({path for path, _ in self._list("--unmerged", folder)})
+    def conflicts(self) -> set[str]:
+        """Files that a merge left unresolved, relative to the repository's root."""
+        return {path for path, stage, _ in self._listed() if stage != "0"}
 
-    def entries(self, folder: str) -> dict[str, TreeEntry]:
-        """Every file below a folder, relative to the repository's root, as the index has it."""
-        return dict(self._list("--stage", folder))
+    def entries(self) -> dict[str, TreeEntry]:
+        """Every file, relative to the repository's root, as the index has it."""
+        return {path: entry for path, _, entry in self._listed()}
 
     def update(self, paths: Iterable[str]) -> None:
         """Take paths relative to the root from the working tree, as `git add` would; one that is gone is removed.
@@ -51,12 +52,15 @@ class IndexCopy:
         a file whose filter fails.
         """
         changed = self._changed(list(paths))
+        if not changed:
+            return
         for path in changed:
             if self._is_there(path) and is_filtered(self._repository, path):
                 self._require_filter(path)
         listing = "".join(f"{path}\0" for path in changed)
         try:
             self._repository.run(*_UPDATE, input=os.fsencode(listing), environment=self._environment)
+            self._listing = None
         except GitFailed as error:
             raise UsageError(
                 f"{self._repository.root}: git cannot take the case's files ({error}); "
@@ -80,7 +84,7 @@ class IndexCopy:
 
         Of such a file nothing changed, whatever a filter that is missing here would make of it.
         """
-        entries = self.entries("")
+        entries = self.entries()
         files = [path for path in paths if path in entries and self._is_there(path)]
         try:
             hashes = self._repository.hash_files(self._file(path) for path in files)
@@ -99,13 +103,14 @@ class IndexCopy:
     def _file(self, path: str) -> Path:
         return self._repository.root / path
 
-    def _list(self, which: str, folder: str) -> Iterator[tuple[str, TreeEntry]]:
-        command = ("ls-files", which, "-z", "--", *([folder] if folder else []))
-        output = self._repository.run(*command, environment=self._environment)
-        for line in os.fsdecode(output).split("\0")[:-1]:
-            facts, _, path = line.partition("\t")
-            mode, sha, _ = facts.split(" ")
-            yield path, TreeEntry(mode, sha)
+    def _listed(self) -> list[tuple[str, str, TreeEntry]]:
+        """Path, stage and entry of everything in the index."""
+        if self._listing is None:
+            output = self._repository.run("ls-files", "--stage", "-z", environment=self._environment)
+            lines = (line.partition("\t") for line in os.fsdecode(output).split("\0")[:-1])
+            facts = ((path, *facts.split(" ")) for facts, _, path in lines)
+            self._listing = [(path, stage, TreeEntry(mode, sha)) for path, mode, sha, stage in facts]
+        return self._listing
 
 
 @contextmanager

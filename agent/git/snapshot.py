@@ -63,19 +63,19 @@ def store_case(repository: Repository, case: Case) -> dict[str, TreeEntry]:
     names = [name for name in visible if not _is_folder(repository.root / name)]
     _require_plain_files(repository.root, names)
     _require_not_ignored(repository, case, {repository.root / name for name in names})
-    return _take(repository, prefix, names)
+    return _take(repository, names)
 
 
-def _take(repository: Repository, folder: str, names: Sequence[str]) -> dict[str, TreeEntry]:
-    """What git would commit of these files below a folder."""
+def _take(repository: Repository, names: Sequence[str]) -> dict[str, TreeEntry]:
+    """What git would commit of these files."""
     with copied_index(repository) as index:
-        conflicts = [name for name in index.conflicts(folder) if name in names]
+        conflicts = sorted(index.conflicts() & set(names))
         if conflicts:
             raise UsageError(
                 f"{conflicts[0]}: has an unresolved merge conflict; resolve it, then 'git add' it"
             )
         index.update(names)
-        entries = index.entries(folder)
+        entries = index.entries()
     taken = {name: entries[name] for name in names if name in entries}
     for name, entry in taken.items():
         if entry.mode in (SYMLINK, GITLINK):
@@ -106,7 +106,7 @@ def changed_fixed_file(repository: Repository, commit: str, snapshot: Case, fold
     """
     prefix = case_path(repository, folder)
     names = [f"{prefix}/{path.relative_to(snapshot.folder).as_posix()}" for path in snapshot.fixed_files()]
-    committed, now = _committed(repository, commit, prefix), _take(repository, prefix, names)
+    committed, now = _committed(repository, commit, prefix), _take(repository, names)
     return next((str(repository.root / name) for name in names if now.get(name) != committed[name]), None)
 
 

@@ -207,7 +207,7 @@ def test_a_guardrail_stops_a_win_that_costs_too_much_elsewhere(tmp_path: Path) -
     tmp_path.chmod(0o755)
     folder = write_case(tmp_path, settings=settings)
     (folder / "benchmarks" / "small.yaml").write_text("problems: [odd]\ndistribution: normal\n")
-    trade = FAST.replace("range(10)", "range(10 if x.size == 20_000 else 200)")
+    trade = FAST.replace("range(10)", "range(10 if x.size == 20_000 else 2000)")
     bench = CaseJudge(Case(folder), choose_rung(trust_workspace=False), CpuDevice())
     JUDGES.append(bench)
     fast = Side(tree=str(write_workspace(tmp_path / "trade" / "workspace", trade)))
