@@ -61,7 +61,7 @@ def test_the_end_of_a_long_sum_is_noticed_where_it_is_left_out(name: str) -> Non
     _expect_noticed(found)
 
 
-@pytest.mark.slow(7)
+@pytest.mark.slow(9)
 @pytest.mark.parametrize("name", [name for name in SUMS if "float8" not in name])
 def test_operands_of_float8_are_noticed_in_a_long_sum(name: str) -> None:
     def narrowed(contract: Contract, inputs: Tensors) -> Tensors:

@@ -91,7 +91,7 @@ def named(values: dict[str, KnobValue]) -> str:
     return "-".join(map(str, values.values())) or "defaults"
 
 
-@pytest.mark.slow(1, but=["defaults", "512-False"])
+@pytest.mark.slow(1, but=["512-False"])
 @pytest.mark.parametrize("values", [{}, *VALUES], ids=named)
 def test_every_setting_is_right(on_cpu: Stamped, values: dict[str, KnobValue]) -> None:
     with kernel(on_cpu.case, values) as run:

@@ -149,6 +149,7 @@ def test_every_case_has_neighbours(tmp_path: Path, name: str) -> None:
 COMPILED = (
     "copied_through_memoryviews", "parallel_loops", "compiled_for_each_shape", "stops_when_nothing_moves",
     "compiled_in_the_first_call", "made_into_ufuncs", "reordered_by_fastmath", "several_packages",
+    "first_of_equals_by_blocks",
 )  # fmt: skip
 """By numba, or by the million: seconds each."""
 

@@ -100,7 +100,7 @@ def test_it_keeps_every_promise_and_is_the_same_when_it_is_opened_again(
 
 
 @pytest.mark.clock
-@pytest.mark.slow(5, only=["interpreter"])
+@pytest.mark.slow(6)
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_disturbs_where_nothing_happens(kind: str, hold: Callable[[str], Holder]) -> None:
     for promise in QUIET_PROMISES:

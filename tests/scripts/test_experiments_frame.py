@@ -71,7 +71,7 @@ def missing_package(stderr: str) -> str | None:
     return found[1] if found and found[1] not in OURS else None
 
 
-@pytest.mark.slow(2, but=["cpu_error_rates", "overhead", "escape_counts"])
+@pytest.mark.slow(3, but=["cpu_error_rates", "overhead", "escape_counts"])
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_every_script_answers_help_with_its_docstring(script: Path) -> None:
     done = run(script, "--help")

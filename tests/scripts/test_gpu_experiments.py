@@ -119,7 +119,7 @@ for contract_file, *kernels in json.loads(sys.argv[1]):
 """
 
 
-@pytest.mark.slow(4)
+@pytest.mark.slow(7)
 def test_every_kernel_is_right_with_the_tail_and_without(tmp_path: Path) -> None:
     """Walked through by Triton's interpreter: the planted steps change nothing but the time.
 

@@ -40,17 +40,7 @@ NUMPY = {
     "an inverse": "np.linalg.inv(d)",
     "singular values": "np.linalg.svd(d)",
     "a Fourier transform": "np.fft.rfft(d)",
-    "scipy's transforms": "__import__('scipy.fft').fft.rfft(d)",
-    "sparse matrices": "s = __import__('scipy.sparse').sparse; s.csr_array(d) @ d",
-    "distances": "__import__('scipy.spatial.distance').spatial.distance.cdist(d, d)",
-    "filters": "__import__('scipy.signal').signal.correlate(d, d, method='direct')",
     "numpy's tests' product": "__import__('numpy._core._umath_tests')._core._umath_tests.matrix_multiply(d, d)",
-    "scipy's BLAS": "__import__('scipy.linalg.blas').linalg.blas.sgemm(1, a, a)",
-    "scipy's LAPACK": "__import__('scipy.linalg').linalg.lu(d)",
-    "BLAS by its address": (
-        "__import__('ctypes').CFUNCTYPE(None)(__import__('numba').extending.get_cython_function_address("
-        "'scipy.linalg.cython_blas', 'dgemm'))(*[0] * 13)"
-    ),
     "integers": "a.astype(int) @ a.astype(int)",
     "strided arrays": "a[::2, ::2] @ a[::2, ::2]",
     "half precision": "np.matmul(a.astype(np.float16), a.astype(np.float16))",
@@ -60,6 +50,19 @@ NUMPY = {
     "vdot": "np.vdot(a, a)",
     "a convolution": "np.convolve(a[0], a[0])",
     "objects": "a.astype(object) @ a.astype(object)",
+}
+
+OTHERS = {
+    "scipy's transforms": "__import__('scipy.fft').fft.rfft(d)",
+    "sparse matrices": "s = __import__('scipy.sparse').sparse; s.csr_array(d) @ d",
+    "distances": "__import__('scipy.spatial.distance').spatial.distance.cdist(d, d)",
+    "filters": "__import__('scipy.signal').signal.correlate(d, d, method='direct')",
+    "scipy's BLAS": "__import__('scipy.linalg.blas').linalg.blas.sgemm(1, a, a)",
+    "scipy's LAPACK": "__import__('scipy.linalg').linalg.lu(d)",
+    "BLAS by its address": (
+        "__import__('ctypes').CFUNCTYPE(None)(__import__('numba').extending.get_cython_function_address("
+        "'scipy.linalg.cython_blas', 'dgemm'))(*[0] * 13)"
+    ),
     "numba's dot": "__import__('numba').njit(lambda x, y: np.dot(x, y))(d, d)",
 }
 
@@ -99,18 +102,31 @@ for name, spelling in json.loads(sys.argv[1]).items():
 """
 
 
-@pytest.fixture(scope="module")
-def spelled() -> dict[str, tuple[int, str]]:
+def spell(spellings: dict[str, str]) -> dict[str, tuple[int, str]]:
     """How each spelling ends in a fork that raised the wall, and what it says."""
-    done = run(f"import numpy as np\n{IMPORT}{ARRAYS}{FORKING}", json.dumps(NUMPY))
+    done = run(f"import numpy as np\n{IMPORT}{ARRAYS}{FORKING}", json.dumps(spellings))
     assert done.returncode == 0, done.stderr
     said = dict(part.split("\n", 1) for part in done.stderr.split("== ")[1:])
     return {name: (status, said[name]) for name, status in map(json.loads, done.stdout.splitlines())}
 
 
+@pytest.fixture(scope="module")
+def spelled() -> dict[str, tuple[int, str]]:
+    return spell(NUMPY)
+
+
 @pytest.mark.parametrize("name", NUMPY)
 def test_no_spelling_reaches_a_library(name: str, spelled: dict[str, tuple[int, str]]) -> None:
-    status, said = spelled[name]
+    expect_trapped(name, *spelled[name])
+
+
+@pytest.mark.slow(1, but=["distances"])
+@pytest.mark.parametrize("name", OTHERS)
+def test_none_of_what_other_packages_bring_reaches_one(name: str) -> None:
+    expect_trapped(name, *spell({name: OTHERS[name]})[name])
+
+
+def expect_trapped(name: str, status: int, said: str) -> None:
     assert status == -signal.SIGTRAP, said
     assert f'File "{name}"' in said, "it says where it was"
 

@@ -159,6 +159,9 @@ FAULTY = {
 
 
 @pytest.mark.slow(5, only=["endless"])
+@pytest.mark.slow(
+    1, only=["another function", "undefined", "inputs", "dlopen", "a process while it is loaded"]
+)
 @pytest.mark.parametrize("name", FAULTY)
 def test_what_is_wrong_is_called_by_its_name(c: Lab, name: str) -> None:
     source, reason, detail = FAULTY[name]

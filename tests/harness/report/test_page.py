@@ -195,7 +195,7 @@ def test_old_ledgers_without_the_newer_kinds(night: Night, tmp_path: Path) -> No
     assert len(data_of(page)["rows"]) == 30
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 2**32), junk=st.sampled_from([None, 5, "x", [], {}, [1], {"a": 1}, True, "NaN", -1])
 )

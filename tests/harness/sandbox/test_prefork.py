@@ -381,6 +381,7 @@ def _orphans(program: list[str]) -> list[int]:
 
 
 @pytest.mark.clock
+@pytest.mark.slow(4)
 def test_a_fork_starts_faster_than_a_fresh_process(workspace: Path) -> None:
     """The ratio the zygote is for; numba's import is the CPU's example."""
     confinement = Confinement(workspace, MEMORY_BYTES, SCRATCH_BYTES)

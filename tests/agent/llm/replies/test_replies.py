@@ -370,15 +370,11 @@ HOSTILE = {
     1,
     but=[
         "decorations",
-        "one line of quotes",
-        "SEARCH lines",
         "one line of ticks",
         "one header",
         "thoughts",
-        "ends of thoughts",
         "fences that never close",
         "SEARCH lines, each longer",
-        "files",
         "rulers",
     ],
 )
