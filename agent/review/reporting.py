@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from hillclimb.agent.git.failure import GitFailed
 from hillclimb.agent.git.repository import Repository
 from hillclimb.agent.machine.disk import Disk
+from hillclimb.agent.record.recorded_runs import find_runs
 from hillclimb.agent.record.run import LEDGER
 from hillclimb.agent.review.patches import read_patches
 from hillclimb.agent.review.rebuilding import find_run
@@ -67,7 +68,17 @@ def gather(repository: Repository, folder: Path) -> PageSources:
         settings=then.settings,
         knobs=tuple(_knob_facts(then.knobs, then.knobs_now, then.unread_knobs)),
         defaults={name: environment_text(knob.default) for name, knob in then.knobs_edited.items()},
+        taken_back=_taken_back(repository, chronicle),
     )
+
+
+def _taken_back(repository: Repository, chronicle: RunHistory) -> frozenset[int]:
+    """The run's wins that commits of HEAD or of its own branch revert."""
+    case, tag, base = (safe_text(chronicle.opened.get(name), 400) for name in ("case", "tag", "base"))
+    if not (case and _is_hash(base)):
+        return frozenset()
+    wins = (win for run in find_runs(repository, case) if run.tag == tag for win in run.wins)
+    return frozenset(win.n for win in wins if win.is_taken_back and win.trailers.get("Base") == base)
 
 
 class _CaseAtStart:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +46,8 @@ class PageSources:
     knobs: tuple[KnobFacts, ...] = ()
     defaults: Mapping[str, str] = field(default_factory=dict)
     """Of the knobs in the last win that edited files, or at the start."""
+    taken_back: frozenset[int] = frozenset()
+    """Candidates that were wins until a later commit reverted them."""
 
 
 def render(sources: PageSources) -> bytes:
@@ -131,6 +133,7 @@ def _summary(sources: PageSources) -> dict[str, Any]:
         "wins": wins[-MAX_WINS_SHOWN:],
         "told": MAX_WINS_SHOWN,
         "win_count": len(wins),
+        "taken_back": sources.taken_back.intersection(win.n for win in wins),
         "verdicts": Counter(seen.verdict for seen in chronicle.candidates).most_common(),
         "groups": Counter(page_text.verdict_group(seen.verdict) for seen in chronicle.candidates),
         "phases": list_phases(chronicle),
@@ -139,7 +142,7 @@ def _summary(sources: PageSources) -> dict[str, Any]:
         "profile": describe_profiles(chronicle.profiles),
         "settings": sources.settings,
         "budgets": chronicle.budgets or (sources.settings.budgets if sources.settings else None),
-        "notes": _notes(chronicle),
+        "notes": list(_notes(sources)),
     }
 
 
@@ -183,6 +186,8 @@ def _state(chronicle: RunHistory) -> tuple[str, str]:
     )
 
 
-def _notes(chronicle: RunHistory) -> list[str]:
-    lines = f"{count(chronicle.unreadable_lines, 'line')}"
-    return [f"{lines} of the ledger could not be read and stand aside"] if chronicle.unreadable_lines else []
+def _notes(sources: PageSources) -> Iterator[str]:
+    if lost := sources.chronicle.unreadable_lines:
+        yield f"{count(lost, 'line')} of the ledger could not be read and stand aside"
+    if back := sources.taken_back:
+        yield f"{count(len(back), 'win')} taken back by later commits; the figures above were measured with all wins"

@@ -11,6 +11,7 @@ import pytest
 from hillclimb.agent.git.repository import Repository
 from hillclimb.agent.proposal import Edit, Proposal
 from hillclimb.agent.record.ledger import Ledger
+from hillclimb.agent.record.recorded_runs import find_runs
 from hillclimb.agent.review.patches import BATCH
 from hillclimb.agent.review.reporting import MAX_REJECTED_DIFF_CHARACTERS, collect_diffs, gather, write_report
 from hillclimb.harness.errors import StorageError, UsageError
@@ -43,6 +44,23 @@ def test_a_real_climb_is_reported(tmp_path: Path) -> None:
     assert sources.settings
     assert sources.settings.budgets.candidates == 50
     assert set(sources.defaults) == {"TILE", "UNROLL", "TRICK"}
+
+
+def test_a_win_that_was_reverted_is_marked_and_not_counted(tmp_path: Path) -> None:
+    climb_toy(tmp_path)
+    path, repository = tmp_path / "report.html", Repository.open(tmp_path)
+    (run,) = find_runs(repository, TOY)
+    last, wins = run.wins[-1], len(run.wins)
+    write_report(repository, TOY, None, path)
+    assert "taken back" not in path.read_text()
+    git(tmp_path, "merge", "-q", "--no-edit", run.commit)
+    git(tmp_path, "revert", "--no-edit", last.commit)
+    write_report(repository, TOY, None, path)
+    page = path.read_text()
+    assert gather(repository, tmp_path / "runs/demo/toy/first").taken_back == {last.n}
+    assert page.count('<span class="tag">taken back</span>') == 1
+    assert "1 win taken back by later commits" in page
+    assert f"<dt>wins</dt><dd>{wins - 1}</dd>" in page
 
 
 def _lines(diff: str) -> list[str]:
