@@ -16,7 +16,13 @@ from hillclimb.harness.case.contract import Contract, Tensors
 from hillclimb.harness.duel.process.arena import WORDS
 
 RARE_COUNTS = (1, 2, 4, 8)
-"""How many elements are replaced one by one."""
+"""How many elements are replaced one by one, anywhere."""
+
+LINE_COUNTS = (2, 4, 8, 16, 32)
+"""How many, at most, where they lie in one line."""
+
+ROUNDS = (1, 1, 2, 3)
+"""How often elements of one input are replaced, one of these: what hides one thing may show with two."""
 
 DECADES = 8.0
 """Powers of ten below the largest value of a domain that holds 0 in which rare values are drawn."""
@@ -33,7 +39,9 @@ def mix(contract: Contract, inputs: Tensors, donor: Tensors | None, secret: rand
         return inputs
     mixed = dict(inputs)
     for name in secret.sample(able, secret.randint(1, len(able))):
-        mixed[name] = secret.choice(ways[name])(inputs[name], secret)
+        mixed[name] = inputs[name].clone()
+        for _ in range(secret.choice(ROUNDS)):
+            secret.choice(ways[name])(mixed[name], secret)
     return mixed
 
 
@@ -42,7 +50,8 @@ def can_mix(contract: Contract) -> bool:
     return bool(contract.domains) or (not contract.unmixed and len(contract.distributions) > 1)
 
 
-Way = Callable[[torch.Tensor, random.Random], torch.Tensor]
+Way = Callable[[torch.Tensor, random.Random], None]
+"""Replaces elements in place."""
 
 
 def _ways(contract: Contract, name: str, donor: Tensors | None) -> list[Way]:
@@ -51,12 +60,12 @@ def _ways(contract: Contract, name: str, donor: Tensors | None) -> list[Way]:
     if donor is not None:
         other = donor[name]
         ways += [
-            lambda tensor, secret: _with_box(tensor, other, secret),
-            lambda tensor, secret: _with_elements(tensor, other, secret),
+            lambda tensor, secret: _mix_in_box(tensor, other, secret),
+            lambda tensor, secret: _mix_in_elements(tensor, other, secret),
         ]
     if name in contract.domains:
         low, high = contract.domains[name]
-        ways.append(lambda tensor, secret: _with_rare_values(tensor, low, high, secret))
+        ways.append(lambda tensor, secret: _mix_in_rare_values(tensor, low, high, secret))
     return ways
 
 
@@ -64,59 +73,74 @@ def _is_mixable(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() and tensor.numel() > 1
 
 
-def _with_box(tensor: torch.Tensor, donor: torch.Tensor, secret: random.Random) -> torch.Tensor:
+def _mix_in_box(tensor: torch.Tensor, donor: torch.Tensor, secret: random.Random) -> None:
     """A box of the donor's at the same place; in each dimension small lengths are as likely as large ones."""
     box = []
     for size in tensor.shape:
         length = max(1, size >> secret.randrange(size.bit_length()))
-        start = secret.randint(0, size - length)
+        start = _place(size - length + 1, secret)
         box.append(slice(start, start + length))
-    return _replaced(tensor, tuple(box), donor[tuple(box)])
+    _replace(tensor, tuple(box), donor[tuple(box)])
 
 
-def _with_elements(tensor: torch.Tensor, donor: torch.Tensor, secret: random.Random) -> torch.Tensor:
+def _mix_in_elements(tensor: torch.Tensor, donor: torch.Tensor, secret: random.Random) -> None:
     places = _places(tensor, secret)
-    return _replaced(tensor, places, donor[places])
+    _replace(tensor, places, donor[places])
 
 
-def _with_rare_values(tensor: torch.Tensor, low: float, high: float, secret: random.Random) -> torch.Tensor:
+def _mix_in_rare_values(tensor: torch.Tensor, low: float, high: float, secret: random.Random) -> None:
     places = _places(tensor, secret)
     most = float(torch.finfo(tensor.dtype).max)
     values = [min(max(_rare_value(low, high, secret), -most), most) for _ in range(len(places[0]))]
-    return _replaced(tensor, places, torch.tensor(values, device=tensor.device).to(tensor.dtype))
+    _replace(tensor, places, torch.tensor(values, device=tensor.device).to(tensor.dtype))
 
 
 def _rare_value(low: float, high: float, secret: random.Random) -> float:
-    """An end of the domain, 0, or a value whose magnitude is drawn from a logarithmic scale."""
+    """An end of the domain, 0, or a value drawn from a linear scale or, by its magnitude, from a logarithmic one."""
+    even = secret.uniform(low, high)
     if low <= 0 <= high:
-        ends = [low, high, 0.0]
         bound = secret.choice([end for end in (low, high) if end])
-        return secret.choice([*ends, *[bound * 10 ** -secret.uniform(0, DECADES)] * len(ends)])
-    small, large = sorted((abs(low), abs(high)))
-    drawn = math.copysign(math.exp(secret.uniform(math.log(small), math.log(large))), low)
-    return secret.choice([low, high, drawn, drawn])
+        small = bound * 10 ** -secret.uniform(0, DECADES)
+        return secret.choice([low, high, 0.0, even, even, even, small, small])
+    least, largest = sorted((abs(low), abs(high)))
+    drawn = math.copysign(math.exp(secret.uniform(math.log(least), math.log(largest))), low)
+    return secret.choice([low, high, even, drawn])
 
 
 def _places(tensor: torch.Tensor, secret: random.Random) -> tuple[torch.Tensor, ...]:
-    """Indices of a few elements, one tensor a dimension; no element twice."""
-    count = min(secret.choice(RARE_COUNTS), tensor.numel())
-    flat = torch.tensor(secret.sample(range(tensor.numel()), count), device=tensor.device)
-    return torch.unravel_index(flat, tensor.shape)
+    """Indices of a few elements, one tensor a dimension; no element twice.
+
+    Every other time they lie in one line, a row say, since elements that are far apart seldom meet in a kernel.
+    """
+    if secret.random() < 0.5:
+        flat = secret.sample(range(tensor.numel()), min(secret.choice(RARE_COUNTS), tensor.numel()))
+        return torch.unravel_index(torch.tensor(flat, device=tensor.device), tensor.shape)
+    along = secret.choice([dim for dim, size in enumerate(tensor.shape) if size > 1])
+    line = [_place(size, secret) for size in tensor.shape]
+    inside = sorted({_place(tensor.shape[along], secret) for _ in range(secret.choice(LINE_COUNTS))})
+    return tuple(
+        torch.tensor(inside if dim == along else [at] * len(inside), device=tensor.device)
+        for dim, at in enumerate(line)
+    )
 
 
-def _replaced(
+def _place(size: int, secret: random.Random) -> int:
+    """An index: a multiple of 1, 2, 4 or any further power of two, for that is where samples are taken."""
+    step = 1 << secret.randrange(size.bit_length())
+    return secret.randrange(0, size, step)
+
+
+def _replace(
     tensor: torch.Tensor, where: tuple[slice, ...] | tuple[torch.Tensor, ...], values: torch.Tensor
-) -> torch.Tensor:
-    """A copy with other values there, wherever both the old and the new one are finite."""
-    mixed = tensor.clone()
+) -> None:
+    """Other values there, wherever both the old and the new one are finite."""
     # torch selects among whole numbers where it cannot among floats of one byte
     words = WORDS[tensor.dtype.itemsize]
-    old = mixed[where]
+    old = tensor[where]
     usable = _is_finite(old) & _is_finite(values)
-    mixed.view(words)[where] = torch.where(
+    tensor.view(words)[where] = torch.where(
         usable, values.contiguous().view(words), old.contiguous().view(words)
     )
-    return mixed
 
 
 def _is_finite(tensor: torch.Tensor) -> torch.Tensor:
