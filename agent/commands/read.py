@@ -112,6 +112,8 @@ def report(
 ) -> None:
     """Write the story of a run as one HTML page that needs no network: curve, candidates with diffs, phases, costs.
 
+    A clone without the folder of the run has the wins alone, by their trailers, and writes the page where you are.
+
     Example: `hillclimb report demo/cpu_matmul --tag first`
     """
     from hillclimb.agent.review.reporting import write_report

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -12,9 +13,10 @@ from hillclimb.agent.git.failure import GitFailed
 from hillclimb.agent.git.repository import Repository
 from hillclimb.agent.machine.disk import Disk
 from hillclimb.agent.record.recorded_runs import find_runs
-from hillclimb.agent.record.run import LEDGER
+from hillclimb.agent.record.run import LEDGER, run_folder
 from hillclimb.agent.review.patches import read_patches
 from hillclimb.agent.review.rebuilding import find_run
+from hillclimb.agent.review.told_by_commits import read_commits
 from hillclimb.harness.case.knob_reads import unread_knobs
 from hillclimb.harness.case.settings import Settings
 from hillclimb.harness.errors import CaseError, StorageError, UsageError
@@ -39,15 +41,18 @@ MAX_WIN_DIFF_CHARACTERS = 64 << 10
 
 
 def write_report(repository: Repository, case: str, tag: str | None, output: Path | None) -> Path:
-    """Write the page about a run, whole or not at all; its path, `report.html` in the run's folder by default.
+    """Write the page about a run, whole or not at all; its path.
+
+    That is `report.html` in the run's folder by default. A clone without that folder has the wins by their trailers,
+    and `hillclimb-<family>-<case>-<tag>.html` in the working directory.
 
     Raises UsageError where there is no such run or `output` is a folder, StorageError where the disk refuses.
     """
-    folder = find_run(repository, case, tag)
-    target = output or folder / PAGE
+    sources, usual = _find_sources(repository, case, tag)
+    target = output or usual
     if target.is_dir():
         raise UsageError(f"{target}: is a folder; name the file to write, such as {target / PAGE}")
-    page = render(gather(repository, folder))
+    page = render(sources)
     try:
         Disk().make_folder(target.parent)
         Disk().replace(target, page)
@@ -57,9 +62,26 @@ def write_report(repository: Repository, case: str, tag: str | None, output: Pat
     return target
 
 
+def _find_sources(repository: Repository, case: str, tag: str | None) -> tuple[PageSources, Path]:
+    """What is known of a run, by its ledger or else by its commits; and where its page is usually written."""
+    try:
+        folder = find_run(repository, case, tag)
+    except UsageError as missing:
+        run = next((run for run in find_runs(repository, case) if run.wins and tag in (None, run.tag)), None)
+        if run is None:
+            raise missing
+        folder = run_folder(repository, case, run.tag)
+        sources = replace(_gather(repository, folder, read_commits(repository, run)), is_told_by_commits=True)
+        return sources, Path(f"hillclimb-{case.replace('/', '-')}-{run.tag}.html")
+    return gather(repository, folder), folder / PAGE
+
+
 def gather(repository: Repository, folder: Path) -> PageSources:
     """Everything the page about the run in `folder` shows. What cannot be read any more is named, and left out."""
-    chronicle = read_history(folder / LEDGER)
+    return _gather(repository, folder, read_history(folder / LEDGER))
+
+
+def _gather(repository: Repository, folder: Path, chronicle: RunHistory) -> PageSources:
     then = _CaseAtStart(repository, chronicle)
     return PageSources(
         folder,

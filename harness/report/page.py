@@ -48,6 +48,8 @@ class PageSources:
     """Of the knobs in the last win that edited files, or at the start."""
     taken_back: frozenset[int] = frozenset()
     """Candidates that were wins until a later commit reverted them."""
+    is_told_by_commits: bool = False
+    """Whether the ledger is not here, and the chronicle holds the wins that commits tell of."""
 
 
 def render(sources: PageSources) -> bytes:
@@ -129,7 +131,7 @@ def _summary(sources: PageSources) -> dict[str, Any]:
         "per_call": as_list(chronicle.remeasured.get("seconds_per_call")),
         "headline": _headline(chronicle),
         "when_kept": _when_kept(chronicle),
-        "state": _state(chronicle),
+        "state": _state(sources),
         "wins": wins[-MAX_WINS_SHOWN:],
         "told": MAX_WINS_SHOWN,
         "win_count": len(wins),
@@ -174,9 +176,12 @@ def _when_kept(chronicle: RunHistory) -> float | None:
     return chronicle.wins[-1].over_baseline if chronicle.is_remeasured else None
 
 
-def _state(chronicle: RunHistory) -> tuple[str, str]:
-    """(finished, interrupted or unfinished; in words)."""
+def _state(sources: PageSources) -> tuple[str, str]:
+    """(finished, interrupted, unfinished or committed; in words)."""
+    chronicle = sources.chronicle
     finished = chronicle.finished
+    if sources.is_told_by_commits:
+        return "committed", "the ledger of the run is not here: these are the wins as their commits tell them"
     if not chronicle.opened and not chronicle.candidates:
         return "unfinished", "the run has not begun"
     if not finished:
@@ -189,5 +194,7 @@ def _state(chronicle: RunHistory) -> tuple[str, str]:
 def _notes(sources: PageSources) -> Iterator[str]:
     if lost := sources.chronicle.unreadable_lines:
         yield f"{count(lost, 'line')} of the ledger could not be read and stand aside"
+    if sources.is_told_by_commits:
+        yield "Rejected candidates, samples, phases, model calls and costs are in the ledger alone"
     if back := sources.taken_back:
         yield f"{count(len(back), 'win')} taken back by later commits; the figures above were measured with all wins"
