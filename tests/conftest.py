@@ -21,7 +21,7 @@ settings.register_profile("all", deadline=None, max_examples=200)
 os.environ.setdefault("GIT_TEMPLATE_DIR", "")
 """A fifth of all files that the tests made were git's samples of hooks."""
 
-LONGEST_NAME = 100
+MAX_NAME_CHARS = 100
 """Characters of a parameter in a test's name, which every worker is told and every process finds in its environment."""
 
 BESIDE_THE_CORES = 1
@@ -43,7 +43,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    if isinstance(val, str | bytes) and len(val) > LONGEST_NAME:
+    if isinstance(val, str | bytes) and len(val) > MAX_NAME_CHARS:
         return f"{val[:60]!a} and {len(val) - 60} more"
     return None
 

@@ -117,7 +117,7 @@ def check(folder: Path, watch: Watch, *, trust_workspace: bool) -> CheckResult:
         texts = {path: file.content.decode(errors="replace") for path, file in workspace.items()}
         counted = _ProblemCounter(watch)
         gate = judge.gate(Side(tree=str(tree)), counted)
-        oracle = judge.try_oracle(watch) if gate.passed else None
+        oracle = judge.check_oracle(watch) if gate.passed else None
         return CheckResult(
             case=case.name,
             sound=oracle is not None and not oracle.accepted,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from hillclimb.agent.llm.briefing.briefing import Facts, read_texts
+from hillclimb.agent.llm.briefing.headroom import headroom
 from hillclimb.agent.llm.briefing.knob_summary import summarise_knobs
 from hillclimb.agent.llm.briefing.ledger_summary import summarise_ledger
 from hillclimb.agent.proposer import ProposerContext
 from hillclimb.agent.record.ledger import Ledger
-from hillclimb.agent.sweep.importance import KnobImportances, reckon_importances
+from hillclimb.agent.sweep.importance import KnobImportances, compute_importances
 from hillclimb.agent.sweep.interactions import interactions
 from hillclimb.agent.sweep.landscape import Landscape, build_landscape
 from hillclimb.harness.case.case import Case
@@ -29,11 +30,13 @@ class FactGatherer:
     def gather(self, ledger: Ledger, family: str, reason: str) -> Facts:
         """The facts about today's incumbent; `family` and `reason` are what the rhythm asks for."""
         case = self._background.case
-        weighed, pairs = self._compute_statistics(build_landscape(case.knobs, ledger))
+        landscape = build_landscape(case.knobs, ledger)
+        weighed, pairs = self._compute_statistics(landscape)
         present = ledger.turns[-1] if ledger.turns else None
         return facts_of(
             ledger,
             case,
+            landscape,
             texts=self._texts,
             files=self._background.files(ledger.incumbent),
             family=family,
@@ -47,20 +50,20 @@ class FactGatherer:
     def _compute_statistics(self, landscape: Landscape) -> SweepStatistics:
         state = (tuple(landscape.knobs), tuple(seen.n for seen in landscape.observations))
         if self._cached_statistics is None or self._cached_statistics[0] != state:
-            weighed = reckon_importances(landscape)
+            weighed = compute_importances(landscape)
             self._cached_statistics = (state, (weighed, interactions(landscape, list(weighed.shares))))
         return self._cached_statistics[1]
 
 
-def facts_of(ledger: Ledger, case: Case, *, family: str = "", **more: Any) -> Facts:
+def facts_of(ledger: Ledger, case: Case, landscape: Landscape, *, family: str = "", **more: Any) -> Facts:
     """The facts that a ledger tells; `more` are those fields of Facts that it does not, or that shall differ."""
-    kept = (
-        ledger.cumulative_when_kept
-    )  # what the landscape's values stand on; a later measurement is another figure
-    landscape = build_landscape(case.knobs, ledger)
+    # the landscape's values stand on the figure of then; a later measurement is another
+    kept = ledger.cumulative_when_kept
+    profile = more.get("profile", ledger.profiles[-1] if ledger.profiles else None)
     known: dict[str, Any] = {
         "incumbent": ledger.incumbent,
-        "profile": ledger.profiles[-1] if ledger.profiles else None,
+        "profile": profile,
+        "headroom": headroom(profile.profile) if profile else (),
         "past": summarise_ledger(ledger, family),
         "seen": summarise_knobs(landscape, kept.estimate if kept else 1.0),
         "machine": _machine(ledger),

@@ -9,7 +9,7 @@ from hillclimb.agent.git.repository import Repository
 
 BATCH = 500
 """Candidates compared by one git process."""
-LARGEST_FILE = "256k"
+MAX_FILE_SIZE = "256k"
 """Larger files are said to differ, without their lines."""
 MAX_PROCESSES = 400
 """In one reading, however damaged the repository is."""
@@ -30,7 +30,7 @@ _COMMAND = (
 _ENVIRONMENT = {
     "GIT_CONFIG_COUNT": "1",
     "GIT_CONFIG_KEY_0": "core.bigFileThreshold",
-    "GIT_CONFIG_VALUE_0": LARGEST_FILE,
+    "GIT_CONFIG_VALUE_0": MAX_FILE_SIZE,
     "GIT_NO_LAZY_FETCH": "1",
 }
 

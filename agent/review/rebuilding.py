@@ -10,7 +10,7 @@ from hillclimb.agent.machine.disk import Disk
 from hillclimb.agent.record.ledger import Ledger
 from hillclimb.agent.record.run import LEDGER, list_runs, run_folder
 from hillclimb.agent.record.views import draw_progress, table
-from hillclimb.agent.sweep.importance import reckon_importances
+from hillclimb.agent.sweep.importance import compute_importances
 from hillclimb.agent.sweep.landscape import build_landscape
 from hillclimb.agent.sweep.optuna_study import write_study
 from hillclimb.harness.errors import HillclimbError, MachineError, UsageError
@@ -43,7 +43,7 @@ def rebuild_study(repository: Repository, folder: Path) -> Iterator[str]:
     landscape = build_landscape(_baseline_knobs(repository, ledger), ledger)
     if landscape.knobs:
         write_study(landscape, folder / "study.db")
-        found = reckon_importances(landscape)
+        found = compute_importances(landscape)
         told = ", ".join(f"{name} {share:.0%}" for name, share in found.shares.items()) or found.missing
         seen = count(len(landscape.observations), "configuration")
         yield f"{folder / 'study.db'}: {seen}; importances: {told}"

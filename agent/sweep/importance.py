@@ -36,7 +36,7 @@ class KnobImportances:
     """Why none are told, in words; empty where they are, and where there are no knobs."""
 
 
-def reckon_importances(landscape: Landscape) -> KnobImportances:
+def compute_importances(landscape: Landscape) -> KnobImportances:
     """Shares by PED-ANOVA (arXiv:2304.10255), where there are enough observations and they stand out from noise."""
     count = len(landscape.observations)
     if not landscape.knobs:
@@ -56,7 +56,7 @@ def reckon_importances(landscape: Landscape) -> KnobImportances:
 
 def importances(landscape: Landscape) -> dict[str, float]:
     """The shares alone; empty where none are told."""
-    return reckon_importances(landscape).shares
+    return compute_importances(landscape).shares
 
 
 def _stands_out(study: Study, speeds: Sequence[float], largest: float) -> bool:

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from hillclimb.agent.proposal import Proposal
-from hillclimb.agent.sweep.importance import importances, reckon_importances
+from hillclimb.agent.sweep.importance import compute_importances, importances
 from hillclimb.agent.sweep.landscape import Configuration, Landscape, build_landscape
 from hillclimb.agent.sweep.optuna_study import (
     ask_configuration,
@@ -140,7 +140,7 @@ class SweepProposer:
 
     def why_no_importances(self, ledger: Ledger) -> str:
         """See hillclimb.agent.proposer.ExplainsImportances."""
-        return reckon_importances(build_landscape(self._knobs, ledger)).missing
+        return compute_importances(build_landscape(self._knobs, ledger)).missing
 
     def _next(self, ledger: Ledger, coming: PendingConfigurations) -> _PlannedProposal:
         """What is proposed once the configurations in `coming` have been."""

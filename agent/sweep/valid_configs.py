@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MAX_CONFIGURATIONS = 2_000_000
 """Configurations of the longest list. Longer ones are not made."""
 
-_NEAREST = 100
+_MAX_NEAREST = 100
 """Rows that stand in for neighbours where a row has none."""
 
 Domains = Mapping[str, Sequence[KnobValue]]
@@ -76,7 +76,7 @@ class ValidConfigs:
 
         apart = (self.rows != self.rows[row]).sum(axis=1)
         apart[row] = len(self.names) + 1
-        nearest = np.flatnonzero(apart == apart.min())[:_NEAREST]
+        nearest = np.flatnonzero(apart == apart.min())[:_MAX_NEAREST]
         others: np.ndarray = nearest[nearest != row].astype(np.int64)
         return others
 

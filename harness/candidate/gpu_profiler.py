@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from hillclimb.harness.candidate.profiler import ProfileRow, largest
-from hillclimb.harness.channel.profile_limits import LONGEST_NAME, UNNAMEABLE
+from hillclimb.harness.channel.profile_limits import MAX_NAME_CHARS, UNNAMEABLE
 
 GAPS = "gaps (nothing runs on the device)"
 NAMELESS = "a kernel without a name"
@@ -174,7 +174,7 @@ def _rows(usages: Iterable[KernelTime], whole: int, idle: int, calls: int) -> li
 def _shown(name: str) -> str:
     """A name as it may be shown. Of a long one both ends stay, for instances of one template differ at the end."""
     name = UNNAMEABLE.sub("?", name) or NAMELESS
-    if len(name) <= LONGEST_NAME:
+    if len(name) <= MAX_NAME_CHARS:
         return name
-    half = (LONGEST_NAME - 3) // 2
+    half = (MAX_NAME_CHARS - 3) // 2
     return f"{name[:half]}...{name[-half:]}"

@@ -11,11 +11,11 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any, Literal
 
 from hillclimb.harness.channel.profile_limits import (
-    LONGEST_NAME,
-    MOST_ACCESSES,
-    MOST_FILES,
-    MOST_KERNELS,
-    MOST_LOOPS,
+    MAX_ACCESSES,
+    MAX_FILES,
+    MAX_KERNELS,
+    MAX_LOOPS,
+    MAX_NAME_CHARS,
     UNNAMEABLE,
 )
 
@@ -202,18 +202,18 @@ def _number(known: list[str], file: str) -> int:
 def _fitting(told: dict[str, Any]) -> dict[str, Any]:
     """The rows that there is room for: those of the first kernels and files, and of them the largest."""
     accesses, loops = (
-        [row for row in told[rows] if row[0] < MOST_KERNELS and row[1] < MOST_FILES]
+        [row for row in told[rows] if row[0] < MAX_KERNELS and row[1] < MAX_FILES]
         for rows in ("accesses", "loops")
     )
     shown = {
-        "files": told["files"][:MOST_FILES],
-        "kernels": told["kernels"][:MOST_KERNELS],  # whose files are the first
-        "accesses": sorted(sorted(accesses, key=lambda row: -row[5])[:MOST_ACCESSES]),
-        "loops": sorted(sorted(loops, key=lambda row: -row[4])[:MOST_LOOPS]),
+        "files": told["files"][:MAX_FILES],
+        "kernels": told["kernels"][:MAX_KERNELS],  # whose files are the first
+        "accesses": sorted(sorted(accesses, key=lambda row: -row[5])[:MAX_ACCESSES]),
+        "loops": sorted(sorted(loops, key=lambda row: -row[4])[:MAX_LOOPS]),
     }
     left_out = sum(len(told[rows]) - len(shown[rows]) for rows in ("kernels", "accesses", "loops"))
     return {**shown, "left_out": left_out}
 
 
 def _shown(name: str) -> str:
-    return UNNAMEABLE.sub("?", name)[:LONGEST_NAME] or "?"
+    return UNNAMEABLE.sub("?", name)[:MAX_NAME_CHARS] or "?"

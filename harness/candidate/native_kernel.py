@@ -25,7 +25,7 @@ FLAGS = ("-O2", "-march=native", "-fPIC", "-shared", "-fno-math-errno")
 LINK = ("-Wl,-z,defs", "-lm")
 """Nothing may be left to whatever else the process has loaded."""
 
-LONGEST_MESSAGE = 4000
+MAX_MESSAGE_CHARS = 4000
 
 MATHEMATICS = (
     "acos|acosh|asin|asinh|atan|atan2|atanh|cbrt|ceil|copysign|cos|cosh|erf|erfc|exp|exp10|exp2|expm1|fabs|fdim|floor"
@@ -82,7 +82,7 @@ def _run(command: Sequence[str]) -> str:
         raise CompilationError(f"{command[0]} is not installed here; install a C compiler, as gcc") from None
     if done.returncode:
         raise CompilationError(
-            done.stderr[-LONGEST_MESSAGE:] or f"{command[0]} left with status {done.returncode}"
+            done.stderr[-MAX_MESSAGE_CHARS:] or f"{command[0]} left with status {done.returncode}"
         )
     return done.stdout
 

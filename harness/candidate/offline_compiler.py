@@ -34,10 +34,10 @@ PROCESSORS = {80: 108, 86: 84, 89: 142, 90: 132, 100: 148, 103: 148, 120: 188}
 """Streaming multiprocessors of the largest board of each architecture that is sold."""
 
 THREADS, REGISTERS, WARP = 1024, 65536, 32
-MOST_TOLD = 100
+MAX_TOLD = 100
 """Kernels of an answer, for people: one that tunes itself may have thousands."""
 
-LONGEST_TEXT = 4000
+MAX_TEXT_CHARS = 4000
 USAGE = re.compile(r"REG:(\d+) STACK:(\d+)(?:.*?LOCAL:(\d+))?")
 
 
@@ -184,13 +184,13 @@ def compile_only(
                 return {
                     "fault": "does_not_compile",
                     "problem": name,
-                    "text": f"problem {name}: {text[-LONGEST_TEXT:]}",
+                    "text": f"problem {name}: {text[-MAX_TEXT_CHARS:]}",
                 }
             skipped[name] = f"not compiled ahead: {text}"[:500]
         else:
             if noting.launches == before:
                 skipped[name] = "not compiled ahead: no Triton kernel was launched"
-    kernels = [asdict(compiled) for compiled in noting.kernels.values()][:MOST_TOLD]
+    kernels = [asdict(compiled) for compiled in noting.kernels.values()][:MAX_TOLD]
     return {"ok": True, "kernels": kernels, "launches": noting.launches, "skipped": skipped}
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from hillclimb.harness.channel.profile_limits import LONGEST_NAME, MOST_ROWS, UNNAMEABLE
+from hillclimb.harness.channel.profile_limits import MAX_NAME_CHARS, MAX_ROWS, UNNAMEABLE
 
 ProfileRow = tuple[str, float, float, float]
 """Name, share, seconds per call, entries per call: as in hillclimb.harness.records.Bucket."""
@@ -27,7 +27,7 @@ ProfileRow = tuple[str, float, float, float]
 Key = int | tuple[str | None, str]
 """A code object's id, or module and name of a function in C. Hashing the objects themselves is slow."""
 
-SMALLEST_SHARE = 0.005
+MIN_SHARE = 0.005
 """Rows below it are added up."""
 
 WORKERS = " (worker threads)"
@@ -147,7 +147,7 @@ class Profiler:
         else:
             assert isinstance(key, tuple)
             name = WAITING if key[1] in WAITS else f"{key[0] or function}.{key[1]}"
-        return UNNAMEABLE.sub("?", name)[: LONGEST_NAME - len(WORKERS)]
+        return UNNAMEABLE.sub("?", name)[: MAX_NAME_CHARS - len(WORKERS)]
 
     def _place(self, filename: str) -> str:
         """A path relative to the workspace, or to where it would be imported from."""
@@ -176,12 +176,12 @@ def _of_workers(
 def largest(rows: list[ProfileRow]) -> list[ProfileRow]:
     """The largest shares, the rest of each kind of thread as one row at the end."""
     rows = sorted(rows, key=lambda row: -row[1])
-    shown = [row for row in rows if row[1] >= SMALLEST_SHARE][: MOST_ROWS - 2]
+    shown = [row for row in rows if row[1] >= MIN_SHARE][: MAX_ROWS - 2]
     left = rows[len(shown) :]
     of_workers = [row for row in left if row[0].endswith(WORKERS)]
     of_main = [row for row in left if not row[0].endswith(WORKERS)]
     rest = [_sum(REST, of_main), _sum(REST + WORKERS, of_workers)]
-    return [*shown, *(row for row in rest if row[1] >= SMALLEST_SHARE)]
+    return [*shown, *(row for row in rest if row[1] >= MIN_SHARE)]
 
 
 def _sum(name: str, rows: Iterable[ProfileRow]) -> ProfileRow:

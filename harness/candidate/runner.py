@@ -76,13 +76,13 @@ class Runner:
         for name in preload:
             importlib.import_module(name)
         if "numba" in sys.modules:
-            from hillclimb.harness.candidate.wall.numba_signatures import hold_signatures
+            from hillclimb.harness.candidate.wall.numba_signatures import restrict_signatures
 
-            hold_signatures()
+            restrict_signatures()
         if walled:
-            from hillclimb.harness.candidate.wall.library_wall import take_libraries_away
+            from hillclimb.harness.candidate.wall.library_wall import block_libraries
 
-            take_libraries_away(workspace)
+            block_libraries(workspace)
         if tensors == "torch" and "triton" in preload:
             from hillclimb.harness.candidate import interpreter_fixes
 

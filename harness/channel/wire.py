@@ -9,7 +9,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-MOST_BYTES = 64 * 1024
+MAX_BYTES = 64 * 1024
 """Longest packet either side accepts."""
 
 
@@ -37,7 +37,7 @@ def send(end: socket.socket, message: dict[str, Any], descriptors: Sequence[int]
 def receive(end: socket.socket, most_descriptors: int = 0) -> tuple[dict[str, Any], list[int]]:
     """The next message. Raises WireError at the end of the stream, NotAMessageError for what is not one."""
     try:
-        data, descriptors, flags, _ = socket.recv_fds(end, MOST_BYTES, most_descriptors)
+        data, descriptors, flags, _ = socket.recv_fds(end, MAX_BYTES, most_descriptors)
     except OSError as error:
         raise WireError(f"cannot receive: {error}") from error
     message = None

@@ -18,7 +18,7 @@ from hillclimb.harness.case.operands import are_equal
 CALLS_PER_BATCH = 128
 """Calls that are drawn at once."""
 
-LARGEST = 1 << 20
+MAX_SAMPLE_BYTES = 1 << 20
 """Bytes of one call's inputs up to which launches are what drawing costs."""
 
 SEEDS = (1, 2)
@@ -64,7 +64,7 @@ class InputBatches:
 def capture_batch(draw: Draw, place: str) -> InputBatch | None:
     """A batch that draws what `draw` does; None where calls are large, or it would not."""
     sample = draw(torch.Generator(place).manual_seed(SEEDS[0]))
-    if sum(tensor.nbytes for tensor in sample.values()) > LARGEST:
+    if sum(tensor.nbytes for tensor in sample.values()) > MAX_SAMPLE_BYTES:
         return None
     if not all(tensor.is_contiguous() for tensor in sample.values()):
         return None  # stacked they would lose their strides

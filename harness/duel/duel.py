@@ -41,7 +41,7 @@ CHECKED_SLOTS = 3
 """Slots compared with the reference after a side's segment at the least; of the candidate's, more for as long as the
 segment was to take. A kernel that leaves out a share f of its calls passes n of them with probability (1 - f)^n."""
 
-MOST_CHECKED, KEPT_BYTES = 32, 1 << 30
+MAX_CHECKED, KEPT_BYTES = 32, 1 << 30
 """Most slots of a segment whose inputs are kept for that, and most memory for them."""
 
 WARM_CALLS = 8
@@ -300,7 +300,7 @@ class InterleavedDuel:
         if side == 1:
             few = CHECKED_SLOTS if self.is_on_gpu else 0
         else:
-            few = max(CHECKED_SLOTS, min(MOST_CHECKED, KEPT_BYTES // workload.arena.layout.stride))
+            few = max(CHECKED_SLOTS, min(MAX_CHECKED, KEPT_BYTES // workload.arena.layout.stride))
         return self.settings.secret.sample(turn.slots, min(few, len(turn.slots)))
 
     def _refresh(self, workload: Workload, slots: range, kept: Sequence[int]) -> dict[int, Tensors]:

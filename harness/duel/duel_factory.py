@@ -39,7 +39,7 @@ COMPARISONS: tuple[PairStage, ...] = ("noise", "cumulative")
 Processes = tuple[CandidateProcess, CandidateProcess]
 """A, the candidate, and B, its opponent."""
 
-MOST_PAIRS = 6
+MAX_PAIRS = 6
 """Fresh pairs that are got ready at the same time on a GPU."""
 
 EXTRA_READY_PAIRS = 2
@@ -108,7 +108,7 @@ class DuelFactory:
         self.segment_calls.clear()
         done = 0
         while done < most:
-            together = EXTRA_READY_PAIRS if done else min(expected_pairs or most, MOST_PAIRS)
+            together = EXTRA_READY_PAIRS if done else min(expected_pairs or most, MAX_PAIRS)
             count = min(together if self.device.kind == "cuda" else 1, most - done)
             with ExitStack() as stack:
                 born = self._spawn_pairs(stack, candidate, opponent, count, from_source=from_source)

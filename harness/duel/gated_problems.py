@@ -11,7 +11,7 @@ from hillclimb.harness.case.contract import Contract, Problem
 NEIGHBOURS = 2
 """Problems that no list shows, in one gate."""
 
-MOST_NEIGHBOUR_BYTES = 64 << 20
+MAX_NEIGHBOUR_BYTES = 64 << 20
 """Most that such a problem may move: its reference is computed for it alone."""
 
 
@@ -30,7 +30,7 @@ def draw_gated_problems(
 ) -> GatedProblems:
     """The listed problems, with a few neighbours of theirs that move at most so many bytes each."""
     found = neighbours_of(contract, listed, secret)
-    most = min(most_bytes, MOST_NEIGHBOUR_BYTES)
+    most = min(most_bytes, MAX_NEIGHBOUR_BYTES)
     small = {name: problem for name, problem in found.items() if contract.work(problem).bytes <= most}
     drawn = secret.sample(sorted(small), min(NEIGHBOURS, len(small)))
     return GatedProblems(

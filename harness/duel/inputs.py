@@ -17,7 +17,7 @@ from hillclimb.harness.duel.batches import InputBatch
 from hillclimb.harness.duel.mixing import can_mix, mix
 from hillclimb.harness.duel.process.arena import Arena, shapes_of
 
-MIXED_SHARE, MOST_MIXED = 0.25, 8
+MIXED_SHARE, MAX_MIXED = 0.25, 8
 """Share of the slots refreshed together whose inputs are mixed, and the most slots. Half of them are among the kept
 ones, which are compared: that inputs are mixed says little about whether they are."""
 
@@ -102,7 +102,7 @@ class InputSource:
         """Those whose inputs are mixed: as many whichever are kept, about half of them kept ones."""
         if not can_mix(self.contract):
             return set()
-        count = min(MOST_MIXED, math.floor(self.mixed_share * len(slots) + self.secret.random()))
+        count = min(MAX_MIXED, math.floor(self.mixed_share * len(slots) + self.secret.random()))
         among = [slot for slot in kept if slot in slots]
         chosen = self.secret.sample(among, min(-(-count // 2), len(among)))
         return {*chosen, *self.secret.sample(slots, count - len(chosen))}

@@ -19,10 +19,10 @@ from hillclimb.harness.duel.process.arena import Arena, is_poison
 from hillclimb.harness.errors import CandidateFault, CaseError
 from hillclimb.harness.records import Reason
 
-MOST_ERROR = 1e6
+MAX_ERROR = 1e6
 """Of what is attainable, in units of scale: beyond it the budget would let anything pass."""
 
-MOST_DIFFERING = 0.5
+MAX_DIFFERING = 0.5
 """Share of an output's whole numbers that may differ at the very most: never all of them."""
 
 QUANTISED = (torch.int8, torch.uint8)
@@ -80,7 +80,7 @@ def expected_outputs(
         if not have_same_infinities(given, value):
             raise CaseError("contract.py", "Contract.attainable", *infinite_elsewhere(name))
         error = float(_errors(given, value, unit).max()) if value.numel() else 0.0
-        if error > MOST_ERROR:
+        if error > MAX_ERROR:
             _refuse(name, given, value, unit)
         rounding = torch.finfo(given.dtype).eps if given.dtype.is_floating_point else 0.0
         budget[name] = multiples * max(error, rounding)
@@ -157,7 +157,7 @@ def _whole_number_budget(
     if differences.numel():
         amount = max(amount, float(differences.max()))
         share = max(share, multiples * float((differences > 0).double().mean()))
-    return amount, min(share, MOST_DIFFERING)
+    return amount, min(share, MAX_DIFFERING)
 
 
 def _differences(value: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:

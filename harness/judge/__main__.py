@@ -64,7 +64,7 @@ def serve(end: socket.socket, case_folder: Path, trust_workspace: bool) -> None:
     trouble: HillclimbError | None = None
     with closing(judge):
         while True:
-            trouble = trouble or tidy_when_idle(end, judge, watch)
+            trouble = trouble or clean_up_when_idle(end, judge, watch)
             if not (request := lines.readline()):
                 return
             message = json.loads(request)
@@ -79,12 +79,12 @@ def serve(end: socket.socket, case_folder: Path, trust_workspace: bool) -> None:
                 say("answer", answer.model_dump(mode="json"))
 
 
-def tidy_when_idle(end: socket.socket, judge: CaseJudge, watch: Any) -> HillclimbError | None:
-    """Where the next request takes its time, tidy up; what goes wrong is the answer to the next question."""
+def clean_up_when_idle(end: socket.socket, judge: CaseJudge, watch: Any) -> HillclimbError | None:
+    """Where the next request takes its time, clean up; what goes wrong is the answer to the next question."""
     if wire.make_poll(end).poll(IDLE_SECONDS * 1e3):
         return None
     try:
-        answer_one(judge, "tidy", {}, watch)
+        answer_one(judge, "clean_up", {}, watch)
     except HillclimbError as error:
         return error
     return None
@@ -116,8 +116,8 @@ def answer_one(judge: CaseJudge, op: str, arguments: dict[str, Any], watch: Any)
 def dispatch(judge: CaseJudge, op: str, arguments: dict[str, Any], watch: Any) -> Record:
     if op == "describe":
         return judge.describe()
-    if op == "tidy":
-        return judge.tidy()
+    if op == "clean_up":
+        return judge.clean_up()
     sides = {name: Side(**value) for name, value in arguments.items() if isinstance(value, dict)}
     if op == "prepare":
         return judge.prepare(**sides)

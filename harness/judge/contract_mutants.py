@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from hillclimb.harness.case.contract import Contract, Tensors
-from hillclimb.harness.duel.gated_problems import MOST_NEIGHBOUR_BYTES, draw_gated_problems
+from hillclimb.harness.duel.gated_problems import MAX_NEIGHBOUR_BYTES, draw_gated_problems
 from hillclimb.harness.duel.mixing import can_mix, mix
 from hillclimb.harness.errors import CaseError
 from hillclimb.harness.judge.mutants.drawn import DrawnCall, Mutant
@@ -79,7 +79,7 @@ class ContractMutants:
 
     def try_listed_sizes(self, problems: Sequence[str], tally: MutantTally) -> bool:
         """A result that is right for the listed sizes alone; whether any of the problems has others like it."""
-        most = MOST_NEIGHBOUR_BYTES
+        most = MAX_NEIGHBOUR_BYTES
         is_varied = bool(draw_gated_problems(self.contract, problems, random.Random(SEED), most).neighbours)
         tally.note(LISTED, float("inf") if is_varied else 0.0)
         return is_varied

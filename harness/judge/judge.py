@@ -50,7 +50,8 @@ from hillclimb.harness.statistics import evidence
 class CaseJudge:
     """Implements hillclimb.harness.judge.protocol.Judge in this process.
 
-    Of a method call nothing is left but candidates' processes on their way out, which the next one or `tidy` waits for.
+    Of a method call nothing is left but candidates' processes on their way out. The next one or `clean_up` waits for
+    them.
     """
 
     def __init__(self, case: Case, rung: Rung, device: Device) -> None:
@@ -108,7 +109,7 @@ class CaseJudge:
         self._health.suspect(report.reason, report.detail)
         return report
 
-    def try_oracle(self, watch: Watch) -> OracleReport:
+    def check_oracle(self, watch: Watch) -> OracleReport:
         bench, settings = self._duels, self._duels.case.settings
         mutants = ContractMutants(
             bench.contract, settings.gate.error_budget, bench.device.torch_device, bench.case.contract_file
@@ -234,7 +235,7 @@ class CaseJudge:
         """A process that cannot be ended may hold the device: no judge uses it before a person has looked."""
         self._duels.device.quarantine(str(error), error.pid)
 
-    def tidy(self) -> EmptyAnswer:
+    def clean_up(self) -> EmptyAnswer:
         """Wait for processes that are no longer needed; while nothing is asked there is time for it."""
         self._duels.reap()
         return EmptyAnswer()

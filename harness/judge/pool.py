@@ -77,8 +77,8 @@ class LocalJudge:
     def gate(self, side: Side, watch: Watch) -> GateReport:
         return self._ask(GateReport, "gate", watch, side=side)
 
-    def try_oracle(self, watch: Watch) -> OracleReport:
-        return self._ask(OracleReport, "try_oracle", watch)
+    def check_oracle(self, watch: Watch) -> OracleReport:
+        return self._ask(OracleReport, "check_oracle", watch)
 
     def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:
         return self._ask(Screening, "screen", watch, candidate=candidate, incumbent=incumbent)

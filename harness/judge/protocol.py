@@ -40,7 +40,7 @@ class Judge(Protocol):
     def gate(self, side: Side, watch: Watch) -> GateReport:
         """Parity of one side over every problem, distribution and seed; no timing."""
 
-    def try_oracle(self, watch: Watch) -> OracleReport:
+    def check_oracle(self, watch: Watch) -> OracleReport:
         """Which results that are wrong on purpose the case's contract accepts; no candidate is run."""
 
     def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:

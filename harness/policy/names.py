@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import PurePath
 
-MOST_HOPS = 16
+MAX_HOPS = 16
 """Own modules a name may be handed through; a ring of them ends there."""
 
-MOST_PARTS = 32
+MAX_PARTS = 32
 """Attributes in a chain that is followed; no library is nested as deeply."""
 
 
@@ -81,7 +81,7 @@ class Names:
 
     def follow(self, path: str, line: int = 0) -> str:
         """What a path stands for, through the workspace's own modules; one that imports from itself has a value."""
-        for _ in range(MOST_HOPS):
+        for _ in range(MAX_HOPS):
             onward = self._follow(path)
             if onward is None or onward == path:
                 return path
@@ -109,10 +109,10 @@ class Names:
     def _dotted(self, node: ast.AST) -> str | None:
         parts: list[str] = []
         base: ast.AST | None = node
-        while base is not None and not isinstance(base, ast.Name) and len(parts) < MOST_PARTS:
+        while base is not None and not isinstance(base, ast.Name) and len(parts) < MAX_PARTS:
             parts.append(attribute_of(base) or "")
             base = base_of(base)
-        if len(parts) == MOST_PARTS and base_of(node) is not None:
+        if len(parts) == MAX_PARTS and base_of(node) is not None:
             self.too_long.append((getattr(node, "lineno", 0), parts[-1]))
         path = self._paths.get(base.id) if isinstance(base, ast.Name) else None
         return ".".join([path, *reversed(parts)]) if path else None

@@ -74,7 +74,7 @@ UNREADABLE = (
 UNREAD_FOLDERS = frozenset({"tests"})
 """Workspace folders that are never imported by a kernel; importing from them is refused."""
 
-LARGEST = 256 << 10
+MAX_SOURCE_BYTES = 256 << 10
 """Bytes of all source files together; a kernel written by hand has a few thousand, and reading takes 20 s a MiB."""
 
 REMEMBERED = 64
@@ -137,8 +137,10 @@ def _read(workspace: Path) -> Iterator[tuple[PurePath, bytes]]:
             continue
         try:
             total += path.stat().st_size
-            if total > LARGEST:
-                raise ValueError(f"all source together has over {LARGEST} bytes, the most that is read")
+            if total > MAX_SOURCE_BYTES:
+                raise ValueError(
+                    f"all source together has over {MAX_SOURCE_BYTES} bytes, the most that is read"
+                )
             yield name, path.read_bytes()
         except (OSError, ValueError) as error:
             raise CandidateFault(Reason.DOES_NOT_LOAD, _unreadable(name, error)) from None

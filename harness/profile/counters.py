@@ -30,12 +30,12 @@ PLACES = (
     "/opt/nvidia/nsight-compute/*/ncu",
     "/usr/local/cuda*/nsight-compute-*/ncu",
 )
-MOST_LAUNCHES = 24
+MAX_LAUNCHES = 24
 """Kernels of one call that are looked at."""
 
-MOST_KERNELS = 8
-LONGEST_NAME = 160
-MOST_VALUE = 1e18
+MAX_KERNELS = 8
+MAX_NAME_CHARS = 160
+MAX_VALUE = 1e18
 
 SECONDS = "gpu__time_duration.sum"
 READ, WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
@@ -161,7 +161,7 @@ def ncu_command(program: str, metrics: Sequence[str], log: str) -> list[str]:
         "--cache-control": "all",
         "--profile-from-start": "off",
         "--target-processes": "all",
-        "--launch-count": str(MOST_LAUNCHES),
+        "--launch-count": str(MAX_LAUNCHES),
         "--metrics": ",".join(metrics),
     }
     return [program, *(word for option in options.items() for word in option if word)]
@@ -176,9 +176,7 @@ def parse_counters(text: str) -> tuple[KernelCounters, ...]:
     for (_, name), metrics in launches.items():
         by_name.setdefault(name, []).append(metrics)
     kernels = (_kernel(name, metrics) for name, metrics in by_name.items())
-    return tuple(
-        sorted(kernels, key=lambda kernel: -(kernel.seconds or 0.0) * kernel.launches)[:MOST_KERNELS]
-    )
+    return tuple(sorted(kernels, key=lambda kernel: -(kernel.seconds or 0.0) * kernel.launches)[:MAX_KERNELS])
 
 
 def without_refused(metrics: Sequence[str], text: str) -> tuple[str, ...]:
@@ -247,7 +245,7 @@ def _figure(value: str, unit: str) -> float | None:
         figure = float(value.replace(",", "")) * SCALES.get(unit, 1.0)
     except ValueError:
         return None
-    return figure if math.isfinite(figure) and 0 <= figure <= MOST_VALUE else None
+    return figure if math.isfinite(figure) and 0 <= figure <= MAX_VALUE else None
 
 
 def _kernel(name: str, launches: Sequence[Mapping[str, float]]) -> KernelCounters:
@@ -258,7 +256,7 @@ def _kernel(name: str, launches: Sequence[Mapping[str, float]]) -> KernelCounter
     stalls = ((stall.replace("_", " "), mean(STALL.format(stall))) for stall in STALLS)
     told = sorted(((stall, cycles) for stall, cycles in stalls if cycles), key=lambda one: -one[1])
     return KernelCounters(
-        kernel=printable(name.strip())[:LONGEST_NAME].replace("\n", " ") or "a kernel without a name",
+        kernel=printable(name.strip())[:MAX_NAME_CHARS].replace("\n", " ") or "a kernel without a name",
         launches=len(launches),
         seconds=mean(SECONDS),
         dram_read=mean(READ),

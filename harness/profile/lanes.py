@@ -21,11 +21,11 @@ from hillclimb.harness.case.checked import load_contract
 from hillclimb.harness.case.contract import Contract
 from hillclimb.harness.channel.dtypes import TORCH_DTYPES
 from hillclimb.harness.channel.profile_limits import (
-    LONGEST_NAME,
-    MOST_ACCESSES,
-    MOST_FILES,
-    MOST_KERNELS,
-    MOST_LOOPS,
+    MAX_ACCESSES,
+    MAX_FILES,
+    MAX_KERNELS,
+    MAX_LOOPS,
+    MAX_NAME_CHARS,
     UNNAMEABLE,
 )
 from hillclimb.harness.device.cpu.cpu import MAX_INTERPRETED_BYTES
@@ -33,7 +33,7 @@ from hillclimb.harness.duel.duel_factory import DuelFactory
 from hillclimb.harness.duel.inputs import InputSource
 from hillclimb.harness.duel.parity import check_outputs
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
-from hillclimb.harness.duel.process.launch_spec import LARGEST_SOURCE
+from hillclimb.harness.duel.process.launch_spec import MAX_SOURCE_BYTES
 from hillclimb.harness.errors import CandidateFault, UsageError
 from hillclimb.harness.policy.policy import PARSE_ERRORS
 from hillclimb.harness.profile.rows import printable
@@ -53,8 +53,8 @@ from hillclimb.harness.wording import choices
 CHOSEN = 2
 """Problems that are looked at where none is named: the largest that are interpreted."""
 
-MOST_COUNT = 10**15
-LONGEST_SOURCE = 160
+MAX_COUNT = 10**15
+MAX_SOURCE_CHARS = 160
 KINDS = ("load", "store", "atomic")
 
 EMPTY: dict[str, list[ast.AST]] = {
@@ -161,19 +161,19 @@ class Statements:
         latest = max(statement.lineno for statement in covering)
         innermost = [statement for statement in covering if statement.lineno == latest][-1]
         text = " ".join(printable(_head(innermost)).split())
-        return text if len(text) <= LONGEST_SOURCE else f"{text[: LONGEST_SOURCE - 3]}..."
+        return text if len(text) <= MAX_SOURCE_CHARS else f"{text[: MAX_SOURCE_CHARS - 3]}..."
 
 
 def parse_lanes(told: object, problem: str, statements: Statements) -> Lanes:
     """What a candidate answered, taken at its form only. Raises CandidateFault for any other form."""
     if not isinstance(told, dict) or set(told) != {"files", "kernels", "accesses", "loops", "left_out"}:
         raise _malformed("counts", told)
-    files = [_name(file) for file in _rows(told["files"], MOST_FILES, "files")]
-    runs = [_kernel(row, files) for row in _rows(told["kernels"], MOST_KERNELS, "kernels")]
+    files = [_name(file) for file in _rows(told["files"], MAX_FILES, "files")]
+    runs = [_kernel(row, files) for row in _rows(told["kernels"], MAX_KERNELS, "kernels")]
     kernels = _disambiguated(runs)
     lines = _Lines([kernel.kernel for kernel in kernels], files, statements)
-    accesses = [lines.access(row) for row in _rows(told["accesses"], MOST_ACCESSES, "accesses")]
-    loops = [lines.loop(row) for row in _rows(told["loops"], MOST_LOOPS, "loops")]
+    accesses = [lines.access(row) for row in _rows(told["accesses"], MAX_ACCESSES, "accesses")]
+    loops = [lines.loop(row) for row in _rows(told["loops"], MAX_LOOPS, "loops")]
     return Lanes(
         problem=problem,
         kernels=kernels,
@@ -244,7 +244,7 @@ def _row(told: object, length: int) -> Row:
 
 
 def _name(told: object) -> str:
-    if not isinstance(told, str) or not 0 < len(told) <= LONGEST_NAME or UNNAMEABLE.search(told):
+    if not isinstance(told, str) or not 0 < len(told) <= MAX_NAME_CHARS or UNNAMEABLE.search(told):
         raise _malformed("a name", told)
     return told
 
@@ -256,7 +256,7 @@ def _known(told: object, names: Sequence[str]) -> str:
 
 
 def _count(told: object) -> int:
-    if type(told) is not int or not 0 <= told <= MOST_COUNT:
+    if type(told) is not int or not 0 <= told <= MAX_COUNT:
         raise _malformed("a count", told)
     return told
 
@@ -271,7 +271,7 @@ def _statements(tree: Path, file: str) -> Iterator[ast.stmt]:
     path = tree / file
     try:
         inside = path.resolve().is_relative_to(tree.resolve()) and path.is_file()
-        if not inside or path.suffix != ".py" or path.stat().st_size > LARGEST_SOURCE:
+        if not inside or path.suffix != ".py" or path.stat().st_size > MAX_SOURCE_BYTES:
             return
         module = ast.parse(path.read_bytes())
     except (OSError, *PARSE_ERRORS):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hillclimb.harness.channel.profile_limits import LONGEST_NAME, MOST_ROWS, UNNAMEABLE
+from hillclimb.harness.channel.profile_limits import MAX_NAME_CHARS, MAX_ROWS, UNNAMEABLE
 from hillclimb.harness.errors import CandidateFault
 from hillclimb.harness.records import Bucket, Reason
 
-MOST_SECONDS, MOST_ENTRIES, MOST_DETAIL = 1e6, 1e12, 1000
+MAX_SECONDS, MAX_ENTRIES, MAX_DETAIL = 1e6, 1e12, 1000
 
 
 def parse_rows(told: object) -> list[Bucket]:
     """What a candidate's profiler answered, taken at its form only. Raises CandidateFault for any other form."""
-    if not isinstance(told, list) or len(told) > MOST_ROWS:
+    if not isinstance(told, list) or len(told) > MAX_ROWS:
         raise _malformed("rows", told)
     return [_parse_row(row) for row in told]
 
@@ -22,9 +22,9 @@ def _parse_row(row: object) -> Bucket:
     if not isinstance(row, list) or len(row) != 4:
         raise _malformed("a row", row)
     name, *figures = row
-    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or UNNAMEABLE.search(name):
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_CHARS or UNNAMEABLE.search(name):
         raise _malformed("a name", name)
-    for figure, most in zip(figures, (1.0, MOST_SECONDS, MOST_ENTRIES), strict=True):
+    for figure, most in zip(figures, (1.0, MAX_SECONDS, MAX_ENTRIES), strict=True):
         if type(figure) not in (int, float) or not 0 <= figure <= most:
             raise _malformed("a figure", figure)
     share, seconds, calls = (float(figure) for figure in figures)
@@ -49,7 +49,7 @@ def combine(tables: Sequence[Sequence[Bucket]]) -> tuple[Bucket, ...]:
         for bucket in table:
             by_name.setdefault(bucket.name, []).append(bucket)
     means = (_mean(name, buckets, len(tables)) for name, buckets in by_name.items())
-    return tuple(sorted(means, key=lambda bucket: -bucket.share)[:MOST_ROWS])
+    return tuple(sorted(means, key=lambda bucket: -bucket.share)[:MAX_ROWS])
 
 
 def _mean(name: str, buckets: Sequence[Bucket], problems: int) -> Bucket:
@@ -63,6 +63,6 @@ def _mean(name: str, buckets: Sequence[Bucket], problems: int) -> Bucket:
 
 def printable(text: str) -> str:
     """A paragraph at the most, without anything that could move a cursor; an error's last words are kept."""
-    if len(text) > MOST_DETAIL:
-        text = f"{text[: MOST_DETAIL // 4]} ... {text[-MOST_DETAIL * 3 // 4 :]}"
+    if len(text) > MAX_DETAIL:
+        text = f"{text[: MAX_DETAIL // 4]} ... {text[-MAX_DETAIL * 3 // 4 :]}"
     return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)

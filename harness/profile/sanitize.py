@@ -34,8 +34,8 @@ PLACES = (
     "/usr/local/cuda-*/compute-sanitizer/compute-sanitizer",
 )
 ERROR_STATUS = 86
-MOST_FINDINGS = 20
-MOST_TEXT = 400
+MAX_FINDINGS = 20
+MAX_TEXT_CHARS = 400
 
 START_SECONDS = 90
 """Until the kernel's process, importing torch under the tool, must have spoken to it."""
@@ -231,7 +231,7 @@ def parse_log(text: str) -> SanitizerLog:
         known = found.get(key)
         found[key] = replace(known, count=known.count + 1) if known else finding
     findings = sorted(found.values(), key=lambda finding: finding.reason is None)
-    return SanitizerLog(tuple(findings[:MOST_FINDINGS]), printable(trouble[:MOST_TEXT]), _errors(text))
+    return SanitizerLog(tuple(findings[:MAX_FINDINGS]), printable(trouble[:MAX_TEXT_CHARS]), _errors(text))
 
 
 def _records(text: str) -> Iterator[tuple[str, list[str]]]:
@@ -253,7 +253,7 @@ def _records(text: str) -> Iterator[tuple[str, list[str]]]:
 
 def _finding(first: str, rest: list[str]) -> Finding | None:
     """What a record says; None where it is about the tool itself."""
-    whole = printable(" ".join([first, *(line for line in rest if "Frame:" not in line)])[:MOST_TEXT])
+    whole = printable(" ".join([first, *(line for line in rest if "Frame:" not in line)])[:MAX_TEXT_CHARS])
     kernel = _kernel(_place(first, rest))
     for kind in KINDS:
         if match := kind.pattern.match(first):
@@ -291,7 +291,7 @@ def _kernel(place: str) -> str:
     function = place.split("+0x")[0].split(" in ")[0]
     if "+0x" not in place and (match := re.search(r":\d+:(.+)$", place)):
         function = match[1]
-    return printable(function.strip()[:MOST_TEXT])
+    return printable(function.strip()[:MAX_TEXT_CHARS])
 
 
 def _errors(text: str) -> int | None:
@@ -312,5 +312,5 @@ def _failure(heard: ToolOutput, log: SanitizerLog) -> str:
 
 
 def _last_words(heard: ToolOutput) -> str:
-    printed = printable(heard.printed.strip()[-MOST_TEXT:])
+    printed = printable(heard.printed.strip()[-MAX_TEXT_CHARS:])
     return f"; printed: {printed}" if printed else ""

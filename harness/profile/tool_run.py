@@ -23,10 +23,10 @@ from hillclimb.harness.sandbox import interpreter
 from hillclimb.harness.sandbox.rungs.bubblewrap_process import INSIDE
 from hillclimb.harness.sandbox.rungs.choose import Confinement, ExitStatus, Rung
 
-MOST_LOG = 4 << 20
+MAX_LOG_BYTES = 4 << 20
 """Bytes of a log that are read."""
 
-LARGEST_PROBLEM = 256 << 20
+MAX_PROBLEM_BYTES = 256 << 20
 """Bytes of inputs and outputs; tools slow a kernel down a hundredfold and more, and keep copies of its memory."""
 
 ToolCommand = Callable[[str], list[str]]
@@ -116,7 +116,7 @@ def draft_problems(sources: Sequence[InputSource]) -> tuple[list[ProblemDraft], 
     fitting, large = [], []
     for source in sources:
         drafted = draft_problem(source)
-        if _bytes(drafted) <= LARGEST_PROBLEM:
+        if _bytes(drafted) <= MAX_PROBLEM_BYTES:
             fitting.append(drafted)
         else:
             large.append(source.problem)
@@ -153,7 +153,7 @@ def _bytes(one: ProblemDraft) -> int:
 
 
 def _read(descriptor: int) -> str:
-    return os.pread(descriptor, MOST_LOG, 0).decode(errors="replace")
+    return os.pread(descriptor, MAX_LOG_BYTES, 0).decode(errors="replace")
 
 
 def _problems_run(printed: str, known: Collection[str]) -> tuple[str, ...]:

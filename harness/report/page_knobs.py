@@ -139,7 +139,7 @@ def _panel(
 
 
 def _few(groups: dict[str, list[TriedConfiguration]]) -> list[tuple[str, list[TriedConfiguration]]]:
-    """At most MOST_VALUES groups in the order of their values: ranges of numbers, or the most tried of names."""
+    """At most MAX_VALUES groups in the order of their values: ranges of numbers, or the most tried of names."""
     figures = {label: _figure(label) for label in groups}
     if all(figure is not None for figure in figures.values()):
         ordered = sorted(groups, key=lambda label: figures[label] or 0.0)

@@ -17,7 +17,7 @@ from hillclimb.harness.case.contract import Problem
 from hillclimb.harness.sources.operators import changes
 from hillclimb.harness.sources.source_file import load_source
 
-MOST_SEED, MOST_GIVEN_SEED = 2**31 - 1, 100_000
+MAX_SEED, MAX_GIVEN_SEED = 2**31 - 1, 100_000
 """Of a seed drawn here, and of one that a source's function is given: some compute with theirs."""
 
 
@@ -41,13 +41,13 @@ class FromFunction:
         names = signature(function).parameters
         given = {name: value for name, value in problem.items() if name in names}
         if "seed" in names:
-            given["seed"] = draw_seed(torch.default_generator) % MOST_GIVEN_SEED
+            given["seed"] = draw_seed(torch.default_generator) % MAX_GIVEN_SEED
         return pytree.tree_map_only(np.ndarray, torch.from_numpy, function(**given))
 
 
 def draw_seed(generator: torch.Generator) -> int:
     """From a generator; 0 where only shapes are wanted, so that tensors have no contents."""
-    drawn = torch.randint(MOST_SEED, (1,), generator=generator, device=generator.device)
+    drawn = torch.randint(MAX_SEED, (1,), generator=generator, device=generator.device)
     return 0 if isinstance(drawn, FakeTensor) else int(drawn)
 
 

@@ -28,7 +28,7 @@ FALSE_GAIN_RATE = 0.1
 """Chance that a clock on which there is no gain is taken to see one, shared out over the looks taken at it; the
 e-process has its own, far smaller."""
 
-MOST_HONEST = 200
+MAX_HONEST = 200
 """Pairs of honest noise that are remembered."""
 
 
@@ -78,7 +78,7 @@ class ClockCalibration:
         for wide in AGREEMENT_READINGS:
             gaps = self._gaps[wide.name]
             gaps += [median_log_ratio(pair) - wide.read(pair, wide.clock) for pair in pairs]
-            del gaps[:-MOST_HONEST]
+            del gaps[:-MAX_HONEST]
 
     @property
     def is_calibrated(self) -> bool:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hillclimb.harness.case.checked import check_contract, load_contract
 from hillclimb.harness.case.contract import Contract, Problem
-from hillclimb.harness.case.contracts.neighbours import MOST_UNLIKE, changed, neighbours
+from hillclimb.harness.case.contracts.neighbours import MAX_UNLIKE, changed, neighbours
 from hillclimb.harness.channel.dtypes import TORCH_DTYPES
 from hillclimb.harness.device.cpu.cpu import MAX_INTERPRETED_BYTES
 from tests.cases.interpreted import small
@@ -55,7 +55,7 @@ def test_one_size_is_one_more_or_less_or_prime_or_two_are_swapped(
         assert len(set(alone) - expected) == 1
     swapped = {**problem, "m": problem["n"], "n": problem["m"]}
     low, high = sorted((problem["m"], problem["n"]))
-    assert (swapped in found) == (low != high and high <= MOST_UNLIKE * low)
+    assert (swapped in found) == (low != high and high <= MAX_UNLIKE * low)
 
 
 @given(sizes, st.lists(sizes, max_size=3), st.integers(), st.data())

@@ -23,7 +23,7 @@ from hillclimb.harness.channel.dtypes import NUMPY_DTYPES, TORCH_DTYPES
 from hillclimb.harness.duel.parity import expected_outputs, worst_error
 from hillclimb.harness.knobs.knobs import KnobValue, load_knobs, to_environment
 from hillclimb.harness.policy.policy import check_policy
-from hillclimb.harness.profile.tool_run import LARGEST_PROBLEM
+from hillclimb.harness.profile.tool_run import MAX_PROBLEM_BYTES
 from tests.cases.interpreted import small, walk
 from tests.cases.workspace import CASES, call, checks, import_file, kernel, load_case
 
@@ -134,7 +134,7 @@ def test_one_for_a_gpu_fills_it_and_is_checked_without_one(on_cuda: Stamped) -> 
     assert len(interpreted) >= 5
     assert set(suites["small"].problems) <= set(interpreted)
     (large,) = suites["main"].problems
-    assert 64 << 20 <= contract.work(contract.problems[large]).bytes < LARGEST_PROBLEM
+    assert 64 << 20 <= contract.work(contract.problems[large]).bytes < MAX_PROBLEM_BYTES
 
 
 def test_its_settings_are_a_gpus(on_cuda: Stamped) -> None:

@@ -387,7 +387,7 @@ def test_a_profile_is_shares_largest_first(bench: Bench) -> None:
 
 @real_ones
 def test_a_contract_is_tried_without_a_candidate(bench: Bench) -> None:
-    heard = hear(bench.judge.try_oracle)
+    heard = hear(bench.judge.check_oracle)
     assert heard.answer.tried > 0
     assert heard.answer.accepted == ()
     assert {progress.stage for progress in heard.told} == {"oracle"}
@@ -463,7 +463,7 @@ QUESTIONS: dict[str, Callable[[Bench], object]] = {
     "describe": lambda bench: bench.judge.describe(),
     "prepare": lambda bench: bench.judge.prepare(bench.honest, bench.honest),
     "gate": lambda bench: bench.judge.gate(bench.honest, ignore),
-    "try_oracle": lambda bench: bench.judge.try_oracle(ignore),
+    "check_oracle": lambda bench: bench.judge.check_oracle(ignore),
     "screen": lambda bench: bench.judge.screen(bench.fast, bench.slow, ignore),
     "confirm": lambda bench: bench.judge.confirm(bench.fast, bench.slow, bench.slow, ALPHA, ignore),
     "compare": lambda bench: bench.judge.compare(bench.slow, bench.fast, "noise", ignore),
@@ -491,7 +491,7 @@ def test_every_question_is_asked_here() -> None:
 
 
 LACKING = pytest.mark.xfail(
-    strict=True, reason="tests/fakes: no try_oracle, no lanes, and no suite to choose"
+    strict=True, reason="tests/fakes: no check_oracle, no lanes, and no suite to choose"
 )
 
 

@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OWN_LINES = {"called", "dropped", "turned"}
 """That a proposer may append."""
 
-MOST_STEPS = 40
+MAX_STEPS = 40
 ENDLESS = {"endless_sweep": 14, "llm_of_three": 9, "mixed": 16, "ridge_model": 12}
 """Steps of those that would go on; the others are asked until their ideas end."""
 PEEKING = [
@@ -101,7 +101,7 @@ def test_from_its_first_proposal_to_its_last_it_keeps_every_promise(
 
 
 def climb(world: World, proposer: Proposer, name: str) -> Iterator[Step]:
-    for _ in range(ENDLESS.get(name, MOST_STEPS)):
+    for _ in range(ENDLESS.get(name, MAX_STEPS)):
         step = world.step(proposer)
         yield step
         if not isinstance(step.outcome, Proposal):
@@ -209,7 +209,7 @@ def test_what_it_foresees_is_what_it_proposes(name: str, tmp_path: Path, stack: 
     world = WORLDS[name](tmp_path, stack)
     proposer, expected, foretold = world.make(), None, 0
     assert isinstance(proposer, CanPeek)
-    for _ in range(ENDLESS.get(name, MOST_STEPS)):
+    for _ in range(ENDLESS.get(name, MAX_STEPS)):
         world.settle()
         foreseen = look_ahead(world, proposer)
         calls = len(world.ledger.calls)
@@ -254,7 +254,7 @@ REPEATS = pytest.mark.xfail(
 def test_it_foresees_nothing_twice(name: str, tmp_path: Path, stack: ExitStack) -> None:
     world = WORLDS[name](tmp_path, stack)
     proposer = world.make()
-    for _ in range(ENDLESS.get(name, MOST_STEPS)):
+    for _ in range(ENDLESS.get(name, MAX_STEPS)):
         ideas = [proposal.model_dump_json() for proposal in world.foresee(proposer)]
         assert len(set(ideas)) == len(ideas)
         if not isinstance(world.step(proposer).outcome, Proposal):

@@ -10,7 +10,7 @@ from tests.docs.prose import sentences, word_count
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 FOLDERS = ("reference", "explanation", "results", "decisions")
-MOST_WORDS = 25
+MAX_WORDS = 25
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -21,7 +21,7 @@ def test_no_sentence_is_long(folder: str) -> None:
         f"{page.name}: {word_count(sentence)} words: {sentence}"
         for page in pages
         for sentence in sentences(page.read_text())
-        if word_count(sentence) > MOST_WORDS
+        if word_count(sentence) > MAX_WORDS
     ]
     assert not long, "\n".join(long)
 

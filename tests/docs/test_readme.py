@@ -19,8 +19,8 @@ FRONT = [
 OTHERS = [ROOT / "prompts/README.md", ROOT / "prompts/skills/hillclimb/SKILL.md", ROOT / "runs/README.md"]
 PAGES = sorted({*FRONT, *OTHERS, *(ROOT / "docs").rglob("*.md")})
 
-MOST_WORDS = 700
-LONGEST_SENTENCE = 25
+MAX_WORDS = 700
+MAX_SENTENCE_WORDS = 25
 GUIDES = ("write-a-case", "read-a-run", "use-a-model", "use-a-gpu", "use-a-coding-agent", "post-to-discord")
 
 
@@ -44,7 +44,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text().split()) <= MOST_WORDS
+    assert len((ROOT / "README.md").read_text().split()) <= MAX_WORDS
 
 
 @pytest.mark.parametrize("page", FRONT, ids=name_of)
@@ -52,7 +52,7 @@ def test_no_sentence_is_long(page: Path) -> None:
     long = [
         f"{word_count(sentence)} words: {sentence}"
         for sentence in sentences(page.read_text())
-        if word_count(sentence) > LONGEST_SENTENCE
+        if word_count(sentence) > MAX_SENTENCE_WORDS
     ]
     assert not long, "\n".join(long)
 

@@ -50,7 +50,7 @@ def turned(generator: torch.Generator) -> Tensors:
 
 
 def large(generator: torch.Generator) -> Tensors:
-    return {"x": torch.empty(batches.LARGEST + 1, dtype=torch.uint8, device=PLACE)}
+    return {"x": torch.empty(batches.MAX_SAMPLE_BYTES + 1, dtype=torch.uint8, device=PLACE)}
 
 
 def test_a_graph_draws_what_calls_draw(apart: Executor) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.selection.imports import ROOT, imported_files
 
-MOST_MODULES = 40
+MAX_MODULES = 40
 """More are left to a whole run: those farthest from what changed."""
 
 
@@ -57,7 +57,7 @@ def all_importers(root: Path = ROOT) -> dict[Path, set[Path]]:
 def main() -> None:
     changed = changed_files()
     found = [*nearest_tests(changed, all_importers()), *beside(changed)]
-    for path in found[:MOST_MODULES]:
+    for path in found[:MAX_MODULES]:
         print(path.relative_to(ROOT))
 
 

@@ -19,7 +19,7 @@ from hillclimb.harness.errors import UsageError
 
 LABEL = "a flashinfer-bench definition: a .json with axes, inputs, outputs and reference"
 
-MOST_WORKLOADS = 6
+MAX_WORKLOADS = 6
 """Timed problems; they have equal weight, and each is gated under every distribution."""
 
 USUAL_SIZES = (1, 37, 128)
@@ -135,8 +135,8 @@ def _workload_file(path: Path, definition: dict[str, Any]) -> Path | None:
 
 
 def _spread(found: list[Sizes]) -> list[Sizes]:
-    """At most MOST_WORKLOADS of them, the ends included."""
-    if len(found) <= MOST_WORKLOADS:
+    """At most MAX_WORKLOADS of them, the ends included."""
+    if len(found) <= MAX_WORKLOADS:
         return found
-    step = (len(found) - 1) / (MOST_WORKLOADS - 1)
-    return [found[round(number * step)] for number in range(MOST_WORKLOADS)]
+    step = (len(found) - 1) / (MAX_WORKLOADS - 1)
+    return [found[round(number * step)] for number in range(MAX_WORKLOADS)]

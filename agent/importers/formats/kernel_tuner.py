@@ -26,7 +26,7 @@ LABEL = "a kernel_tuner space: a T1 description, a cache or T4 results, .json or
 TRIES = 20_000
 """Configurations drawn in search of defaults that satisfy every constraint."""
 
-MOST_BYTES = 512 << 20
+MAX_BYTES = 512 << 20
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,9 @@ def read_knobs(path: Path) -> KnobPlan:
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > MOST_BYTES:
+        if path.stat().st_size > MAX_BYTES:
             raise UsageError(
-                f"{path} has over {MOST_BYTES >> 20} MiB; give the description of the space alone"
+                f"{path} has over {MAX_BYTES >> 20} MiB; give the description of the space alone"
             )
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         text = raw.decode("utf-8")

@@ -10,7 +10,7 @@ from hillclimb.agent.importers.formats.slicing import definitions, needed, used_
 
 LABEL = "a KernelBench problem: a .py file with Model, get_inputs and get_init_inputs"
 
-SMALLEST_SIZE = 16
+MIN_SIZE = 16
 """A constant below it that the module is made with is no size but a part of what is computed."""
 
 
@@ -28,7 +28,7 @@ def read(request: ImportRequest) -> Plan:
     drawn, made = (names_needed(tree, part) for part in ("get_inputs", "get_init_inputs"))
     sizes = {n: v for n, v in constants.items() if n in drawn | made}
     fixed = [n for n in sizes if n in made]
-    changeable = [n for n in sizes if n not in operator and (n not in made or sizes[n] >= SMALLEST_SIZE)]
+    changeable = [n for n in sizes if n not in operator and (n not in made or sizes[n] >= MIN_SIZE)]
     told = []
     if not changeable:
         told.append("sizes: no module-level whole number could be changed, so there are no small problems")

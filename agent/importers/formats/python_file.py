@@ -6,7 +6,7 @@ import ast
 
 from hillclimb.agent.importers.formats.example_text import parse_examples
 from hillclimb.agent.importers.formats.imported import DrawPlan, ImportRequest, OperatorPlan, Plan, Sizes
-from hillclimb.agent.importers.formats.kernelbench import SMALLEST_SIZE, names_needed
+from hillclimb.agent.importers.formats.kernelbench import MIN_SIZE, names_needed
 from hillclimb.agent.importers.formats.python_source import docstring_of, parameters_of, parse_file, read_text
 from hillclimb.agent.importers.formats.slicing import (
     definitions,
@@ -79,6 +79,6 @@ def _sizes(tree: ast.Module, name: str, draw: str, sizes_from: str) -> tuple[Siz
     sizes = {n: v for n, v in whole_constants(tree).items() if n in drawn | made and n not in own}
     return (
         dict(sizes),
-        [n for n in sizes if n not in made or sizes[n] >= SMALLEST_SIZE],
+        [n for n in sizes if n not in made or sizes[n] >= MIN_SIZE],
         [n for n in sizes if n in made],
     )

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-MOST_VALUES = 10_000
+MAX_VALUES = 10_000
 _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -77,6 +77,6 @@ def _power(base: Any, exponent: Any) -> Any:
 
 
 def _limited(found: Any) -> Any:
-    if isinstance(found, list | range) and len(found) > MOST_VALUES:
-        raise ValueError(f"it has {len(found)} values, and {MOST_VALUES} are the most; write fewer")
+    if isinstance(found, list | range) and len(found) > MAX_VALUES:
+        raise ValueError(f"it has {len(found)} values, and {MAX_VALUES} are the most; write fewer")
     return found

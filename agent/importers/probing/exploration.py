@@ -16,7 +16,7 @@ from hillclimb.agent.importers.probing.trial_contract import Trial, trial_of
 if TYPE_CHECKING:
     from hillclimb.harness.sources.sourced_contract import SourcedContract
 
-MOST_RUN_BYTES = 256 << 20
+MAX_RUN_BYTES = 256 << 20
 """Most that a problem may move to be run here, where no smaller one is."""
 
 
@@ -105,7 +105,7 @@ def _with_real_draws(plan: Plan, source: Path, trial: Trial) -> Plan:
         return plan
     first = next(iter(plan.problems.values()))
     moved = trial.contract.work(first).bytes
-    if moved > MOST_RUN_BYTES:
+    if moved > MAX_RUN_BYTES:
         return plan
     once, again, other = (checks.draw(trial.contract, first, seed=seed) for seed in (1, 1, 2))
     arguments = [
@@ -147,7 +147,7 @@ def _sample(trial: Trial, problems: dict[str, Sizes]) -> Sizes | None:
     """The problem that is run here: the smallest of over a few elements."""
     sizes = {name: trial.contract.work(body).bytes for name, body in problems.items()}
     name = "odd" if "odd" in problems else min(sizes, key=lambda n: sizes[n])
-    return problems[name] if sizes[name] <= MOST_RUN_BYTES else None
+    return problems[name] if sizes[name] <= MAX_RUN_BYTES else None
 
 
 def _constant_weights(trial: Trial, sample: Sizes | None) -> list[str]:

@@ -16,7 +16,7 @@ TINY_SIZE = 4
 NORMED_SIZE = 16
 """As TINY_SIZE, and for good, where a norm over the batch divides by the deviation of so many values."""
 
-MOST_NEIGHBOURS = 8
+MAX_NEIGHBOURS = 8
 SECONDS = 60.0
 """Longest that small problems are looked for."""
 
@@ -97,7 +97,7 @@ def neighbours_of(trial: Trial, sizes: Sizes, listed: list[Sizes]) -> list[Sizes
     names = [n for n in trial.plan.changeable if n not in trial.plan.fixed] or trial.plan.changeable
     for step in (1, -1, 2):
         for name in names:
-            if sizes[name] + step < 1 or len(found) >= MOST_NEIGHBOURS or time.monotonic() > deadline:
+            if sizes[name] + step < 1 or len(found) >= MAX_NEIGHBOURS or time.monotonic() > deadline:
                 continue
             tried = _changed(trial, sizes, name, sizes[name] + step)
             near = next((one for one in tried if _is_small(trial, one)), None)

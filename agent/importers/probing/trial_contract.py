@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 
-MOST_TRIED_BYTES = 4 << 20
+MAX_TRIED_BYTES = 4 << 20
 """Most that a problem may read to be tried with contents."""
 
 TAKEN = {"torch", "np", "run", "cast", "operator", "prepared", "module"}
@@ -64,7 +64,7 @@ def _same_kind(trial: Trial, problem: Sizes) -> int:
     if any(0 in place.shape for place in skeleton.places):
         raise ValueError("an argument is empty")
     read = sum(math.prod(place.shape) * place.dtype.itemsize for place in skeleton.places)
-    if trial.plan.operator.kind == "NumpyFunction" and read > MOST_TRIED_BYTES:
+    if trial.plan.operator.kind == "NumpyFunction" and read > MAX_TRIED_BYTES:
         return read
     specs = trial.contract.outputs(problem)
     if any(0 in spec.shape for spec in specs.values()):

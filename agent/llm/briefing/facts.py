@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from hillclimb.agent.llm.briefing.headroom import Headroom
     from hillclimb.agent.llm.briefing.knob_summary import KnobSummary
     from hillclimb.agent.llm.briefing.ledger_summary import LedgerSummary
     from hillclimb.agent.record.entries import ProfiledEntry
@@ -53,6 +54,8 @@ class Facts:
     """Of a plateau, by name."""
     profile: ProfiledEntry | None = None
     """Of the incumbent, or the newest there is."""
+    headroom: tuple[Headroom, ...] = ()
+    """Of each problem of that profile."""
 
     @property
     def entry(self) -> str:

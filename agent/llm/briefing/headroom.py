@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hillclimb.agent.llm.briefing.quoting import quoted
@@ -31,12 +32,12 @@ class Headroom:
 
 def headroom(profile: Profile) -> tuple[Headroom, ...]:
     """Every problem of the objective's suite, in the profile's order."""
-    return tuple(_reckon(problem, profile.ceilings) for problem in profile.problems)
+    return tuple(_compute(problem, profile.ceilings) for problem in profile.problems)
 
 
-def table(profile: Profile) -> str:
+def headroom_table(rooms: Iterable[Headroom]) -> str:
     """The same as a Markdown table."""
-    rows = [_row(room) for room in headroom(profile)]
+    rows = [_row(room) for room in rooms]
     head = "| problem | time a call | GFLOP/s | GB/s | floor | factor left |\n|---|---|---|---|---|---|\n"
     return head + "\n".join(rows)
 
@@ -62,7 +63,7 @@ def counter_line(kernel: KernelCounters) -> str:
     return f"{quoted(kernel.kernel)}: {summary(kernel)}"
 
 
-def _reckon(item: ProblemTime, ceilings: Ceilings | None) -> Headroom:
+def _compute(item: ProblemTime, ceilings: Ceilings | None) -> Headroom:
     seconds = item.seconds_per_call
     rates = (item.flops / seconds, item.bytes / seconds) if seconds > 0 else (0.0, 0.0)
     if ceilings is None or ceilings.flops <= 0 or ceilings.bytes <= 0:

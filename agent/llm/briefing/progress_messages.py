@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hillclimb.agent.git.edits import why_not_mutable
 from hillclimb.agent.git.trees import is_judged
 from hillclimb.agent.llm.briefing.facts import Facts
-from hillclimb.agent.llm.briefing.headroom import bucket_line, counter_line, table
+from hillclimb.agent.llm.briefing.headroom import bucket_line, counter_line, headroom_table
 from hillclimb.agent.llm.briefing.knob_summary import shares
 from hillclimb.agent.llm.briefing.lanes import lane_lines
 from hillclimb.agent.llm.briefing.ledger_summary import RejectedIdea, count_reasons
@@ -145,7 +145,7 @@ def _profile(facts: Facts, extent: Extent) -> BriefingPart:
     counted = "\n".join(f"- {counter_line(kernel)}" for kernel in profile.counters)
     hardware = f"\n\nHardware counters of one call, caches cold:\n{counted}" if counted else ""
     masked = f"\n\n{MASKED_LANES_INTRODUCTION}\n{lanes.text}" if lanes.text else ""
-    text = f"Profile of {of}.\n\n{table(profile)}\n\n{how}\n\n{own}{where}{hardware}{masked}"
+    text = f"Profile of {of}.\n\n{headroom_table(facts.headroom)}\n\n{how}\n\n{own}{where}{hardware}{masked}"
     return BriefingPart(text, (*tail.cuts, *lanes.cuts))
 
 

@@ -95,7 +95,7 @@ DYNAMIC_SYMBOLS = 11
 """A section's type."""
 
 
-def take_libraries_away(workspace: str = "/nowhere") -> None:
+def block_libraries(workspace: str = "/nowhere") -> None:
     """For good, in this process, which must end by os._exit: destructors of libraries lie in their code.
 
     Raises OSError where memory cannot be mapped, or on a machine whose breakpoint is not known.
@@ -115,7 +115,7 @@ def take_libraries_away(workspace: str = "/nowhere") -> None:
     os.register_at_fork(before=partial(_try_to_start_a_process, libc))
     breakpoints = _make_breakpoints(libc, code)
     if "numpy" in sys.modules:
-        numpy_products.break_products(breakpoints)
+        numpy_products.block_products(breakpoints)
     for start, end, _, _ in _code(FINISHED):
         _replace(libc, start, end, breakpoints)
     for start, end, offset, name in _code(TORCH):

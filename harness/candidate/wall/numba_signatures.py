@@ -23,7 +23,7 @@ PLAIN = (
 )
 
 
-def hold_signatures() -> None:
+def restrict_signatures() -> None:
     """In this process, once numba is imported and before the workspace is."""
     sigutils: Any = importlib.import_module("numba.core.sigutils")
     sigutils.eval = evaluate

@@ -28,7 +28,7 @@ UFUNC_LOOPS = OBJECT + 4 * ctypes.sizeof(ctypes.c_int)
 """Where a ufunc names its loops, behind its numbers of operands and its identity; their number follows two words on."""
 
 
-def break_products(breakpoint: int) -> None:
+def block_products(breakpoint: int) -> None:
     """Have them all go to this address. Raises OSError on a Python whose objects are laid out otherwise."""
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         raise OSError(

@@ -14,7 +14,7 @@ Problem = Mapping[str, Any]
 PRIMES = 2
 """Below a size and above it, how many primes are near."""
 
-MOST_UNLIKE = 64
+MAX_UNLIKE = 64
 """Times one size, the other is at most where they are swapped. Many short rows are unlike few long ones: what needs a
 program for each would take minutes where kernels are interpreted."""
 
@@ -62,7 +62,7 @@ def _all_changed(
                 if other >= least:
                     yield {**problem, name: other}
         for one, two in combinations(names, 2):
-            if max(problem[one], problem[two]) <= MOST_UNLIKE * min(problem[one], problem[two]):
+            if max(problem[one], problem[two]) <= MAX_UNLIKE * min(problem[one], problem[two]):
                 yield {**problem, one: problem[two], two: problem[one]}
 
 

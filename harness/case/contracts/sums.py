@@ -16,7 +16,7 @@ SMALL = 2.0**-19
 LARGE = 2.0**-4
 """Of the largest term: what outweighs small ones as it does."""
 
-LEAST_SHARE = 2.0**-3
+MIN_SHARE = 2.0**-3
 """Of all terms, the share that must be small: where few are, roundings up and down cancel."""
 
 
@@ -32,4 +32,4 @@ def absorbed(terms: torch.Tensor, dim: int) -> torch.Tensor:
     lost = torch.where(is_small, torch.minimum(terms, HALF_UNIT * partial), 0).sum(dim, keepdim=True)
     lanes = (terms > LARGE * largest).sum(dim, keepdim=True) / PARTIAL_SUMS
     share = is_small.sum(dim, keepdim=True) / terms.shape[dim]
-    return torch.where(share >= LEAST_SHARE, lost * lanes.clamp_max(1), 0)
+    return torch.where(share >= MIN_SHARE, lost * lanes.clamp_max(1), 0)

@@ -33,7 +33,7 @@ from hillclimb.harness.records import Reason, Side
 from hillclimb.harness.sandbox.kernel.seccomp import stage_two_program
 from hillclimb.harness.sandbox.rungs.choose import Confinement, Rung
 
-LATE_SECONDS, LATE_SHARE, MOST_LATE = 0.005, 0.25, 3
+LATE_SECONDS, LATE_SHARE, MAX_LATE = 0.005, 0.25, 3
 """CPU time after the word to stop, in seconds and as a share of the call's: above both it is noted, and so often is
 too often. Of 1243 calls of honest kernels on a busy machine the longest ran on for 0.24 ms; threads that spin, on a
 machine with three times as much to do as it has CPUs, for 4.7 ms."""
@@ -43,7 +43,7 @@ RUNNER = "hillclimb.harness.candidate.runner"
 COMPILED_TENSORS = ("cuda", "meta")
 """Tensors whose kernels need a compiler, which is a process; others are sealed before their workspace is imported."""
 
-MOST_HELPERS = 64
+MAX_HELPERS = 64
 """Living processes beside one that is not sealed yet. Triton has five at a time: ptxas, or a C compiler's."""
 
 
@@ -233,9 +233,9 @@ class CandidateProcess:
         self._freeze()
         late = self._confined.run_seconds() - told
         self._late += late > max(LATE_SECONDS, LATE_SHARE * seconds)
-        if self._late >= MOST_LATE:
+        if self._late >= MAX_LATE:
             detail = (
-                f"ran on for {late * 1e3:.1f} ms of CPU time after it was stopped, {MOST_LATE} times by now"
+                f"ran on for {late * 1e3:.1f} ms of CPU time after it was stopped, {MAX_LATE} times by now"
             )
             raise CandidateFault(Reason.LEFT_WORK_RUNNING, detail)
         return seconds + late
@@ -378,11 +378,11 @@ class CandidateProcess:
 
     def require_bounds(self) -> None:
         """Raises CandidateFault where it holds more than it may, or more processes help it to prepare."""
-        if not self._is_sealed and (crowd := self._confined.other_count()) > MOST_HELPERS:
+        if not self._is_sealed and (crowd := self._confined.other_count()) > MAX_HELPERS:
             detail = (
                 f"{crowd} processes of its own live beside it while it prepares; compilers need no more than"
             )
-            raise CandidateFault(Reason.STARTED_PROCESS, f"{detail} {MOST_HELPERS}")
+            raise CandidateFault(Reason.STARTED_PROCESS, f"{detail} {MAX_HELPERS}")
         lent = sum(arena.layout.nbytes for arena in self._arenas.values())
         if self._confined.resident_bytes() > self._limits.memory_bytes + lent:
             most = self._limits.memory_bytes >> 20

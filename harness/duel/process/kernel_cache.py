@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
-MOST_BYTES = 128 << 20
-MOST_FILES = 4000
-MOST_LOOKS = 2 * MOST_FILES
+MAX_BYTES = 128 << 20
+MAX_FILES = 4000
+MAX_LOOKS = 2 * MAX_FILES
 """At what is found; what is too long, or no file, takes time as well."""
 
 TUNED = ".autotune.json"
@@ -32,12 +32,12 @@ def copy_kernels(scratch: Path, name: str, target: Path) -> int:
     What lies there may change at any moment, so no link is ever followed: every step opens one name below a descriptor.
     Files beyond the limits are left out.
     """
-    copied, left = 0, MOST_BYTES
+    copied, left = 0, MAX_BYTES
     with (
         _opened(str(scratch), os.O_RDONLY | os.O_DIRECTORY, None) as root,
         _opened(name, FOLDER, root) as top,
     ):
-        for folder, file, inner in islice(_places(top), MOST_LOOKS):
+        for folder, file, inner in islice(_places(top), MAX_LOOKS):
             data = _read(file, inner, left)
             if data is None:
                 continue
@@ -45,14 +45,14 @@ def copy_kernels(scratch: Path, name: str, target: Path) -> int:
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(data)
             copied, left = copied + 1, left - len(data)
-            if copied == MOST_FILES:
+            if copied == MAX_FILES:
                 break
     return copied
 
 
 def _places(top: int | None) -> Iterator[tuple[str, str, int | None]]:
     """Folder, name and the folder's descriptor of whatever lies one folder below an open one."""
-    for name in _names(top)[:MOST_FILES]:
+    for name in _names(top)[:MAX_FILES]:
         with _opened(name, FOLDER, top) as inner:
             for file in _names(inner):
                 if not file.endswith(TUNED):

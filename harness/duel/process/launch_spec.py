@@ -108,13 +108,15 @@ class Timing:
         )
 
 
-LARGEST_SOURCE = 1 << 20
+MAX_SOURCE_BYTES = 1 << 20
 """Bytes of a source file that is read; policy refuses larger ones where they may be imported."""
 
 
 def mentions(tree: Path, word: str) -> bool:
     """Whether any Python file of a workspace has the word in it."""
-    files = (path for path in tree.rglob("*.py") if path.is_file() and path.stat().st_size <= LARGEST_SOURCE)
+    files = (
+        path for path in tree.rglob("*.py") if path.is_file() and path.stat().st_size <= MAX_SOURCE_BYTES
+    )
     return any(word in path.read_text(errors="replace") for path in files)
 
 

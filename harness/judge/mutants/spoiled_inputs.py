@@ -20,7 +20,7 @@ SAMPLED = 16
 RARE = 0.0005
 """Share of the elements at each end that are rare values; at least the one that lies farthest from the median."""
 
-MOST_BYTES_ON_CPU = 16 << 20
+MAX_BYTES_ON_CPU = 16 << 20
 """Of inputs that lie on a GPU, what is computed with on the CPU."""
 
 SEED = 1
@@ -118,7 +118,7 @@ def _attained(call: DrawnCall, key: str, spoil: Spoil) -> Tensors | None:
 def _attained_off_by_one(call: DrawnCall, key: str) -> Tensors | None:
     """On the CPU, where a place outside a tensor is refused and harms nothing; None where it is."""
     place = call.inputs[key].device
-    if place.type != "cpu" and sum(t.nbytes for t in call.inputs.values()) > MOST_BYTES_ON_CPU:
+    if place.type != "cpu" and sum(t.nbytes for t in call.inputs.values()) > MAX_BYTES_ON_CPU:
         return None
     inputs = {name: tensor.cpu() for name, tensor in call.inputs.items()}
     spoiled = {**inputs, key: off_by_one(inputs[key])}

@@ -14,7 +14,7 @@ from hillclimb.harness.errors import SandboxError
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
 PR_SET_KEEPCAPS, PR_CAPBSET_DROP, PR_CAP_AMBIENT = 8, 24, 47
 PR_CAP_AMBIENT_RAISE, PR_CAP_AMBIENT_CLEAR_ALL = 2, 4
-MOST_CAPABILITIES = 64
+MAX_CAPABILITIES = 64
 CAPABILITY_VERSION = 0x20080522
 
 REACH_CAPABILITIES_MASK = 1 << CAP_DAC_OVERRIDE | 1 << CAP_DAC_READ_SEARCH
@@ -45,7 +45,7 @@ def become_user(uid: int, kept: Iterable[int]) -> None:
 def drop_capabilities() -> None:
     """Give up every capability, in every set, and for every program to come."""
     libc = ctypes.CDLL(None, use_errno=True)
-    for capability in range(MOST_CAPABILITIES):
+    for capability in range(MAX_CAPABILITIES):
         if libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) and ctypes.get_errno() != EINVAL:
             raise OSError(ctypes.get_errno(), "prctl(PR_CAPBSET_DROP)")
     _check(libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0), "prctl(PR_CAP_AMBIENT)")

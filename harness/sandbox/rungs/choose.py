@@ -18,7 +18,7 @@ from hillclimb.harness.sandbox.fork.prefork import ForkableRung, PreforkRung
 from hillclimb.harness.sandbox.process import ExitStatus, SandboxedProcess
 from hillclimb.harness.sandbox.rungs.bubblewrap import bubblewrap_rung
 from hillclimb.harness.sandbox.rungs.landlock import landlock_rung, trusted_rung
-from hillclimb.harness.sandbox.rungs.locked_folder import sweep_all
+from hillclimb.harness.sandbox.rungs.locked_folder import remove_stale_folders
 
 __all__ = [
     "Confinement",
@@ -79,7 +79,7 @@ def choose_rung(*, trust_workspace: bool) -> ForkableRung:
 
     Where there is none: the `none` rung for a trusted workspace, else SandboxError with what was tried.
     """
-    sweep_all()
+    remove_stale_folders()
     failures = []
     for name, make in (("bubblewrap", bubblewrap_rung), ("landlock", landlock_rung)):
         try:

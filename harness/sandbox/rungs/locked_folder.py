@@ -25,7 +25,7 @@ SHARED_MEMORY = Path("/dev/shm")
 MAX_PATH_CHARS = 3000
 """Characters; the kernel takes 4096 at most."""
 
-MIN_SWEEP_AGE_SECONDS = 60
+MIN_STALE_AGE_SECONDS = 60
 """A folder changed less than this ago may be one that a judge is about to lock."""
 
 
@@ -104,13 +104,13 @@ class CandidateFolder:
         self.locked.remove()
 
 
-def sweep(place: Path) -> None:
+def remove_stale(place: Path) -> None:
     """Remove what killed judges of this user have left in `place`; others' folders are not ours to open."""
     for path in place.glob(f"{PREFIX}*"):
         with suppress(OSError):
             found = path.lstat()
             ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-            if not ours or time.time() - found.st_mtime < MIN_SWEEP_AGE_SECONDS:
+            if not ours or time.time() - found.st_mtime < MIN_STALE_AGE_SECONDS:
                 continue
             lock = os.open(path / "in-use", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
@@ -145,7 +145,7 @@ def choose_parent_folder(size: int) -> Path:
     return Path(tempfile.gettempdir())
 
 
-def sweep_all() -> None:
-    """Sweep every place where folders are made."""
+def remove_stale_folders() -> None:
+    """Remove what killed judges of this user have left, wherever folders are made."""
     for place in (SHARED_MEMORY, Path(tempfile.gettempdir())):
-        sweep(place)
+        remove_stale(place)

@@ -20,8 +20,8 @@ from hillclimb.agent.record.ledger import Ledger
 from hillclimb.agent.sweep.importance import (
     MIN_OBSERVATIONS,
     KnobImportances,
+    compute_importances,
     importances,
-    reckon_importances,
 )
 from hillclimb.agent.sweep.landscape import KnobObservation, Landscape, build_landscape
 from hillclimb.agent.sweep.optuna_study import (
@@ -313,7 +313,7 @@ class TestStudy:
     def test_importances_of_too_little_are_not_told(self, tmp_path: Path) -> None:
         ledger = open_ledger(tmp_path)
         climb(ledger, Dice(knobs(), 0), knobs(), separable, 12)
-        found = reckon_importances(build_landscape(knobs(), ledger))
+        found = compute_importances(build_landscape(knobs(), ledger))
         assert found == KnobImportances(missing="too few observations (13 of 30)")
         assert SweepProposer(knobs(), 0).why_no_importances(ledger) == found.missing
         assert importances(build_landscape({}, ledger)) == {}

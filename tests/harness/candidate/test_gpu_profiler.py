@@ -24,8 +24,8 @@ from hillclimb.harness.candidate.gpu_profiler import (
     rows_of_activities,
     rows_of_kernel_times,
 )
-from hillclimb.harness.candidate.profiler import REST, SMALLEST_SHARE, ProfileRow
-from hillclimb.harness.channel.profile_limits import LONGEST_NAME, MOST_ROWS, UNNAMEABLE
+from hillclimb.harness.candidate.profiler import MIN_SHARE, REST, ProfileRow
+from hillclimb.harness.channel.profile_limits import MAX_NAME_CHARS, MAX_ROWS, UNNAMEABLE
 from hillclimb.harness.profile.rows import parse_rows
 
 NAMES = st.one_of(
@@ -71,9 +71,9 @@ class NewEvent(Event):
 def valid(rows: list[ProfileRow]) -> dict[str, ProfileRow]:
     """What the judge demands of rows, and that they come in order."""
     parse_rows(json.loads(json.dumps(rows)))
-    assert len(rows) <= MOST_ROWS
+    assert len(rows) <= MAX_ROWS
     for name, share, seconds, entries in rows:
-        assert 0 < len(name) <= LONGEST_NAME
+        assert 0 < len(name) <= MAX_NAME_CHARS
         assert not UNNAMEABLE.search(name)
         assert 0 <= share <= 1
         assert seconds >= 0
@@ -131,7 +131,7 @@ def test_whatever_was_recorded_makes_rows_that_the_judge_takes(
     activities: list[Activity], calls: int
 ) -> None:
     rows = valid(rows_of_activities(activities, calls))
-    assert all(row[1] >= SMALLEST_SHARE for row in rows.values())
+    assert all(row[1] >= MIN_SHARE for row in rows.values())
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**5), st.integers(10**4, 10**6)), min_size=1, max_size=30))
@@ -143,7 +143,7 @@ def test_what_runs_one_after_the_other_adds_up_to_the_whole(steps: list[tuple[in
     span = activities[-1].end - activities[0].start
     rows = {row[0]: row for row in rows_of_activities(activities, calls=1)}
     gaps = rows.get(GAPS, (GAPS, 0.0, 0.0, 0.0))
-    assert rows["k"][1] + gaps[1] == pytest.approx(1, abs=SMALLEST_SHARE)
+    assert rows["k"][1] + gaps[1] == pytest.approx(1, abs=MIN_SHARE)
     assert rows["k"][2] == pytest.approx(sum(length for _, length in steps) / 1e9)
     assert rows["k"][2] <= span / 1e9
 

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from hillclimb.harness.candidate.lane_counter import LoopInstrumenter
 from hillclimb.harness.candidate.lane_tally import AccessCount, KernelCount, LaneTally
 from hillclimb.harness.channel import wire
-from hillclimb.harness.channel.profile_limits import LONGEST_NAME, MOST_ACCESSES, MOST_LOOPS
+from hillclimb.harness.channel.profile_limits import MAX_ACCESSES, MAX_LOOPS, MAX_NAME_CHARS
 
 pytest.importorskip("triton")
 
@@ -383,12 +383,12 @@ def crowd(accesses: int, loops: int) -> LaneTally:
 
 @pytest.mark.slow(2)
 def test_the_largest_rows_are_told_and_the_rest_is_counted() -> None:
-    told = crowd(2 * MOST_ACCESSES, 2 * MOST_LOOPS).to_json()
-    assert [row[2] for row in told["loops"]] == list(range(MOST_LOOPS, 2 * MOST_LOOPS))
-    assert sorted(row[2] for row in told["accesses"]) == list(range(MOST_ACCESSES, 2 * MOST_ACCESSES))
-    assert told["left_out"] == MOST_ACCESSES + MOST_LOOPS
-    assert max(map(len, told["files"])) == LONGEST_NAME
-    assert len(json.dumps({"ok": True, "lanes": told})) < wire.MOST_BYTES
+    told = crowd(2 * MAX_ACCESSES, 2 * MAX_LOOPS).to_json()
+    assert [row[2] for row in told["loops"]] == list(range(MAX_LOOPS, 2 * MAX_LOOPS))
+    assert sorted(row[2] for row in told["accesses"]) == list(range(MAX_ACCESSES, 2 * MAX_ACCESSES))
+    assert told["left_out"] == MAX_ACCESSES + MAX_LOOPS
+    assert max(map(len, told["files"])) == MAX_NAME_CHARS
+    assert len(json.dumps({"ok": True, "lanes": told})) < wire.MAX_BYTES
 
 
 def test_names_that_could_not_be_shown_are_told_with_question_marks() -> None:

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.skipif(
     platform.machine() not in ("x86_64", "aarch64"), reason="breakpoints are known for x86-64 and aarch64"
 )
 
-IMPORT = "from hillclimb.harness.candidate.wall.library_wall import take_libraries_away\n"
-WALL = f"{IMPORT}take_libraries_away()\n"
+IMPORT = "from hillclimb.harness.candidate.wall.library_wall import block_libraries\n"
+WALL = f"{IMPORT}block_libraries()\n"
 ARRAYS = "a = np.ones((64, 64), np.float32); d = np.ones((64, 64))\n"
 TENSORS = "a = torch.ones(64, 64)\n"
 
@@ -95,7 +95,7 @@ for name, spelling in json.loads(sys.argv[1]).items():
     print(f"== {name}", file=sys.stderr, flush=True)
     child = os.fork()
     if child == 0:
-        take_libraries_away()
+        block_libraries()
         exec(compile(spelling, name, "exec"))
         os._exit(0)
     print(json.dumps([name, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])]), flush=True)
@@ -184,7 +184,7 @@ def test_an_unknown_machine_is_an_error_by_its_name(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     monkeypatch.setattr(library_wall, "_not_loaded_yet", lambda: iter(()))
     with pytest.raises(OSError, match="riscv64"):
-        library_wall.take_libraries_away()
+        library_wall.block_libraries()
 
 
 def test_the_files_are_known_by_their_names() -> None:

@@ -10,8 +10,8 @@ import pytest
 HEAD = """
 import numba, numpy as np
 from numba import types
-from hillclimb.harness.candidate.wall.numba_signatures import hold_signatures
-hold_signatures()
+from hillclimb.harness.candidate.wall.numba_signatures import restrict_signatures
+restrict_signatures()
 """
 
 PLAIN = [

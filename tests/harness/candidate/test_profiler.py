@@ -14,15 +14,15 @@ from types import SimpleNamespace
 import pytest
 
 from hillclimb.harness.candidate.profiler import (
+    MIN_SHARE,
     REST,
-    SMALLEST_SHARE,
     WAITING,
     WORKERS,
     Profiler,
     ProfileRow,
     largest,
 )
-from hillclimb.harness.channel.profile_limits import LONGEST_NAME, MOST_ROWS, UNNAMEABLE
+from hillclimb.harness.channel.profile_limits import MAX_NAME_CHARS, MAX_ROWS, UNNAMEABLE
 
 HERE = Path(__file__)
 
@@ -47,7 +47,7 @@ def timed(work: Callable[[], object], calls: int = 1) -> Callable[[], int]:
 
 
 def by_name(rows: list[ProfileRow]) -> dict[str, ProfileRow]:
-    assert len(rows) <= MOST_ROWS
+    assert len(rows) <= MAX_ROWS
     assert all(0 <= share <= 1 and seconds >= 0 and entries >= 0 for _, share, seconds, entries in rows)
     return {row[0]: row for row in rows}
 
@@ -126,10 +126,10 @@ def test_the_smallest_are_added_up_by_kind_of_thread() -> None:
     small = [(f"g{i}{WORKERS}", 0.002, 1e-4, 3.0) for i in range(10)]
     rows = largest([*small, *large, ("h", 0.0001, 0.0, 1.0)])
     assert [row[0] for row in rows[:2]] == ["f49", "f48"]
-    assert len(rows) == MOST_ROWS
+    assert len(rows) == MAX_ROWS
     assert rows[-2] == (REST, pytest.approx(sum(r[1] for r in large[:12]) + 0.0001), pytest.approx(0.012), 13)
     assert rows[-1] == (REST + WORKERS, pytest.approx(0.02), pytest.approx(1e-3), 30)
-    assert largest([("h", SMALLEST_SHARE / 2, 0.0, 1.0)]) == []
+    assert largest([("h", MIN_SHARE / 2, 0.0, 1.0)]) == []
 
 
 def test_names_are_of_plain_letters_and_bounded(profiler: Profiler) -> None:
@@ -138,7 +138,7 @@ def test_names_are_of_plain_letters_and_bounded(profiler: Profiler) -> None:
 
     strange.__code__ = strange.__code__.replace(co_name="größe\x1b[2J\n" + "x" * 500)
     rows = profiler.measure(timed(strange), 1)
-    assert all(0 < len(name) <= LONGEST_NAME and not UNNAMEABLE.search(name) for name, *_ in rows)
+    assert all(0 < len(name) <= MAX_NAME_CHARS and not UNNAMEABLE.search(name) for name, *_ in rows)
 
 
 @pytest.mark.parametrize(

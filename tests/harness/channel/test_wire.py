@@ -46,7 +46,7 @@ def test_bytes_that_are_no_object_are_refused(data: bytes) -> None:
 def test_a_packet_over_the_limit_is_refused() -> None:
     one, other = wire.make_pair()
     with one, other:
-        one.send(b'{"x": "' + b"y" * wire.MOST_BYTES + b'"}')
+        one.send(b'{"x": "' + b"y" * wire.MAX_BYTES + b'"}')
         with pytest.raises(wire.WireError):
             wire.receive(other)
 

@@ -317,7 +317,7 @@ def run(x, y):
 
 
 def test_what_is_timed_is_checked_on_other_inputs_too(ring: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hillclimb.harness.duel.inputs.MOST_MIXED", 0)  # mixed ones would show it sooner
+    monkeypatch.setattr("hillclimb.harness.duel.inputs.MAX_MIXED", 0)  # mixed ones would show it sooner
     with ring.duel(KERNEL, KERNEL, Card()) as duel:
         duel.size_segments()
         duel.check_distributions(["offset", "tiny"])

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hillclimb.harness.case.contract import Contract, Tensors
-from hillclimb.harness.duel.inputs import MOST_MIXED, InputSource
+from hillclimb.harness.duel.inputs import MAX_MIXED, InputSource
 from hillclimb.harness.duel.mixing import LINE_COUNTS, ROUNDS, can_mix, mix
 from hillclimb.harness.duel.secret_random import SecretRandom
 from tests.harness.duel.test_inputs import Mixed
@@ -153,9 +153,9 @@ def test_as_many_calls_are_mixed_whatever_is_compared(slots: int, kept: int) -> 
     source = InputSource(Mixed(), "one", "normal", SecretRandom(b"k"), "cpu")
     drawn = [source._mixed_slots(range(5, 5 + slots), range(5, 5 + kept)) for _ in range(300)]
     mean = sum(map(len, drawn)) / 300
-    assert 0.75 * min(MOST_MIXED, slots / 4) < mean <= min(MOST_MIXED, slots / 4 + 0.1)
+    assert 0.75 * min(MAX_MIXED, slots / 4) < mean <= min(MAX_MIXED, slots / 4 + 0.1)
     assert all(slot in range(5, 5 + slots) for found in drawn for slot in found)
-    if kept >= MOST_MIXED:
+    if kept >= MAX_MIXED:
         among = sum(len([slot for slot in found if slot < 5 + kept]) for found in drawn) / 300
         assert among >= mean / 2
     if 0 < kept < slots:

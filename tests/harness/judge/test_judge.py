@@ -86,7 +86,7 @@ def tidied() -> Iterator[None]:
     """What a judge sent off is waited for, as its process does where nothing is asked."""
     yield
     while JUDGES:
-        JUDGES.pop().tidy()
+        JUDGES.pop().clean_up()
 
 
 class Bench:
@@ -253,7 +253,7 @@ def test_who_is_sent_off_is_told_at_once_and_waited_for_later(tmp_path: Path) ->
     bench.judge.screen(slow, same, _ignore)
     assert all(process.is_closed for process in first)
     assert len(waiting) == 2
-    bench.judge.tidy()
+    bench.judge.clean_up()
     assert waiting == []
     assert not any(Path(f"/proc/{process.pid}").exists() for process in first)
 

@@ -131,9 +131,9 @@ class Untidy:
     def __init__(self) -> None:
         self.done: list[str] = []
 
-    def tidy(self) -> None:
-        if "tidy" not in self.done:
-            self.done.append("tidy")
+    def clean_up(self) -> None:
+        if "clean_up" not in self.done:
+            self.done.append("clean_up")
             raise UnreapedError("it hangs in the kernel", 4711)
 
     def quarantine(self, error: UnreapedError) -> None:
@@ -170,7 +170,7 @@ def test_what_goes_wrong_while_nothing_is_asked_answers_the_next_question_and_no
         ours.shutdown(socket.SHUT_RDWR)
         serving.join()
     assert told == ["answer", "error", "answer"]
-    assert judge.done == ["tidy", "quarantine 4711", "close"]
+    assert judge.done == ["clean_up", "quarantine 4711", "close"]
 
 
 class FullDisk:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.settings import Policy
 from hillclimb.harness.errors import CandidateFault
-from hillclimb.harness.policy.policy import LARGEST, check_policy
+from hillclimb.harness.policy.policy import MAX_SOURCE_BYTES, check_policy
 from hillclimb.harness.records import Reason
 from tests.cases.workspace import CASES
 
@@ -115,7 +115,7 @@ def test_a_file_that_does_not_parse_does_not_load(tmp_path: Path) -> None:
         "x = " + "9" * 5000,
         "a\0b",
         "# coding: no-such-encoding\n",
-        "#" * (LARGEST + 1),
+        "#" * (MAX_SOURCE_BYTES + 1),
     ],
     ids=lambda source: source[:8],
 )

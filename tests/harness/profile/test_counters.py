@@ -21,9 +21,9 @@ from hillclimb.harness.errors import SandboxError
 from hillclimb.harness.profile.counters import (
     LOCAL_LOADS,
     LOCAL_STORES,
-    LONGEST_NAME,
+    MAX_KERNELS,
+    MAX_NAME_CHARS,
     METRICS,
-    MOST_KERNELS,
     READ,
     SECONDS,
     STALL,
@@ -166,9 +166,9 @@ HEADS = st.sampled_from(
 
 
 def expect_sane(kernels: tuple[KernelCounters, ...]) -> None:
-    assert len(kernels) <= MOST_KERNELS
+    assert len(kernels) <= MAX_KERNELS
     for kernel in kernels:
-        assert 0 < len(kernel.kernel) <= LONGEST_NAME
+        assert 0 < len(kernel.kernel) <= MAX_NAME_CHARS
         assert kernel.kernel.isprintable()
         assert len(kernel.stalls) <= TOP_STALLS
         for figure in (

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hillclimb.harness.case.case import Case
-from hillclimb.harness.channel.profile_limits import LONGEST_NAME, MOST_ACCESSES, MOST_LOOPS
+from hillclimb.harness.channel.profile_limits import MAX_ACCESSES, MAX_LOOPS, MAX_NAME_CHARS
 from hillclimb.harness.device.cpu.cpu import CpuDevice, InterpreterDevice
 from hillclimb.harness.errors import CandidateFault, UsageError
 from hillclimb.harness.judge.judge import CaseJudge
 from hillclimb.harness.judge.pool import LocalJudge
-from hillclimb.harness.profile.lanes import LONGEST_SOURCE, MOST_COUNT, Statements, chosen, parse_lanes
+from hillclimb.harness.profile.lanes import MAX_COUNT, MAX_SOURCE_CHARS, Statements, chosen, parse_lanes
 from hillclimb.harness.records import LaneCount, Lanes, Progress, Reason, Side, TripCount
 from hillclimb.harness.sandbox.rungs.choose import choose_rung
 from tests.cases.workspace import CASES
@@ -50,7 +50,7 @@ FORGED: dict[str, Any] = {
     "a file that clears the screen": told(files=["\x1b[2J"]),
     "a file of two lines": told(files=["a\nb"]),
     "a file with markup": told(files=["`kernel.py`"]),
-    "a file without end": told(files=["f" * (LONGEST_NAME + 1)]),
+    "a file without end": told(files=["f" * (MAX_NAME_CHARS + 1)]),
     "more files than there may be": told(files=["f"] * 33),
     "a kernel that is no row": told(kernels=["double"]),
     "a kernel too short": told(kernels=[["double", 0, 5, 1]]),
@@ -66,9 +66,9 @@ FORGED: dict[str, Any] = {
     "half a lane": told(accesses=[[*ACCESS[:5], 48.5, 5, 86]]),
     "a truth for a number": told(accesses=[[*ACCESS[:4], True, 48, 5, 86]]),
     "no number": told(accesses=[[*ACCESS[:5], float("nan"), 5, 86]]),
-    "an enormous number": told(accesses=[[*ACCESS[:7], MOST_COUNT + 1]]),
-    "more accesses than there may be": told(accesses=[ACCESS] * (MOST_ACCESSES + 1)),
-    "more loops than there may be": told(loops=[LOOP] * (MOST_LOOPS + 1)),
+    "an enormous number": told(accesses=[[*ACCESS[:7], MAX_COUNT + 1]]),
+    "more accesses than there may be": told(accesses=[ACCESS] * (MAX_ACCESSES + 1)),
+    "more loops than there may be": told(loops=[LOOP] * (MAX_LOOPS + 1)),
     "more trips than the most of each": told(loops=[[0, 0, 6, 2, 7, 2, 3]]),
     "fewer trips than the fewest of each": told(loops=[[0, 0, 6, 2, 3, 2, 3]]),
     "text for trips": told(loops=[[0, 0, 6, 2, "5", 2, 3]]),
@@ -312,5 +312,5 @@ def test_only_source_of_the_workspace_is_quoted(tree: Path) -> None:
         ".",
     ):
         assert statements.at(file, 1) == ""
-    assert len(statements.at("long.py", 1)) == LONGEST_SOURCE
+    assert len(statements.at("long.py", 1)) == MAX_SOURCE_CHARS
     assert statements.at("wild.py", 1).isprintable()

@@ -20,12 +20,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hillclimb.harness.case.case import Case
-from hillclimb.harness.channel.profile_limits import LONGEST_NAME, MOST_ROWS
+from hillclimb.harness.channel.profile_limits import MAX_NAME_CHARS, MAX_ROWS
 from hillclimb.harness.device.cpu.cpu import CpuDevice
 from hillclimb.harness.errors import CandidateFault, SandboxError
 from hillclimb.harness.judge.judge import CaseJudge
 from hillclimb.harness.judge.pool import LocalJudge
-from hillclimb.harness.profile.rows import MOST_DETAIL, combine, parse_rows, printable, whole
+from hillclimb.harness.profile.rows import MAX_DETAIL, combine, parse_rows, printable, whole
 from hillclimb.harness.records import Bucket, Profile, Progress, Reason, Side, Watch
 from hillclimb.harness.sandbox.rungs.choose import Rung, bubblewrap_rung, choose_rung, landlock_rung
 from tests.cases.workspace import CASES
@@ -116,7 +116,7 @@ FORGED: dict[str, Any] = {
     "no rows": {},
     "no list": {"rows": "kernel.py:run"},
     "a mapping": {"rows": {"kernel.py:run": 1}},
-    "too many": {"rows": [["f", 0.001, 0.1, 1]] * (MOST_ROWS + 1)},
+    "too many": {"rows": [["f", 0.001, 0.1, 1]] * (MAX_ROWS + 1)},
     "nested": {"rows": [[[["f", 1, 1, 1]]]]},
     "a short row": {"rows": [["f", 1, 1]]},
     "a long row": {"rows": [["f", 1, 1, 1, 1]]},
@@ -128,7 +128,7 @@ FORGED: dict[str, Any] = {
     "truth for a number": {"rows": [["f", True, 1, 1]]},
     "text for a number": {"rows": [["f", "1", 1, 1]]},
     "a nameless row": {"rows": [["", 1, 1, 1]]},
-    "a name without end": {"rows": [["f" * (LONGEST_NAME + 1), 1, 1, 1]]},
+    "a name without end": {"rows": [["f" * (MAX_NAME_CHARS + 1), 1, 1, 1]]},
     "a name that clears the screen": {"rows": [["\x1b[2J", 1, 1, 1]]},
     "a name of two lines": {"rows": [["f\nkept", 1, 1, 1]]},
     "a name with markup": {"rows": [["`f`|# & $", 1, 1, 1]]},
@@ -317,7 +317,7 @@ def test_no_other_form_is_taken(name: str) -> None:
 
 
 def test_the_right_form_is_taken() -> None:
-    longest = "f" * LONGEST_NAME
+    longest = "f" * MAX_NAME_CHARS
     rows = [["numpy._core._multiarray_umath.c_einsum", 0.75, 1e-3, 2.0], [longest, 0, 0, 1]]
     first, second = parse_rows(rows)
     expected = ("numpy._core._multiarray_umath.c_einsum", 0.75, 1e-3, 2.0)
@@ -360,7 +360,7 @@ def test_problems_count_alike() -> None:
 def test_no_more_buckets_than_a_table_holds() -> None:
     tables = [[bucket(f"f{i}", 0.01 * i) for i in range(n, n + 30)] for n in (0, 30)]
     kept = combine(tables)
-    assert len(kept) == MOST_ROWS
+    assert len(kept) == MAX_ROWS
     assert kept[0].name == "f59"
 
 
@@ -368,7 +368,7 @@ def test_a_long_detail_keeps_its_beginning_and_its_end() -> None:
     told = printable("raised: " + "x" * 5000 + "\x07ValueError: why\n")
     assert told.startswith("raised: x")
     assert told.endswith("?ValueError: why\n")
-    assert len(told) <= MOST_DETAIL + 10
+    assert len(told) <= MAX_DETAIL + 10
 
 
 def test_a_busy_machine_is_told(lab: Lab) -> None:

@@ -34,7 +34,7 @@ from hillclimb.harness.profile.sanitize import (
     sanitizer_command,
 )
 from hillclimb.harness.profile.tool_run import (
-    LARGEST_PROBLEM,
+    MAX_PROBLEM_BYTES,
     ToolOutput,
     ToolSandbox,
     draft_problems,
@@ -157,7 +157,7 @@ class Gather(Contract):
     """out = table[at]: with indices drawn at random, instead of the contract's, it reads out of bounds."""
 
     problems = MappingProxyType(
-        {"large": {"n": 4000}, "small": {"n": 5}, "huge": {"n": LARGEST_PROBLEM}, "empty": {"n": 0}}
+        {"large": {"n": 4000}, "small": {"n": 5}, "huge": {"n": MAX_PROBLEM_BYTES}, "empty": {"n": 0}}
     )
     distributions = ("uniform",)
 
@@ -256,7 +256,7 @@ def test_every_kind_of_record_has_its_name(text: str) -> None:
 def test_what_is_held_comes_first_however_late_it_was_found() -> None:
     leaks = "".join(f"========= Leaked {i} bytes at 0x{i:x}\n=========     at f{i}+0x1\n" for i in range(50))
     findings = parse_log(leaks + OUT_OF_BOUNDS).findings
-    assert len(findings) == sanitize.MOST_FINDINGS
+    assert len(findings) == sanitize.MAX_FINDINGS
     assert findings[0].reason is Reason.WROTE_OUT_OF_BOUNDS
 
 
@@ -293,11 +293,11 @@ LINES = st.one_of(
 
 
 def expect_printable(log: SanitizerLog) -> None:
-    assert len(log.findings) <= sanitize.MOST_FINDINGS
+    assert len(log.findings) <= sanitize.MAX_FINDINGS
     for finding in log.findings:
         assert finding.count >= 1
         for text in (finding.kind, finding.kernel, str(finding)):
-            assert len(text) <= sanitize.MOST_TEXT + 40
+            assert len(text) <= sanitize.MAX_TEXT_CHARS + 40
             assert all(c.isprintable() or c == "\n" for c in text)
     SanitizerReport("memcheck", log.findings, ("a",)).note()
 

@@ -13,7 +13,7 @@ from hillclimb.harness.sandbox.confinement import Confinement
 from hillclimb.harness.sandbox.rungs import locked_folder as folders
 from hillclimb.harness.sandbox.rungs.choose import ExitStatus
 from hillclimb.harness.sandbox.rungs.landlock import trusted_rung
-from hillclimb.harness.sandbox.rungs.locked_folder import PREFIX, CandidateFolder, sweep
+from hillclimb.harness.sandbox.rungs.locked_folder import PREFIX, CandidateFolder, remove_stale
 from tests.harness.sandbox.inside import MEMORY_BYTES, Start
 
 
@@ -60,11 +60,11 @@ def test_what_a_killed_judge_left_is_swept_and_what_a_living_one_uses_stays(
     left = Path(killed.stdout.strip())
     used = CandidateFolder.make(tmp_path, Confinement(workspace, 1, 1 << 20), uid=None)
     try:
-        sweep(tmp_path)
+        remove_stale(tmp_path)
         assert left.exists(), "too young to be told from one that is being made"
         for path in (left, used.path):
             os.utime(path, (0, 0))
-        sweep(tmp_path)
+        remove_stale(tmp_path)
         assert not left.exists()
         assert used.path.exists()
     finally:
@@ -77,7 +77,7 @@ def test_a_trap_laid_by_another_user_is_not_swept(tmp_path: Path) -> None:
     (treasure / "kept").mkdir(parents=True)
     (treasure / "in-use").touch()
     (tmp_path / f"{PREFIX}trap").symlink_to(treasure)
-    sweep(tmp_path)
+    remove_stale(tmp_path)
     assert (treasure / "kept").exists()
 
 

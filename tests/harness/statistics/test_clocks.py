@@ -12,7 +12,7 @@ import pytest
 from hillclimb.harness.errors import CandidateFault
 from hillclimb.harness.records import Block, Pair, Reason
 from hillclimb.harness.statistics import evidence
-from hillclimb.harness.statistics.clocks import MOST_HONEST, ClockCalibration
+from hillclimb.harness.statistics.clocks import MAX_HONEST, ClockCalibration
 from hillclimb.harness.statistics.readings import log_ratio, wall_seconds, wall_seconds_with_lead_in
 
 CALLS, LEAD = 220, 28
@@ -151,10 +151,10 @@ def test_learning_tightens_the_room() -> None:
 def test_what_was_learned_long_ago_is_forgotten() -> None:
     chance = random.Random(7)
     lie = pairs(chance, 6, 0.0, Cheat(told=0.03))
-    clocks = learned(chance, MOST_HONEST, wall_sd=0.2)
-    clocks.calibrate(pairs(chance, MOST_HONEST // 2))
+    clocks = learned(chance, MAX_HONEST, wall_sd=0.2)
+    clocks.calibrate(pairs(chance, MAX_HONEST // 2))
     assert not disagrees(clocks, lie)
-    clocks.calibrate(pairs(chance, MOST_HONEST // 2))
+    clocks.calibrate(pairs(chance, MAX_HONEST // 2))
     assert disagrees(clocks, lie)
 
 

@@ -22,10 +22,10 @@ EPSILON = tl.constexpr(1e-6)
 PROCESSORS = 132
 """Streaming multiprocessors of an H200."""
 
-MOST_PER_THREAD = 128
+MAX_PER_THREAD = 128
 """Elements of a tile in one thread's registers; beyond it they spill and compilation takes minutes."""
 
-MOST_SHARED = 220 * 1024
+MAX_SHARED = 220 * 1024
 """Bytes of shared memory that a pipeline of loads may take; a reduction needs a little more."""
 
 
@@ -35,7 +35,7 @@ def fits(width: int) -> bool:
     In a step of the last pass, x and weight are both loaded ahead: two and four bytes an element.
     """
     tile, ahead = ROWS * width, STAGES - 1
-    return tile <= 32 * WARPS * MOST_PER_THREAD and ahead * (2 * tile + 4 * width) <= MOST_SHARED
+    return tile <= 32 * WARPS * MAX_PER_THREAD and ahead * (2 * tile + 4 * width) <= MAX_SHARED
 
 
 @triton.jit

@@ -20,10 +20,10 @@ READ, LAST, STORE = (
 PROCESSORS = 132
 """Streaming multiprocessors of an H200."""
 
-MOST_PER_THREAD = 128
+MAX_PER_THREAD = 128
 """Elements of a tile in one thread's registers; beyond it they spill and compilation takes minutes."""
 
-MOST_SHARED = 220 * 1024
+MAX_SHARED = 220 * 1024
 """Bytes of shared memory that a pipeline of loads may take; a reduction needs a little more."""
 
 LOG2E = tl.constexpr(1.4426950408889634)
@@ -34,7 +34,7 @@ LOWEST = tl.constexpr(-2e38)
 def fits(width: int) -> bool:
     """Whether a tile of ROWS x width fits the registers, and what is loaded ahead of it the shared memory."""
     tile = ROWS * width
-    return tile <= 32 * WARPS * MOST_PER_THREAD and 2 * tile * (STAGES - 1) <= MOST_SHARED
+    return tile <= 32 * WARPS * MAX_PER_THREAD and 2 * tile * (STAGES - 1) <= MAX_SHARED
 
 
 @triton.jit

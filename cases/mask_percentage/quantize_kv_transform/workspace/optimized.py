@@ -35,13 +35,13 @@ FEWEST_TILES = 16
 FEWEST_GATHERED = 2**24
 """Elements from which on a launch finds tokens first. At 4 M it costs more than writes to anywhere, at 38 M as much."""
 
-MOST_WARPS, IN_FLIGHT = 48, 40 << 10
+MAX_WARPS, IN_FLIGHT = 48, 40 << 10
 """Of the programs of a multiprocessor that stay: warps, and bytes they read at once."""
 
 TOKENS = 256
 """Of a program that finds where tokens go."""
 
-MOST_PIECES = 4
+MAX_PIECES = 4
 """All pieces of a tile are in registers, 8 elements a thread each."""
 
 SHARE = tl.constexpr(1 / 127)
@@ -112,12 +112,12 @@ def piece_of(width: int) -> int:
     piece = min(width & -width, PIECE or padded)
     if FORM == "pieces":
         return piece
-    return padded if FORM == "padded" or piece < SECTOR or width // piece > MOST_PIECES else piece
+    return padded if FORM == "padded" or piece < SECTOR or width // piece > MAX_PIECES else piece
 
 
 def resident(tile_bytes: int, warps: int) -> int:
     """Programs of a multiprocessor that stay."""
-    return RESIDENT or max(1, min(MOST_WARPS // warps, IN_FLIGHT // tile_bytes))
+    return RESIDENT or max(1, min(MAX_WARPS // warps, IN_FLIGHT // tile_bytes))
 
 
 def run(x: torch.Tensor, destination: torch.Tensor, q: torch.Tensor, scales: torch.Tensor) -> None:

@@ -28,7 +28,7 @@ FEWEST = 4 * PROCESSORS
 DIVIDED = 128
 """Blocks of a part."""
 
-MOST_WARPS = 8
+MAX_WARPS = 8
 
 LANES_PER_WARP = 128
 """float32 elements of a load of 16 bytes by each thread of a warp."""
@@ -123,7 +123,7 @@ def merge(
     divided = rows < FEWEST and blocks > part
     parts = triton.cdiv(blocks, part) if divided else 1
     most = triton.next_power_of_2(part if divided else blocks)
-    warps = WARPS or (1 if divided or rows >= FEW else MOST_WARPS)
+    warps = WARPS or (1 if divided or rows >= FEW else MAX_WARPS)
     lanes = LANES_PER_WARP * warps
     together = min(BLOCKS or max(8, 4 * lanes // head), most)
     groups, tails = (min(together, max(1, lanes // wide)) for wide in (head, tail or lanes))

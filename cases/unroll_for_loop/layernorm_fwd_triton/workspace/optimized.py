@@ -51,9 +51,9 @@ REGISTER_FILE = 65536
 VECTOR = 16
 """Bytes of the widest load; rows whose length in bytes this divides are read so."""
 
-MOST_WARPS = 32
-MOST_ROWS = 64
-MOST_PARTS = 512
+MAX_WARPS = 32
+MAX_ROWS = 64
+MAX_PARTS = 512
 """Of a row in two launches; each program of the second reads the words of all."""
 
 SIGN = tl.constexpr(-(2**31))
@@ -336,7 +336,7 @@ def row_results(
 
 def launch(elements: int, each: int, registers: int) -> dict[str, int]:
     """Options of a program that holds so many elements, `each` a warp."""
-    warps = min(MOST_WARPS, triton.next_power_of_2(triton.cdiv(elements, each)))
+    warps = min(MAX_WARPS, triton.next_power_of_2(triton.cdiv(elements, each)))
     return {"num_warps": warps, "maxnreg": min(registers, REGISTER_FILE // (32 * warps))}
 
 
@@ -349,7 +349,7 @@ def overlapping(x: torch.Tensor, chunks: int = 1) -> dict[str, bool]:
 def narrow(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, unit: int) -> None:
     (rows, columns), heads = x.shape, weight.shape[0]
     width, each = triton.next_power_of_2(columns), TILE or 512
-    tile = min(MOST_ROWS, max(1, NARROW_WARPS * each // width))
+    tile = min(MAX_ROWS, max(1, NARROW_WARPS * each // width))
     tiles, registers = triton.cdiv(rows, tile), (80 if RESIDENT else 64) * max(1, each // 1024)
     registers = REGISTERS or (registers if unit * x.element_size() == VECTOR else 128)
     narrow_rows[(min(tiles, RESIDENT * processors()) if RESIDENT else tiles,)](
@@ -370,7 +370,7 @@ def once(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, uni
     words = y if chunks == 1 else torch.zeros(rows * chunks, dtype=torch.int64, device=x.device)
     low = triton.next_power_of_2(chunk) // 2
     high = triton.next_power_of_2(chunk - low)
-    each = TILE or (1024 if low == high <= 512 * MOST_WARPS or chunks > 1 else 2048)
+    each = TILE or (1024 if low == high <= 512 * MAX_WARPS or chunks > 1 else 2048)
     registers = REGISTERS or (64 if each > 1024 or unit == aligned else 96)
     hold = 16 if each > 1024 or registers < 64 else 32
     row_chunks[(rows * chunks,)](
@@ -399,7 +399,7 @@ def twice(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, un
     """In two launches, x read by both."""
     (rows, columns), heads = x.shape, weight.shape[0]
     chunks = triton.cdiv(columns, chunk)
-    parts = min(chunks, MOST_PARTS)
+    parts = min(chunks, MAX_PARTS)
     words = torch.empty(rows * parts, dtype=torch.int64, device=x.device)
     options, lanes = launch(chunk, 1024, 96), triton.next_power_of_2(parts)
     row_parts[(rows * parts,)](x, words, parts, columns // unit, unit, chunk, **options)

@@ -22,7 +22,7 @@ GROUP = tl.constexpr(16)
 LEAST_RANK = 16
 """Ranks below it are padded with zeros, for the same reason."""
 
-MOST_CHUNK = 512
+MAX_CHUNK = 512
 """Requests looked through at once for those of a group, at the most."""
 
 SHORT = 32
@@ -174,5 +174,5 @@ def run(
     kernel, kinds = (expand_adapter, adapters + 1) if form == "adapter" else (expand_span, requests)
     kernel[(spans * kinds,)](
         x, weights, adapter_of, base, out, requests, width, spans, rank, k, tile, span, lanes,
-        min(lanes, MOST_CHUNK), accumulate, STAGES or 3, num_warps=WARPS or 4,
+        min(lanes, MAX_CHUNK), accumulate, STAGES or 3, num_warps=WARPS or 4,
     )  # fmt: skip

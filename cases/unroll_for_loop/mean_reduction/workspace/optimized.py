@@ -41,7 +41,7 @@ FEWEST_STEPS = 8
 WAVES = 8
 """Times as many programs as are resident, at the most; they go from tile to tile of results."""
 
-MOST_COLUMNS = 512
+MAX_COLUMNS = 512
 NARROWEST, LARGEST = 32, 16384
 """Columns of a program that adds parts, and elements of one of its steps."""
 
@@ -193,7 +193,7 @@ def add_parts(found: torch.Tensor, y: torch.Tensor, parts: int, columns: int, co
 
 def block_of(columns: int, groups: int, unit: int, places: int) -> int:
     """Columns of a program: fewer where programs would not fill the GPU, but not too few to lie side by side."""
-    block = min(MOST_COLUMNS, tile_of(unit), triton.next_power_of_2(columns))
+    block = min(MAX_COLUMNS, tile_of(unit), triton.next_power_of_2(columns))
     while block > COLUMNS and groups * triton.cdiv(columns, block) < places:
         block //= 2
     return block

@@ -50,12 +50,12 @@ REGISTER_FILE = 65536
 VECTOR = 16
 """Bytes of the widest load; rows whose length in bytes this divides are read so."""
 
-MOST_WARPS = 32
+MAX_WARPS = 32
 WALKED = range(4096, min(knob("LLAMA_WALKED") or 16384, WIDEST) + 1)
 """Columns of rows that are read twice, where they are aligned."""
 
-MOST_ROWS = 64
-MOST_PARTS = 512
+MAX_ROWS = 64
+MAX_PARTS = 512
 """Of a row in two launches; each program of the second reads the sums of all."""
 
 SIGN = tl.constexpr(-(2**31))
@@ -292,7 +292,7 @@ def row_results(
 
 def launch(elements: int, each: int, registers: int) -> dict[str, int]:
     """Options of a program that holds so many elements, `each` a warp."""
-    warps = min(MOST_WARPS, triton.next_power_of_2(triton.cdiv(elements, each)))
+    warps = min(MAX_WARPS, triton.next_power_of_2(triton.cdiv(elements, each)))
     return {"num_warps": warps, "maxnreg": min(registers, REGISTER_FILE // (32 * warps))}
 
 
@@ -305,7 +305,7 @@ def overlapping(x: torch.Tensor, chunks: int = 1) -> dict[str, bool]:
 def narrow(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, unit: int) -> None:
     rows, columns = x.shape
     width, each = triton.next_power_of_2(columns), TILE or 512
-    tile = min(MOST_ROWS, max(1, NARROW_WARPS * each // width))
+    tile = min(MAX_ROWS, max(1, NARROW_WARPS * each // width))
     tiles = triton.cdiv(rows, tile)
     registers = (48 if columns <= 256 and not RESIDENT else 64) * max(1, each // 1024)
     registers = REGISTERS or (registers if unit * x.element_size() == VECTOR else 96)
@@ -318,7 +318,7 @@ def narrow(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, u
 def walked(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float) -> None:
     rows, columns = x.shape
     width = triton.next_power_of_2(columns)
-    warps = WALK_WARPS or min(MOST_WARPS, width * x.element_size() // 1024)
+    warps = WALK_WARPS or min(MAX_WARPS, width * x.element_size() // 1024)
     walked_row[(rows,)](x, weight, y, eps, columns, WALK or width // 2, **overlapping(x), num_warps=warps)
 
 
@@ -357,7 +357,7 @@ def twice(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, eps: float, un
     """In two launches, x read by both."""
     rows, columns = x.shape
     chunks = triton.cdiv(columns, CHUNK)
-    parts = min(chunks, MOST_PARTS)
+    parts = min(chunks, MAX_PARTS)
     sums = torch.empty(rows * parts, dtype=torch.int32, device=x.device)
     options, lanes = launch(CHUNK, 1024, 80), triton.next_power_of_2(parts)
     row_parts[(rows * parts,)](x, sums, parts, columns // unit, unit, CHUNK, **options)

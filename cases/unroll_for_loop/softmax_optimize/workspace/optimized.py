@@ -48,12 +48,12 @@ REGISTER_FILE = 65536
 UNIT = 4
 """float32 elements in 16 bytes, the widest load; rows whose length this divides are read so."""
 
-MOST_WARPS = 32
+MAX_WARPS = 32
 WALKED = range(4096, (knob("SOFTMAX_WALKED") or 8192) + 1)
 """Columns of rows that are read twice, where they are aligned."""
 
-MOST_ROWS = 64
-MOST_WORDS = 512
+MAX_ROWS = 64
+MAX_WORDS = 512
 """Parts of a row in two launches; each program of the second reads them all."""
 
 LOWEST = tl.constexpr(-3e38)
@@ -283,7 +283,7 @@ def row_results(
 def launch(elements: int, registers: int = 64, each: int = 1024) -> dict[str, int]:
     """Options of a program that holds so many elements, `each` a warp; beyond 1024 they need registers besides."""
     each = TILE or each
-    warps = min(MOST_WARPS, max(1, triton.next_power_of_2(triton.cdiv(elements, each))))
+    warps = min(MAX_WARPS, max(1, triton.next_power_of_2(triton.cdiv(elements, each))))
     registers = REGISTERS or registers + max(0, each - 1024) // 32
     return {"num_warps": warps, "maxnreg": min(registers, REGISTER_FILE // (32 * warps), 255)}
 
@@ -303,14 +303,14 @@ def whole(x: torch.Tensor, y: torch.Tensor) -> None:
         ragged_row[(rows,)](x, y, columns, UNIT, low, high, **overlapping(x), **launch(low + high))
         return
     if columns in WALKED and unit == UNIT:
-        warps = WALK_WARPS or min(MOST_WARPS, width * x.element_size() // 2048)
+        warps = WALK_WARPS or min(MAX_WARPS, width * x.element_size() // 2048)
         walked_row[(rows,)](x, y, columns, WALK or width // 2, **overlapping(x), num_warps=warps)
         return
     if columns > 1024:
         whole_row[(rows,)](x, y, rows, columns // unit, unit, width, **overlapping(x), **launch(width))
         return
     held = NARROW_WARPS * (TILE or 1024)
-    tile = min(MOST_ROWS, max(1, held // width))
+    tile = min(MAX_ROWS, max(1, held // width))
     tiles, registers = triton.cdiv(rows, tile), 64 if unit == UNIT and not RESIDENT else 96
     narrow_rows[(min(tiles, RESIDENT * processors()) if RESIDENT else tiles,)](
         x, y, rows, columns // unit, unit, tile, width, STAGES if RESIDENT else 0,
@@ -338,7 +338,7 @@ def split(x: torch.Tensor, y: torch.Tensor, chunks: int) -> None:
 def twice(x: torch.Tensor, y: torch.Tensor, chunks: int) -> None:
     """In two launches, x read by both."""
     rows, columns = x.shape
-    unit, parts = gcd(columns, UNIT), min(chunks, MOST_WORDS)
+    unit, parts = gcd(columns, UNIT), min(chunks, MAX_WORDS)
     words = torch.empty(rows * parts, dtype=torch.int64, device=x.device)
     row_parts[(rows * parts,)](x, words, parts, columns // unit, unit, CHUNK, **launch(CHUNK, 80))
     lanes = triton.next_power_of_2(parts)

@@ -21,6 +21,7 @@ from hillclimb.agent.record.entries import (
     SettledEntry,
 )
 from hillclimb.agent.record.ledger import Ledger
+from hillclimb.agent.sweep.landscape import build_landscape
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.records import Bucket, Ceilings, GateReport, ProblemTime, Profile, Reason
 from tests.agent.sweep.synthetic import interval, open_ledger
@@ -136,7 +137,8 @@ def facts(folder: Path, ledger: Ledger, **more: Any) -> Facts:
         "files": toy_files(),
         **more,
     }
-    return facts_of(ledger, Case(write_toy(folder)), **settings)
+    case = Case(write_toy(folder))
+    return facts_of(ledger, case, build_landscape(case.knobs, ledger), **settings)
 
 
 def toy_files(more: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hillclimb.agent.llm.briefing.headroom import bucket_line, headroom, table, work_table
+from hillclimb.agent.llm.briefing.headroom import bucket_line, headroom, headroom_table, work_table
 from hillclimb.agent.screen.durations import describe_seconds
 from hillclimb.harness.records import Bucket, Ceilings, ProblemTime, Profile
 
@@ -28,13 +28,13 @@ def test_the_scarcer_ceiling_is_the_floor() -> None:
         pytest.approx(1.5),
     )
     assert dense.flops_per_second == pytest.approx(5e11)
-    assert "| dense | 4 ms | 500 | 0.25 | 2 ms (arithmetic) | 2x |" in table(profile)
+    assert "| dense | 4 ms | 500 | 0.25 | 2 ms (arithmetic) | 2x |" in headroom_table(headroom(profile))
 
 
 def test_without_ceilings_nothing_is_claimed() -> None:
     profile = Profile(problems=PROBLEMS)
     assert [room.factor for room in headroom(profile)] == [None, None]
-    assert "| dense | 4 ms | 500 | 0.25 | unknown | unknown |" in table(profile)
+    assert "| dense | 4 ms | 500 | 0.25 | unknown | unknown |" in headroom_table(headroom(profile))
 
 
 def test_figures_that_cannot_be_divided_by_are_survived() -> None:
@@ -42,7 +42,7 @@ def test_figures_that_cannot_be_divided_by_are_survived() -> None:
     profile = Profile(problems=(still,), ceilings=Ceilings(flops=0.0, bytes=0.0, how="broken"))
     assert headroom(profile)[0].floor_seconds is None
     assert "| still | 0 | 0 | - |" in work_table(profile)
-    assert "| still | 0 ns | 0 | 0 | unknown | unknown |" in table(profile)
+    assert "| still | 0 ns | 0 | 0 | unknown | unknown |" in headroom_table(headroom(profile))
 
 
 def test_work_does_not_change_with_the_kernel() -> None:

@@ -50,8 +50,8 @@ def test_no_cache_is_no_kernels(tmp_path: Path) -> None:
 
 
 def test_there_is_an_end_to_it(scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_cache, "MOST_BYTES", 100)
-    monkeypatch.setattr(kernel_cache, "MOST_FILES", 3)
+    monkeypatch.setattr(kernel_cache, "MAX_BYTES", 100)
+    monkeypatch.setattr(kernel_cache, "MAX_FILES", 3)
     for i in range(5):
         (scratch / "triton" / "KEY" / f"a{i}").write_bytes(b"x" * 20)
     (scratch / "triton" / "KEY" / "a").write_bytes(b"x" * 101)
