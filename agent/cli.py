@@ -40,6 +40,8 @@ app = typer.Typer(
 
     First steps:
 
+    - `hillclimb new-case --family mine --case rows` makes a case of your own. The demo below lies in a checkout.
+
     - `hillclimb check demo/cpu_matmul` says whether a case is sound.
 
     - `hillclimb climb demo/cpu_matmul --tag first --budget-seconds 3m` climbs it. The same command goes on later.
@@ -49,8 +51,6 @@ app = typer.Typer(
     - `hillclimb history demo/cpu_matmul` lists the wins, `hillclimb show demo/cpu_matmul 1` one candidate.
 
     - `hillclimb evaluate demo/cpu_matmul --knob MM_TILE_N=64` judges what you changed.
-
-    - `hillclimb new-case --family mine --case rows` makes a case of your own.
 
     - `hillclimb config` shows what is configured, `hillclimb COMMAND -h` explains a command.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -64,13 +65,21 @@ def test_errors_are_not_swallowed() -> None:
         assert "#" in line or isinstance(node.body[-1], ast.Raise), f"{path}:{node.lineno} says no reason"
 
 
-def test_a_class_name_means_one_thing() -> None:
+def test_a_name_of_a_type_means_one_thing() -> None:
     where = defaultdict(list)
     for path in FILES:
-        for node in nodes(path):
-            if isinstance(node, ast.ClassDef):
-                where[node.name].append(str(path.relative_to(ROOT)))
+        for name in {name for node in ast.parse(path.read_text()).body for name in types_named(node)}:
+            where[name].append(str(path.relative_to(ROOT)))
     assert {name: files for name, files in where.items() if len(files) > 1} == {}
+
+
+def types_named(node: ast.stmt) -> Iterator[str]:
+    """A class, or a name such as `Key = tuple[str, int]`, without its underscore; type variables mean nothing alone."""
+    if isinstance(node, ast.ClassDef):
+        yield node.name.lstrip("_")
+    if isinstance(node, ast.Assign) and not ast.unparse(node.value).startswith("TypeVar("):
+        names = [target.id.lstrip("_") for target in node.targets if isinstance(target, ast.Name)]
+        yield from (name for name in names if name[:1].isupper() and not name.isupper() and "_" not in name)
 
 
 @pytest.mark.parametrize(

@@ -128,13 +128,14 @@ class RunRecord:
         """`rows()` as a pandas frame. Raises ImportError where pandas is not installed."""
         import pandas
 
-        return pandas.DataFrame(self.rows())
+        return pandas.DataFrame(self.rows() or None, columns=None if self.candidates else _COLUMNS)
 
     def to_polars(self) -> polars.DataFrame:
         """`rows()` as a polars frame. Raises ImportError where polars is not installed."""
         import polars
 
-        return polars.DataFrame(self.rows(), infer_schema_length=None)
+        schema = None if self.candidates else _COLUMNS
+        return polars.DataFrame(self.rows(), schema=schema, infer_schema_length=None)
 
     def segments_to_pandas(self) -> pandas.DataFrame:
         """`segments` as a pandas frame, a row each. Raises ImportError where pandas is not installed."""
@@ -243,6 +244,10 @@ def _estimate_cells(seen: Estimate | None) -> dict[str, Any]:
         "estimate_low": interval.low if interval else None,
         "estimate_high": interval.high if interval else None,
     }
+
+
+_COLUMNS = tuple(_row(CandidateRecord(0, "", "", "", {}, (), None)))
+"""Of a run without candidates."""
 
 
 def _segments(folder: Path, n: int) -> Iterator[TimedSegment]:

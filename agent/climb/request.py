@@ -12,7 +12,7 @@ from hillclimb.agent.machine.clock import Clock, SystemClock
 from hillclimb.agent.machine.disk import Disk
 from hillclimb.agent.notify.notifier import Notifier, SilentNotifier
 from hillclimb.agent.proposer import Proposer, ProposerContext
-from hillclimb.agent.record.views import Draw, Mirror, draw_progress, mirror_nothing
+from hillclimb.agent.record.views import DrawPlot, Mirror, draw_progress, mirror_nothing
 from hillclimb.agent.screen.events import Emit, TroubleEvent
 from hillclimb.harness.judge.protocol import Judge
 
@@ -43,7 +43,7 @@ class Tools:
     clock: Clock = field(default_factory=SystemClock)
     disk: Disk = field(default_factory=Disk)
     open_repository: Callable[[Path], Repository] = Repository.open
-    draw: Draw = draw_progress
+    draw: DrawPlot = draw_progress
     mirror: Mirror = mirror_nothing
     notifier: Notifier = field(default_factory=SilentNotifier)
 

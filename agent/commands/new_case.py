@@ -17,7 +17,7 @@ FamilyOption = Annotated[
         "--family", "--model-slug", help="Folder of the family: a-z, 0-9, _. With --from it may be left out."
     ),
 ]
-CaseOption = Annotated[
+NewCaseOption = Annotated[
     str,
     typer.Option(
         "--case", "--case-slug", help="Folder of the case in it: a-z, 0-9, _. With --from it may be left out."
@@ -49,7 +49,7 @@ DeviceOption = Annotated[
 
 def new_case(
     family: FamilyOption = "",
-    case: CaseOption = "",
+    case: NewCaseOption = "",
     source: SourceOption = None,
     example: ExampleOption = None,
     device: DeviceOption = None,

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hillclimb.agent.importers.formats import flashinfer, gpu_mode, kernel_tuner, kernelbench, python_file
-from hillclimb.agent.importers.formats.imported import Importer, ImportRequest, Place
+from hillclimb.agent.importers.formats.imported import DeviceKind, Importer, ImportRequest
 from hillclimb.harness.errors import UsageError
 
 IMPORTERS: Sequence[Importer] = (gpu_mode, kernelbench, flashinfer, python_file)
 LABELS = [*(importer.LABEL for importer in IMPORTERS), kernel_tuner.LABEL]
 
 
-def request_of(given: str, device: Place | None, examples: Sequence[str]) -> ImportRequest:
+def request_of(given: str, device: DeviceKind | None, examples: Sequence[str]) -> ImportRequest:
     """A path, or FILE.py:name. Raises UsageError where there is no such file."""
     path, colon, name = given.rpartition(":")
     if not colon or not name.isidentifier() or Path(given).exists():

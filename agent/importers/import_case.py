@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hillclimb.agent.importers.choose import importer_of, is_space, request_of
 from hillclimb.agent.importers.formats import kernel_tuner
-from hillclimb.agent.importers.formats.imported import ImportRequest, KnobPlan, Place
+from hillclimb.agent.importers.formats.imported import DeviceKind, ImportRequest, KnobPlan
 from hillclimb.agent.importers.probe_process import ask
 from hillclimb.agent.importers.writing.writer import CaseNames, compose, place, policy_complaint, slug_of
 from hillclimb.agent.stamp import create_case, template_text
@@ -33,7 +33,7 @@ class WantedCase:
     case: str = ""
     model: str = ""
     hardware: str = ""
-    device: Place | None = None
+    device: DeviceKind | None = None
 
 
 def import_case(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from hillclimb.agent.llm.briefing.briefing import Facts, read_texts
 from hillclimb.agent.llm.briefing.headroom import headroom
 from hillclimb.agent.llm.briefing.knob_summary import summarise_knobs
+from hillclimb.agent.llm.briefing.lanes import lane_lines
 from hillclimb.agent.llm.briefing.ledger_summary import summarise_ledger
+from hillclimb.agent.llm.briefing.quoting import quoted
 from hillclimb.agent.proposer import ProposerContext
 from hillclimb.agent.record.ledger import Ledger
 from hillclimb.agent.sweep.importance import KnobImportances, compute_importances
@@ -15,6 +18,7 @@ from hillclimb.agent.sweep.interactions import interactions
 from hillclimb.agent.sweep.landscape import Landscape, build_landscape
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.knob_reads import unread_knobs
+from hillclimb.harness.records import Profile
 
 SweepStatistics = tuple[KnobImportances, dict[tuple[str, str], float]]
 
@@ -64,12 +68,18 @@ def facts_of(ledger: Ledger, case: Case, landscape: Landscape, *, family: str = 
         "incumbent": ledger.incumbent,
         "profile": profile,
         "headroom": headroom(profile.profile) if profile else (),
+        "lane_lines": tuple(_lane_lines(profile.profile)) if profile else (),
         "past": summarise_ledger(ledger, family),
         "seen": summarise_knobs(landscape, kept.estimate if kept else 1.0),
         "machine": _machine(ledger),
         "unread_knobs": unread_knobs(more.get("files", {}), landscape.knobs),
     }
     return Facts(case=case, family=family, **{**known, **more})
+
+
+def _lane_lines(profile: Profile) -> Iterator[str]:
+    for lanes in profile.lanes:
+        yield from lane_lines(lanes, quoted)
 
 
 def _machine(ledger: Ledger) -> str:

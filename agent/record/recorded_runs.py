@@ -22,9 +22,9 @@ _REVERT = re.compile(
 """A line of its own: the subject of a win, which its author words, ends with a speedup."""
 _REVERTED_SUBJECT = re.compile(r'Revert "(.+)"')
 
-_Key = tuple[str, str, int]
+_WinKey = tuple[str, str, int]
 """Run, the commit that it started from, and candidate: two people may give their runs one name."""
-_Branch = tuple[str, str, int]
+_BranchTip = tuple[str, str, int]
 """Commit, ref, and when it was committed."""
 
 
@@ -48,7 +48,7 @@ class RecordedRun:
 
 
 @dataclass(frozen=True)
-class _Message:
+class _CommitMessage:
     """A commit that may hold wins, or take some back; line ends as git itself writes them."""
 
     commit: str
@@ -76,15 +76,15 @@ def is_shallow(repository: Repository) -> bool:
     return repository.run("rev-parse", "--is-shallow-repository").strip() == b"true"
 
 
-def _recorded(case: str, tag: str, branch: _Branch | None, wins: Sequence[CommittedWin]) -> RecordedRun:
+def _recorded(case: str, tag: str, branch: _BranchTip | None, wins: Sequence[CommittedWin]) -> RecordedRun:
     last = max(wins, key=lambda win: win.n, default=None)
     commit, ref, time = branch or (last.commit if last else "", "", last.time if last else 0)
     return RecordedRun(f"{case}/{tag}", tag, ref, commit, time, tuple(sorted(wins, key=lambda win: win.n)))
 
 
-def _find_branches(repository: Repository, case: str) -> dict[str, _Branch]:
+def _find_branches(repository: Repository, case: str) -> dict[str, _BranchTip]:
     """By their tags; local branches before remote-tracking ones of the same tag."""
-    found: dict[str, _Branch] = {}
+    found: dict[str, _BranchTip] = {}
     form = "--format=%(refname)%00%(objectname)%00%(committerdate:unix)"
     for pattern in (f"refs/heads/hillclimb/{case}/", f"refs/remotes/*/hillclimb/{case}/*"):
         for line in repository.run("for-each-ref", form, pattern).decode().splitlines():
@@ -111,7 +111,7 @@ def _find_wins(
         **history.states(commit for commit in by_commit if commit in own),
         **history.states(commit for commit in by_commit if commit in head),
     }
-    found: dict[_Key, CommittedWin] = {}
+    found: dict[_WinKey, CommittedWin] = {}
     for chosen in (own, head, by_commit):
         for key, win in history.wins_of(commit for commit in by_commit if commit in chosen):
             found.setdefault(key, replace(win, is_taken_back=not states[key]))
@@ -127,9 +127,9 @@ class _History:
 
     repository: Repository
     case: str
-    messages: Mapping[str, _Message]
+    messages: Mapping[str, _CommitMessage]
 
-    def wins_of(self, commits: Iterable[str]) -> Iterator[tuple[_Key, CommittedWin]]:
+    def wins_of(self, commits: Iterable[str]) -> Iterator[tuple[_WinKey, CommittedWin]]:
         """The wins that commits hold, in their order."""
         for commit in commits:
             message = self.messages[commit]
@@ -138,10 +138,10 @@ class _History:
                 if win and win.trailers.get("Run", "").rpartition("/")[0] == self.case:
                     yield (win.trailers["Run"], win.trailers.get("Base", ""), win.n), win
 
-    def states(self, commits: Iterable[str], *, reverts: bool = True) -> dict[_Key, bool]:
+    def states(self, commits: Iterable[str], *, reverts: bool = True) -> dict[_WinKey, bool]:
         """Whether each win stands at the end of these commits, oldest first; without `reverts` all of them do."""
-        stands: dict[_Key, bool] = {}
-        before: dict[str, dict[_Key, bool]] = {}
+        stands: dict[_WinKey, bool] = {}
+        before: dict[str, dict[_WinKey, bool]] = {}
         subjects: dict[str, str] = {}
         for commit in commits:
             changes = dict.fromkeys((key for key, _ in self.wins_of([commit])), True)
@@ -174,7 +174,7 @@ class _History:
         merged = _commits(self.repository, self.case, [whole, f"^{mainline}"])
         return [one for one in reversed(list(self.messages)) if one in merged]
 
-    def _keys_of(self, commit: str) -> list[_Key]:
+    def _keys_of(self, commit: str) -> list[_WinKey]:
         """The wins of a commit that need not be reachable: a rebase or a squash left it behind."""
         found = {
             message.commit: message
@@ -187,7 +187,7 @@ def _commits(repository: Repository, case: str, revisions: Sequence[str]) -> set
     return {message.commit for message in _messages(repository, case, revisions)}
 
 
-def _messages(repository: Repository, case: str, revisions: Sequence[str]) -> Iterator[_Message]:
+def _messages(repository: Repository, case: str, revisions: Sequence[str]) -> Iterator[_CommitMessage]:
     """Commits that name a run of the case, or revert something, oldest first."""
     named = (
         "--fixed-strings",
@@ -201,4 +201,4 @@ def _messages(repository: Repository, case: str, revisions: Sequence[str]) -> It
     )
     for entry in output.decode(errors="replace").split("\0\n")[:-1]:
         heading, time, text = entry.split("\n", 2)
-        yield _Message(heading.removeprefix("commit "), int(time), text.replace("\r\n", "\n"))
+        yield _CommitMessage(heading.removeprefix("commit "), int(time), text.replace("\r\n", "\n"))

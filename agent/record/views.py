@@ -34,7 +34,7 @@ COLUMNS = (
     "detail",
 )
 
-Draw = Callable[[Path], str]
+DrawPlot = Callable[[Path], str]
 """Draws progress.png into a run folder; returns what went wrong, empty if nothing did."""
 Mirror = Callable[[Path], str]
 """Writes study.db into a run folder, likewise."""
@@ -71,7 +71,7 @@ class Views:
         folder: Path,
         disk: Disk,
         notice: Callable[[str], None],
-        draw: Draw,
+        draw: DrawPlot,
         mirror: Mirror = mirror_nothing,
     ) -> None:
         self._folder, self._disk, self._notice = folder, disk, notice

@@ -58,7 +58,7 @@ class Screen(Protocol):
     ) -> None: ...
 
 
-class Lines(Protocol):
+class LineStream(Protocol):
     """What lines can be written to."""
 
     def write(self, text: str, /) -> object: ...
@@ -66,10 +66,10 @@ class Lines(Protocol):
     def flush(self) -> None: ...
 
 
-class _Text:
+class _LineScreen:
     """A screen that writes lines. Where nobody reads any more, or a log's disk is full, it falls silent."""
 
-    def __init__(self, stream: Lines) -> None:
+    def __init__(self, stream: LineStream) -> None:
         self._stream = stream
 
     def __enter__(self) -> Screen:
@@ -93,19 +93,19 @@ class _Text:
             return  # a log on a full disk, a terminal that is gone: the ledger has it all
 
 
-class JsonScreen(_Text):
+class JsonScreen(_LineScreen):
     """One JSON object a line, as hillclimb.agent.screen.events defines them."""
 
     def show(self, event: Event) -> None:
         self._write(event.model_dump_json())
 
 
-class LineScreen(_Text):
+class LineScreen(_LineScreen):
     """One line for everything that happens; of a measurement each phase, on a stream of its own."""
 
-    def __init__(self, stream: Lines, phases: Lines | None = None) -> None:
+    def __init__(self, stream: LineStream, phases: LineStream | None = None) -> None:
         super().__init__(stream)
-        self._phases, self._phase = None if phases is None else _Text(phases), ""
+        self._phases, self._phase = None if phases is None else _LineScreen(phases), ""
 
     def show(self, event: Event) -> None:
         if isinstance(event, ProgressEvent):
@@ -286,7 +286,7 @@ def choose_screen(*, json: bool, quiet: bool) -> Screen:
     return LiveScreen(Console())
 
 
-def _silence(stream: Lines) -> Lines:
+def _silence(stream: LineStream) -> LineStream:
     """Point the broken stream at nothing, so that Python does not complain about it at exit either."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     if isinstance(stream, io.TextIOBase):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 Configuration = dict[str, KnobValue]
-Key = tuple[str, ...]
+ConfigurationKey = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Landscape:
     observations: tuple[KnobObservation, ...] = field(repr=False)
 
     @cached_property
-    def judged_keys(self) -> frozenset[Key]:
+    def judged_keys(self) -> frozenset[ConfigurationKey]:
         """Configurations that need no second look."""
         return frozenset(self.key(seen.configuration) for seen in self.observations)
 
@@ -74,7 +74,7 @@ class Landscape:
         """Whether a configuration satisfies the constraints."""
         return broken_constraint(self.knobs, configuration) is None
 
-    def key(self, configuration: Mapping[str, KnobValue]) -> Key:
+    def key(self, configuration: Mapping[str, KnobValue]) -> ConfigurationKey:
         """What tells two configurations apart: what the kernel would see in its environment."""
         return tuple(environment_text(configuration[name]) for name in self.knobs)
 

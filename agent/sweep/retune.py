@@ -42,7 +42,9 @@ class RetuneFirst:
         """See hillclimb.agent.proposer.CanPeek."""
         present = ledger.pending.proposal.knobs if ledger.pending else None
         steps = [step for step in self._untried_steps(ledger) if step.knobs != present][:count]
-        return (*steps, *peek(self._sweep, ledger, count - len(steps)))
+        stepped = [step.knobs for step in steps]
+        others = [coming for coming in peek(self._sweep, ledger, count) if coming.knobs not in stepped]
+        return (*steps, *others)[:count]
 
     def _untried_steps(self, ledger: Ledger) -> Iterator[Proposal]:
         landscape = build_landscape(self._knobs, ledger)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 BATCH_SIZE = 5
 """Configurations that are ranked at once."""
 
-Space = Mapping[str, BaseDistribution]
+SearchSpace = Mapping[str, BaseDistribution]
 PastEvaluation = tuple[Mapping[str, KnobValue], float | None]
 """A configuration and its value, larger is better; None where it failed."""
 
@@ -48,7 +48,7 @@ class ListSampler(BaseSampler):
 
     def __init__(
         self,
-        space: Space,
+        space: SearchSpace,
         constraints: Sequence[str] = (),
         *,
         seed: int = 0,
@@ -151,7 +151,7 @@ class ListSampler(BaseSampler):
         return rows if all_of_them else rows[rows >= 0]
 
 
-def list_space(space: Space, constraints: Sequence[str] = ()) -> ValidConfigs | None:
+def list_space(space: SearchSpace, constraints: Sequence[str] = ()) -> ValidConfigs | None:
     """The valid list of a space; None where it is continuous or too long."""
     domains = {name: _values(distribution) for name, distribution in space.items()}
     finite = {name: values for name, values in domains.items() if values is not None}

@@ -51,7 +51,7 @@ def drawn(landscape: Landscape, rng: random.Random) -> Iterator[Configuration]:
     """Valid configurations, each as likely as any other, until none is found any more or they repeat."""
     import numpy as np
 
-    draws = _random_configs(_Space(tuple(_domains(landscape.knobs)), landscape.knobs))
+    draws = _random_configs(_UnlistedSpace(tuple(_domains(landscape.knobs)), landscape.knobs))
     generator = np.random.default_rng(rng.getrandbits(64))
     for _ in range(_MAX_REPEATS):
         found = draws.draw(generator, _CONFIGURATIONS)
@@ -135,7 +135,7 @@ class _RandomConfigs:
 
 
 @dataclass(frozen=True)
-class _Space:
+class _UnlistedSpace:
     """Knobs as what can be remembered by: their domains and constraints, whatever their defaults."""
 
     domains: tuple[str, ...]
@@ -147,7 +147,7 @@ def _domains(knobs: Knobs) -> Iterator[str]:
 
 
 @lru_cache(maxsize=2)
-def _random_configs(space: _Space) -> _RandomConfigs:
+def _random_configs(space: _UnlistedSpace) -> _RandomConfigs:
     knobs, expressions = space.knobs, all_constraints(space.knobs)
     groups = connected_groups(list(knobs), expressions)
     return _RandomConfigs(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hillclimb.harness.knobs.constraints import knob_names
 from hillclimb.harness.knobs.knobs import Knobs, KnobValue, all_constraints, environment_text
-from hillclimb.harness.knobs.solutions import Solver, TooMany, connected_groups
+from hillclimb.harness.knobs.solutions import Domains, Solver, TooMany, connected_groups
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,8 +20,6 @@ MAX_CONFIGURATIONS = 2_000_000
 
 _MAX_NEAREST = 100
 """Rows that stand in for neighbours where a row has none."""
-
-Domains = Mapping[str, Sequence[KnobValue]]
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ from hillclimb.harness.channel.profile_limits import MAX_NAME_CHARS, MAX_ROWS, U
 ProfileRow = tuple[str, float, float, float]
 """Name, share, seconds per call, entries per call: as in hillclimb.harness.records.Bucket."""
 
-Key = int | tuple[str | None, str]
+FunctionKey = int | tuple[str | None, str]
 """A code object's id, or module and name of a function in C. Hashing the objects themselves is slow."""
 
 MIN_SHARE = 0.005
@@ -41,11 +41,11 @@ class Recorder:
 
     def __init__(self) -> None:
         self.recording = False
-        self.own: dict[Key, int] = {}
-        self.entries: dict[Key, int] = {}
-        self.functions: dict[Key, Any] = {}
+        self.own: dict[FunctionKey, int] = {}
+        self.entries: dict[FunctionKey, int] = {}
+        self.functions: dict[FunctionKey, Any] = {}
         """The code object, or the object whose method in C it is, by key; kept, so that ids stay taken."""
-        self._stack: list[Key] = []
+        self._stack: list[FunctionKey] = []
         self._last = 0
 
     def begin(self) -> None:
@@ -69,8 +69,8 @@ class Recorder:
             self.own[stack.pop() if stack else key] += elapsed
         self._last = time.perf_counter_ns()
 
-    def _key(self, code: CodeType, builtin: Any) -> Key:
-        key: Key
+    def _key(self, code: CodeType, builtin: Any) -> FunctionKey:
+        key: FunctionKey
         if builtin is None:
             key = id(code)
             self.functions[key] = code
@@ -141,7 +141,7 @@ class Profiler:
                 entries[name] += recorder.entries.get(key, 0)
         return [(name, nanoseconds, entries[name]) for name, nanoseconds in own.items()]
 
-    def _name(self, key: Key, function: Any) -> str:
+    def _name(self, key: FunctionKey, function: Any) -> str:
         if isinstance(function, CodeType):
             name = f"{self._place(function.co_filename)}:{function.co_name}"
         else:

@@ -39,7 +39,7 @@ from hillclimb.harness.channel import wire
 from hillclimb.harness.channel.layout import CallSignature, SlotLayout, read_attributes
 from hillclimb.harness.channel.process_filter import load_filter
 
-Message = dict[str, Any]
+WireMessage = dict[str, Any]
 
 
 class Runner:
@@ -66,7 +66,7 @@ class Runner:
         walled: bool,
         flags: list[str],
         process_filter: str,
-    ) -> Message:
+    ) -> WireMessage:
         self._tensors, self._launch, self._architecture = tensors, launch, architecture
         self._workspace = workspace
         copy_kernel_cache(kernels)
@@ -106,7 +106,7 @@ class Runner:
             create_context()
         return {}
 
-    def compile(self, problems: dict[str, Message]) -> Message:
+    def compile(self, problems: dict[str, WireMessage]) -> WireMessage:
         from hillclimb.harness.candidate import offline_compiler
 
         assert self._kernel is not None
@@ -116,37 +116,37 @@ class Runner:
         }
         return offline_compiler.compile_only(self._kernel, signatures, self._architecture)
 
-    def map(self, arena: int, layout: Message, descriptor: int) -> Message:
+    def map(self, arena: int, layout: WireMessage, descriptor: int) -> WireMessage:
         self._arenas[arena] = self._slots(descriptor, SlotLayout.from_json(layout))
         return {}
 
-    def unmap(self, arena: int) -> Message:
+    def unmap(self, arena: int) -> WireMessage:
         self._arenas.pop(arena).close()
         return {}
 
-    def call(self, arena: int, first: int, count: int) -> Message:
+    def call(self, arena: int, first: int, count: int) -> WireMessage:
         assert self._kernel is not None
         return {"ns": self._arenas[arena].call(self._kernel, first, count)}
 
-    def capture(self, arena: int, runs: list[tuple[int, int]]) -> Message:
+    def capture(self, arena: int, runs: list[tuple[int, int]]) -> WireMessage:
         assert self._kernel is not None
         for first, count in runs:
             self._arenas[arena].capture(self._kernel, first, count)
         return {}
 
-    def lead(self, arena: int, first: int, count: int) -> Message:
+    def lead(self, arena: int, first: int, count: int) -> WireMessage:
         assert self._kernel is not None
         self._lead_in_arena = arena
         return {"ns": self._arenas[arena].launch(self._kernel, first, count)}
 
-    def go(self, first: int, count: int, fed: int) -> Message:
+    def go(self, first: int, count: int, fed: int) -> WireMessage:
         assert self._kernel is not None
         return {"ns": self._arenas[self._lead_in_arena].launch(self._kernel, first, count, fed)}
 
-    def profile(self, arena: int, first: int, count: int) -> Message:
+    def profile(self, arena: int, first: int, count: int) -> WireMessage:
         return {"rows": self._profile(self._arenas[arena], first, count)}
 
-    def lanes(self, arena: int, first: int, count: int) -> Message:
+    def lanes(self, arena: int, first: int, count: int) -> WireMessage:
         from hillclimb.harness.candidate.lane_counter import counting_lanes
 
         assert self._kernel is not None
@@ -154,7 +154,7 @@ class Runner:
             self._arenas[arena].call(self._kernel, first, count)
         return {"lanes": tally.to_json()}
 
-    def seal(self, process_filter: str) -> Message:
+    def seal(self, process_filter: str) -> WireMessage:
         load_filter(bytes.fromhex(process_filter))
         return {}
 

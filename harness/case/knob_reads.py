@@ -15,7 +15,7 @@ from hillclimb.harness.knobs.knobs import KNOBS_FILE
 _ENVIRONMENT = frozenset({"environ", "environb", "getenv", "getenvb"})
 _GETTERS = frozenset({"get", "pop", "setdefault", "__getitem__", "__contains__"})
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class _Unknowable(Exception):
@@ -23,7 +23,7 @@ class _Unknowable(Exception):
 
 
 @dataclass
-class _Names:
+class _KnobNames:
     """The names that a source may ask the environment for."""
 
     patterns: list[str] = field(default_factory=list)
@@ -71,9 +71,9 @@ def _constants(tree: ast.AST) -> Iterator[str]:
             yield node.value if isinstance(node.value, str) else node.value.decode(errors="replace")
 
 
-def _follow(trees: Iterable[ast.Module]) -> _Names:
+def _follow(trees: Iterable[ast.Module]) -> _KnobNames:
     """Every question to the environment, and to functions that pass theirs on. Raises _Unknowable."""
-    names, trees = _Names(), list(trees)
+    names, trees = _KnobNames(), list(trees)
     for tree in trees:
         _note_questions(tree, names)
     for tree in trees:
@@ -84,7 +84,7 @@ def _follow(trees: Iterable[ast.Module]) -> _Names:
     return names
 
 
-def _note_questions(tree: ast.Module, names: _Names) -> None:
+def _note_questions(tree: ast.Module, names: _KnobNames) -> None:
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and any(
@@ -116,7 +116,7 @@ def _question(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.expr:
     raise _Unknowable("a question that is passed on")
 
 
-def _note_name(name: ast.expr, parents: Mapping[ast.AST, ast.AST], names: _Names) -> None:
+def _note_name(name: ast.expr, parents: Mapping[ast.AST, ast.AST], names: _KnobNames) -> None:
     """Take in one name that is asked for: a constant is found elsewhere, a parameter makes its function a reader."""
     if isinstance(name, ast.Name):
         function = _function_of(name, parents)
@@ -130,7 +130,7 @@ def _note_name(name: ast.expr, parents: Mapping[ast.AST, ast.AST], names: _Names
     _note_argument(name, parents, names)
 
 
-def _note_argument(name: ast.expr, parents: Mapping[ast.AST, ast.AST], names: _Names) -> None:
+def _note_argument(name: ast.expr, parents: Mapping[ast.AST, ast.AST], names: _KnobNames) -> None:
     if isinstance(name, ast.Constant):
         return
     if isinstance(name, ast.JoinedStr):
@@ -157,14 +157,14 @@ def _runs_over_constants(name: ast.Name, parents: Mapping[ast.AST, ast.AST]) -> 
     return False
 
 
-def _function_of(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Function | None:
+def _function_of(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> FunctionNode | None:
     found = parents.get(node)
-    while found is not None and not isinstance(found, Function):
+    while found is not None and not isinstance(found, FunctionNode):
         found = parents.get(found)
     return found
 
 
-def _note_calls(tree: ast.Module, names: _Names) -> None:
+def _note_calls(tree: ast.Module, names: _KnobNames) -> None:
     """What the readers are asked for, wherever they are named."""
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     for node in ast.walk(tree):

@@ -18,7 +18,7 @@ from pydantic import (
 
 from hillclimb.harness.case.durations import Seconds
 
-Names = Annotated[tuple[str, ...], Field(strict=False)]
+NameTuple = Annotated[tuple[str, ...], Field(strict=False)]
 """A YAML list of strings."""
 
 SuiteName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
@@ -126,7 +126,7 @@ class Policy(_Section):
     reduced_precision: bool = False
     """Arithmetic in fewer bits than the inputs' dtype. It informs proposers, and is held by gate.error_budget as far as
     fewer bits cost accuracy: `hillclimb check` tries that."""
-    imports: Names = ("math", "os", "typing", "functools", "numpy", "numba", "yaml")
+    imports: NameTuple = ("math", "os", "typing", "functools", "numpy", "numba", "yaml")
     """Top-level modules workspace code may import, besides the workspace's own. An entry with a dot, such as
     numpy.polyval, allows what is not on the lab's own list of what may be used of the module; numpy.* allows all."""
 
@@ -185,7 +185,7 @@ class Gate(_Section):
 class Suite(_Section):
     """benchmarks/<suite>.yaml: the problems timed together, with equal weight in the geometric mean."""
 
-    problems: Names = Field(min_length=1)
+    problems: NameTuple = Field(min_length=1)
     """Names out of the contract's problems."""
     distribution: str
     """The contract's input distribution used for timing."""
@@ -231,7 +231,7 @@ COMPILED_SUFFIXES = (".c", ".cc", ".cpp", ".cxx")
 
 Glob = Annotated[str, AfterValidator(_below_workspace)]
 
-Entry = Annotated[
+EntryText = Annotated[
     str,
     Field(pattern=rf"^[\w./-]+({'|'.join(map(re.escape, ('.py', *COMPILED_SUFFIXES)))}):[A-Za-z_]\w*$"),
     AfterValidator(_below_workspace),
@@ -256,7 +256,7 @@ class Settings(_Section):
     """Where the kernel runs: NumPy arrays on CPUs, or torch tensors on one NVIDIA GPU."""
     surface: Literal["kernel"] = "kernel"
     """What is timed: kernel is a function called with tensors."""
-    entry: Entry = "kernel.py:run"
+    entry: EntryText = "kernel.py:run"
     """File in the workspace and function in it, called as run(*inputs, *outputs, **attributes). On a CPU it may be a C
     or C++ file, which is compiled."""
     mutable: Annotated[tuple[Glob, ...], Field(strict=False)] = ("*.py", "knobs.yaml", "docs/**")

@@ -24,7 +24,7 @@ MAX_SAMPLE_BYTES = 1 << 20
 SEEDS = (1, 2)
 """From which a graph is compared with what it captured."""
 
-Draw = Callable[[torch.Generator], Tensors]
+DrawInputs = Callable[[torch.Generator], Tensors]
 
 
 class InputBatch:
@@ -32,7 +32,7 @@ class InputBatch:
 
     count = CALLS_PER_BATCH
 
-    def __init__(self, draw: Draw, place: str) -> None:
+    def __init__(self, draw: DrawInputs, place: str) -> None:
         self._generator = torch.Generator(place)
         draw(self._generator)  # whatever a contract makes only once
         self._graph = torch.cuda.CUDAGraph()
@@ -53,7 +53,7 @@ class InputBatches:
 
     _by_problem: dict[tuple[str, str], InputBatch | None] = field(default_factory=dict)
 
-    def get(self, problem: str, distribution: str, draw: Draw, place: str) -> InputBatch | None:
+    def get(self, problem: str, distribution: str, draw: DrawInputs, place: str) -> InputBatch | None:
         """For one problem's inputs; None where they are better drawn call by call."""
         key = (problem, distribution)
         if key not in self._by_problem:
@@ -61,7 +61,7 @@ class InputBatches:
         return self._by_problem[key]
 
 
-def capture_batch(draw: Draw, place: str) -> InputBatch | None:
+def capture_batch(draw: DrawInputs, place: str) -> InputBatch | None:
     """A batch that draws what `draw` does; None where calls are large, or it would not."""
     sample = draw(torch.Generator(place).manual_seed(SEEDS[0]))
     if sum(tensor.nbytes for tensor in sample.values()) > MAX_SAMPLE_BYTES:
@@ -76,7 +76,7 @@ def capture_batch(draw: Draw, place: str) -> InputBatch | None:
     return batch if matches_single_draws(batch, draw, place) else None
 
 
-def matches_single_draws(batch: InputBatch, draw: Draw, place: str) -> bool:
+def matches_single_draws(batch: InputBatch, draw: DrawInputs, place: str) -> bool:
     """Bit for bit, from every one of SEEDS."""
     for seed in SEEDS:
         expected = draw_singly(draw, torch.Generator(place).manual_seed(seed))
@@ -88,7 +88,7 @@ def matches_single_draws(batch: InputBatch, draw: Draw, place: str) -> bool:
     return True
 
 
-def draw_singly(draw: Draw, generator: torch.Generator) -> Tensors:
+def draw_singly(draw: DrawInputs, generator: torch.Generator) -> Tensors:
     """What so many calls draw after each other, one row a call."""
     calls = [draw(generator) for _ in range(CALLS_PER_BATCH)]
     return {name: torch.stack([call[name] for call in calls]) for name in calls[0]}

@@ -73,7 +73,7 @@ class CaseJudge:
             for name, problem in contract.problems.items()
         }
         launcher = CandidateLauncher(case, rung, device, signatures)
-        self._duels = DuelFactory(case, contract, launcher, device, secret)
+        self._factory: DuelFactory | None = DuelFactory(case, contract, launcher, device, secret)
         self._duels.check_contract()
         self._health = GpuHealth(launcher, device)
         gate = case.settings.gate
@@ -84,6 +84,13 @@ class CaseJudge:
             device.torch_device,
             device.available_bytes,
         )
+
+    @property
+    def _duels(self) -> DuelFactory:
+        """Raises MachineError once the judge is closed."""
+        if self._factory is None:
+            raise MachineError("the judge was closed; open another one")
+        return self._factory
 
     def describe(self) -> Provenance:
         device = self._duels.device
@@ -241,6 +248,8 @@ class CaseJudge:
         return EmptyAnswer()
 
     def close(self) -> None:
+        if self._factory is None:
+            return
         try:
             self._duels.reap()
         except UnreapedError as error:
@@ -249,6 +258,7 @@ class CaseJudge:
         finally:
             self._duels.launcher.close()
             self._duels.device.close()
+            self._factory = None
 
     def _verify_device(self) -> None:
         """Where the last candidate left a doubt, settle it, once all of its processes are gone."""

@@ -40,13 +40,13 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Text:
+class TextRange:
     """What a text, or a value of mixed type, is in each row; None where any of its domain may stand."""
 
     values: Any = None
 
 
-Open = Bounds | Text
+Open = Bounds | TextRange
 """The range of a knob, or of a part of an expression."""
 
 
@@ -54,7 +54,7 @@ def range_of(values: Sequence[Any]) -> Open:
     """What a knob of a finite domain may be."""
     if all(isinstance(value, int | float) for value in values):
         return Bounds(float(min(values)), float(max(values)))
-    return Text()
+    return TextRange()
 
 
 def possible_mask(expression: str, known: Mapping[str, np.ndarray], ranges: Mapping[str, Open]) -> np.ndarray:
@@ -73,13 +73,13 @@ def possible_mask(expression: str, known: Mapping[str, np.ndarray], ranges: Mapp
 
 
 def _point(column: np.ndarray) -> Open:
-    return Text(column) if column.dtype == object else Bounds(column, column)
+    return TextRange(column) if column.dtype == object else Bounds(column, column)
 
 
 def _bound(node: ast.expr, knobs: Mapping[str, Open]) -> Open:
     match node:
         case ast.Constant(value=str() as text):
-            return Text(text)
+            return TextRange(text)
         case ast.Constant(value=bool() | int() | float() as number):
             return Bounds(float(number), float(number))
         case ast.Name(id=name):
@@ -118,7 +118,7 @@ def _truth(value: Open) -> Bounds:
     """Of a number whether it is not 0; nan is not."""
     import numpy as np
 
-    if isinstance(value, Text):
+    if isinstance(value, TextRange):
         return Bounds(0.0, 1.0)
     may_be_zero = (value.low <= 0) & (value.high >= 0)
     is_zero = (value.low == 0) & (value.high == 0) & np.logical_not(value.may_be_nan)
@@ -232,8 +232,8 @@ def _call(name: str, values: Sequence[Bounds]) -> Bounds:
 def _choose(test: Bounds, one: Open, other: Open) -> Open:
     import numpy as np
 
-    if isinstance(one, Text) or isinstance(other, Text):
-        return Text()
+    if isinstance(one, TextRange) or isinstance(other, TextRange):
+        return TextRange()
     always, never = test.low > 0, test.high <= 0
     ends = (
         np.where(always, one_end, np.where(never, other_end, pick(one_end, other_end)))
@@ -282,7 +282,9 @@ def _is_same(one: Open, other: Open) -> Bounds:
         same = (one.low == one.high) & (other.low == other.high) & (one.low == other.low) & ~nan
         overlap = (one.low <= other.high) & (other.low <= one.high)
         return Bounds(np.where(same, 1.0, 0.0), np.where(overlap, 1.0, 0.0))
-    known = [value.values for value in (one, other) if isinstance(value, Text) and value.values is not None]
+    known = [
+        value.values for value in (one, other) if isinstance(value, TextRange) and value.values is not None
+    ]
     if len(known) < 2:
         return Bounds(0.0, 1.0)
     equal = np.asarray(_objects(known[0]) == _objects(known[1]), dtype=float)

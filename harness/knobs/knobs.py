@@ -45,7 +45,7 @@ MAX_VALUES = 1000
 """Values of the largest finite domain; a longer one is a float knob, or wants a larger step."""
 
 
-class _Knob(BaseModel):
+class _KnobBase(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     doc: str = ""
@@ -55,7 +55,7 @@ class _Knob(BaseModel):
     hillclimb.harness.knobs.constraints. They stand with one of the knobs they are about, and go when it goes."""
 
 
-class IntKnob(_Knob):
+class IntKnob(_KnobBase):
     """Whole numbers low, low + step, ... up to high."""
 
     type: Literal["int"]
@@ -74,7 +74,7 @@ class IntKnob(_Knob):
         return list(range(self.low, self.high + 1, self.step))
 
 
-class LogIntKnob(_Knob):
+class LogIntKnob(_KnobBase):
     """Whole numbers low, low * base, low * base^2, ... up to high."""
 
     type: Literal["log-int"]
@@ -98,7 +98,7 @@ class LogIntKnob(_Knob):
         return found
 
 
-class FloatKnob(_Knob):
+class FloatKnob(_KnobBase):
     """Any number between low and high."""
 
     type: Literal["float"]
@@ -118,7 +118,7 @@ class FloatKnob(_Knob):
         return None
 
 
-class ChoiceKnob(_Knob):
+class ChoiceKnob(_KnobBase):
     """One of a list."""
 
     type: Literal["choice"]
@@ -139,7 +139,7 @@ class ChoiceKnob(_Knob):
         return list(self.choices)
 
 
-class BoolKnob(_Knob):
+class BoolKnob(_KnobBase):
     """On or off; 1 or 0 in the environment."""
 
     type: Literal["bool"]

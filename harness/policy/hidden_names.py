@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator
 
 from hillclimb.harness.policy.allowed import words
 from hillclimb.harness.policy.library_calls import PRODUCT_NAMES
-from hillclimb.harness.policy.names import Names, attribute_of, nodes_of, relative_module
+from hillclimb.harness.policy.names import DottedNames, attribute_of, nodes_of, relative_module
 
 PLAIN_DUNDERS = words(
     "__init__ __post_init__ __call__ __enter__ __exit__ __getitem__ __setitem__ __len__ __iter__ __next__ __name__ "
@@ -33,7 +33,7 @@ BOUND_DUNDERS = words("__all__ __version__ __author__ __doc__ __slots__ __match_
 
 
 def find_hidden_names(
-    tree: ast.AST, names: Names, own: Container[str], modules: Container[str]
+    tree: ast.AST, names: DottedNames, own: Container[str], modules: Container[str]
 ) -> Iterator[tuple[int, str]]:
     """(line, problem); `own` are the workspace's top-level names, `modules` all of its modules and packages."""
     for node in nodes_of(tree):
@@ -137,7 +137,7 @@ def _imports(node: ast.AST, package: str, modules: Container[str]) -> Iterator[s
             yield "imports from a package that the workspace does not have; name a module that it has"
 
 
-def _ambiguous(names: Names, own: Container[str]) -> Iterator[tuple[int, str]]:
+def _ambiguous(names: DottedNames, own: Container[str]) -> Iterator[tuple[int, str]]:
     """Names that are foreign in one place and the workspace's own in another."""
     for line, name, first, second in names.ambiguous:
         meant = [names.follow(first), names.follow(second)]
@@ -150,7 +150,7 @@ def _ambiguous(names: Names, own: Container[str]) -> Iterator[tuple[int, str]]:
         yield line, f"reaches {name!r} by too many steps to be followed; name it directly"
 
 
-def _wrappers(tree: ast.AST, names: Names) -> Iterator[tuple[int, str]]:
+def _wrappers(tree: ast.AST, names: DottedNames) -> Iterator[tuple[int, str]]:
     """functools.wraps sets and reads attributes whose names it is given."""
     decorators = {
         id(decorator.func)

@@ -13,7 +13,7 @@ from collections.abc import Container, Iterator
 from functools import cache
 
 from hillclimb.harness.policy.allowed import words
-from hillclimb.harness.policy.names import Names, attribute_of, base_of, nodes_of
+from hillclimb.harness.policy.names import DottedNames, attribute_of, base_of, nodes_of
 
 LIBRARY_CALLS = words(
     "dot matmul vdot inner outer tensordot einsum linalg vecdot matvec vecmat convolve correlate blas lapack "
@@ -74,7 +74,7 @@ GRAPHS = re.compile(
 
 
 def find_library_calls(
-    tree: ast.AST, names: Names, own: Container[str], with_tensors: bool
+    tree: ast.AST, names: DottedNames, own: Container[str], with_tensors: bool
 ) -> Iterator[tuple[int, str]]:
     """(line, problem) of each; `own` are the workspace's modules, `with_tensors` where torch's are handed over."""
     compiled = _inside_kernels(tree, names)
@@ -94,7 +94,7 @@ def find_library_calls(
         yield from ((use.lineno, problem) for problem in _outside_lists(path))
 
 
-def find_graph_captures(tree: ast.AST, names: Names) -> Iterator[tuple[int, str]]:
+def find_graph_captures(tree: ast.AST, names: DottedNames) -> Iterator[tuple[int, str]]:
     """(line, problem) of each name that captures or replays launches."""
     paths = [(node.lineno, path) for node, path in names.uses(tree)]
     for node in nodes_of(tree):
@@ -130,7 +130,7 @@ def _is_torch(path: str | None) -> bool:
     return path is not None and path.split(".")[0] == "torch"
 
 
-def _inside_kernels(tree: ast.AST, names: Names) -> set[int]:
+def _inside_kernels(tree: ast.AST, names: DottedNames) -> set[int]:
     """Nodes of the bodies of functions that nothing but a kernel language's compiler is given."""
     found: set[int] = set()
     for node in nodes_of(tree):
@@ -181,7 +181,7 @@ def _tell_torch(path: str) -> str:
     return f"{_tell(path)}; of torch a kernel may use dtypes, {allowed}"
 
 
-def _eager(node: ast.AST, names: Names) -> Iterator[str]:
+def _eager(node: ast.AST, names: DottedNames) -> Iterator[str]:
     """Methods and index assignments that run an operator of torch's on a tensor."""
     attribute, base = attribute_of(node), base_of(node)
     if attribute in _operators() and names.path(node) is None and not _is_no_tensor(base, names):
@@ -198,7 +198,7 @@ def _eager(node: ast.AST, names: Names) -> Iterator[str]:
         yield "calls a finished operator (assignment to a slice); policy.library_calls is false; store from a kernel"
 
 
-def _is_no_tensor(base: ast.expr | None, names: Names) -> bool:
+def _is_no_tensor(base: ast.expr | None, names: DottedNames) -> bool:
     """Whether it is an object of the workspace's own class, or the limits of a dtype."""
     if isinstance(base, ast.Call):
         return names.path(base.func) in ("torch.finfo", "torch.iinfo")

@@ -32,13 +32,13 @@ def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
     return tuple(node for node in ast.walk(tree) if not isinstance(node, SIGNS))
 
 
-class Names:
+class DottedNames:
     """The names of one file as dotted paths: `F` is torch.nn.functional after `import torch.nn.functional as F`.
 
     A name is read as one thing in the whole file; `ambiguous` are those that stand for several.
     """
 
-    def __init__(self, tree: ast.AST, others: Mapping[str, Names], package: str = "") -> None:
+    def __init__(self, tree: ast.AST, others: Mapping[str, DottedNames], package: str = "") -> None:
         """`others` are the workspace's own modules by name, in which names are followed on; it may still grow.
         `package` is the one that the file lies in, for its relative imports."""
         self._others, self.package = others, package

@@ -25,7 +25,14 @@ from hillclimb.harness.policy.library_calls import (
     find_library_calls,
     is_torch_or_language,
 )
-from hillclimb.harness.policy.names import Names, attribute_of, module_name, nodes_of, package_name, parse
+from hillclimb.harness.policy.names import (
+    DottedNames,
+    attribute_of,
+    module_name,
+    nodes_of,
+    package_name,
+    parse,
+)
 from hillclimb.harness.policy.signatures import find_evaluated_strings
 from hillclimb.harness.records import Reason
 
@@ -158,9 +165,9 @@ def _first_violation(
             trees[file] = parse(source)
         except PARSE_ERRORS as error:
             return Reason.DOES_NOT_LOAD, _unreadable(file, error)
-    names: dict[str, Names] = {}
+    names: dict[str, DottedNames] = {}
     for file, tree in trees.items():
-        names[module_name(file)] = Names(tree, names, package_name(file))
+        names[module_name(file)] = DottedNames(tree, names, package_name(file))
     modules = {*names, *(package_name(file) for file in trees)} - {""}
     for file, tree in trees.items():
         found = _violations(tree, names[module_name(file)], own, modules, policy)
@@ -174,7 +181,7 @@ def _unreadable(file: PurePath, error: BaseException) -> str:
 
 
 def _violations(
-    tree: ast.AST, names: Names, own: set[str], modules: Container[str], policy: Policy
+    tree: ast.AST, names: DottedNames, own: set[str], modules: Container[str], policy: Policy
 ) -> Iterator[tuple[int, str]]:
     """(line, problem) of everything that the policy does not allow."""
     called = {id(node.func) for node in nodes_of(tree) if isinstance(node, ast.Call)}
@@ -191,7 +198,7 @@ def _violations(
     yield from _unlisted(tree, names, own, policy)
 
 
-def _unlisted(tree: ast.AST, names: Names, own: set[str], policy: Policy) -> Iterator[tuple[int, str]]:
+def _unlisted(tree: ast.AST, names: DottedNames, own: set[str], policy: Policy) -> Iterator[tuple[int, str]]:
     """Uses of foreign names that are not on their module's list."""
     asked = [(node.lineno, path, problem_with) for node, path in names.uses(tree)]
     for node in nodes_of(tree):
@@ -222,7 +229,7 @@ def _imported(node: ast.AST) -> list[str]:
     return []
 
 
-def _dynamic_code(node: ast.AST, is_called: bool, names: Names) -> Iterator[str]:
+def _dynamic_code(node: ast.AST, is_called: bool, names: DottedNames) -> Iterator[str]:
     """Names that hide others, and getattr where its literal name cannot be read off."""
     name, attribute = _name(node), attribute_of(node)
     said = DYNAMIC.intersection((name, attribute))
@@ -238,7 +245,7 @@ def _dynamic_code(node: ast.AST, is_called: bool, names: Names) -> Iterator[str]
         yield "calls getattr with a computed name, which hides what the code does"
 
 
-def _patches(node: ast.AST, names: Names, own: set[str]) -> Iterator[str]:
+def _patches(node: ast.AST, names: DottedNames, own: set[str]) -> Iterator[str]:
     """Assignments into modules that are not the workspace's own."""
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
         path = names.path(node)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from hillclimb.harness.policy.allowed import NUMBA_TYPE_MAKERS, NUMBA_TYPES
-from hillclimb.harness.policy.names import Names, nodes_of
+from hillclimb.harness.policy.names import DottedNames, nodes_of
 
 TAKES_SIGNATURES = re.compile(r"numba\.(njit|jit|vectorize|guvectorize|stencil|objmode|cuda\.jit)$")
 KEYWORDS = ("signature_or_function", "ftylist_or_function", "ftylist", "func_or_sig", "signature")
@@ -16,7 +16,7 @@ LAYOUT = re.compile(r"[\s(),a-z0-9]*->[\s(),a-z0-9]*$")
 WORDS_OF_TYPES = NUMBA_TYPES | NUMBA_TYPE_MAKERS
 
 
-def find_evaluated_strings(tree: ast.AST, names: Names) -> Iterator[tuple[int, str]]:
+def find_evaluated_strings(tree: ast.AST, names: DottedNames) -> Iterator[tuple[int, str]]:
     """(line, problem) of each signature that is no plain one of numba's types, and of what hides one."""
     functions = _functions(tree)
     called = {id(node.func): node for node in nodes_of(tree) if isinstance(node, ast.Call)}
@@ -37,7 +37,7 @@ def _functions(tree: ast.AST) -> set[str]:
     return {node.name for node in nodes if isinstance(node, ast.FunctionDef)} - assigned
 
 
-def _call_problems(call: ast.Call, names: Names, functions: set[str]) -> Iterator[tuple[int, str]]:
+def _call_problems(call: ast.Call, names: DottedNames, functions: set[str]) -> Iterator[tuple[int, str]]:
     for keyword in call.keywords:
         is_off = isinstance(keyword.value, ast.Constant) and not keyword.value.value
         if keyword.arg in ("cache", "pipeline_class") and not is_off:
@@ -54,7 +54,7 @@ def _call_problems(call: ast.Call, names: Names, functions: set[str]) -> Iterato
             )
 
 
-def _is_plain(value: ast.expr, names: Names, functions: set[str]) -> bool:
+def _is_plain(value: ast.expr, names: DottedNames, functions: set[str]) -> bool:
     match value:
         case ast.Constant(value=str(text)):
             return _is_signature(text) or bool(LAYOUT.match(text))
@@ -73,7 +73,7 @@ def _is_signature(text: str) -> bool:
     return re.fullmatch(r"[\s\[\](),:\d]*", rest) is not None
 
 
-def _is_type(value: ast.expr, names: Names) -> bool:
+def _is_type(value: ast.expr, names: DottedNames) -> bool:
     """numba.float32[:, ::1], numba.types.void(numba.float32): names of numba's types and what is made of them."""
     kinds = (
         ast.Name,

@@ -67,7 +67,7 @@ EMPTY: dict[str, list[ast.AST]] = {
 }
 """The parts of a statement that are statements of their own, without them."""
 
-Row = Sequence[Any]
+LaneRow = Sequence[Any]
 
 
 def count_lanes(duels: DuelFactory, side: Side, problems: Sequence[str], watch: Watch) -> LaneReport:
@@ -171,7 +171,7 @@ def parse_lanes(told: object, problem: str, statements: Statements) -> Lanes:
     files = [_name(file) for file in _rows(told["files"], MAX_FILES, "files")]
     runs = [_kernel(row, files) for row in _rows(told["kernels"], MAX_KERNELS, "kernels")]
     kernels = _disambiguated(runs)
-    lines = _Lines([kernel.kernel for kernel in kernels], files, statements)
+    lines = _LineRows([kernel.kernel for kernel in kernels], files, statements)
     accesses = [lines.access(row) for row in _rows(told["accesses"], MAX_ACCESSES, "accesses")]
     loops = [lines.loop(row) for row in _rows(told["loops"], MAX_LOOPS, "loops")]
     return Lanes(
@@ -185,7 +185,7 @@ def parse_lanes(told: object, problem: str, statements: Statements) -> Lanes:
 
 
 @dataclass(frozen=True)
-class _Lines:
+class _LineRows:
     """Rows of lines, whose numbers of kernels and files are looked up."""
 
     kernels: Sequence[str]
@@ -206,7 +206,7 @@ class _Lines:
             raise _malformed("a loop", row)
         return TripCount(**place, entries=entries, trips=trips, fewest=fewest, most=most)
 
-    def _placed(self, row: object, length: int) -> tuple[dict[str, str], Row]:
+    def _placed(self, row: object, length: int) -> tuple[dict[str, str], LaneRow]:
         """Kernel, place and statement, and the rest of the row."""
         number, of_file, told, *rest = _row(row, length)
         kernel, file, line = _known(number, self.kernels), _known(of_file, self.files), _count(told)
@@ -237,7 +237,7 @@ def _rows(told: object, most: int, what: str) -> list[object]:
     return told
 
 
-def _row(told: object, length: int) -> Row:
+def _row(told: object, length: int) -> LaneRow:
     if not isinstance(told, list) or len(told) != length:
         raise _malformed("a row", told)
     return told

@@ -15,7 +15,7 @@ from hillclimb.harness.errors import CandidateFault
 from hillclimb.harness.records import Pair, Reason
 from hillclimb.harness.statistics import evidence
 from hillclimb.harness.statistics.readings import (
-    Clock,
+    ReadClock,
     event_seconds,
     median_log_ratio,
     quantile_log_ratio,
@@ -37,8 +37,8 @@ class WallClockReading:
     """One way to read what no candidate can touch, and less precise for that."""
 
     name: str
-    clock: Clock
-    read: Callable[[Pair, Clock], float]
+    clock: ReadClock
+    read: Callable[[Pair, ReadClock], float]
     drops_worst_pair: bool = False
     """One pair, which a burst of somebody else's work may have spoiled."""
 
@@ -129,7 +129,7 @@ def _unseen(pairs: Sequence[Pair], looks: int) -> str:
     return ""
 
 
-def overhead_of(pairs: Sequence[Pair], clock: Clock) -> float:
+def overhead_of(pairs: Sequence[Pair], clock: ReadClock) -> float:
     """What only this clock sees of the opponent's segments, as a share of its events."""
     shares = [
         wide / narrow - 1

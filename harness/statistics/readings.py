@@ -19,7 +19,7 @@ judge's own clock makes it longer, never shorter, and by far more than that cloc
 
 SegmentSeconds = tuple[float, float, float, float]
 
-Clock = Callable[[Block], SegmentSeconds]
+ReadClock = Callable[[Block], SegmentSeconds]
 """Seconds per call of a block's four segments, in the order run."""
 
 Letter = Literal["A", "B"]
@@ -40,18 +40,18 @@ def wall_seconds_with_lead_in(block: Block) -> SegmentSeconds:
     return block.whole or block.seconds
 
 
-def log_ratio(block: Block, clock: Clock = event_seconds) -> float:
+def log_ratio(block: Block, clock: ReadClock = event_seconds) -> float:
     """Of a block: the mean of its two segments of either side."""
     signs = [1 if letter == "B" else -1 for letter in block.order]
     return sum(sign * math.log(s) for sign, s in zip(signs, clock(block), strict=True)) / 2
 
 
-def median_log_ratio(pair: Pair, clock: Clock = event_seconds) -> float:
+def median_log_ratio(pair: Pair, clock: ReadClock = event_seconds) -> float:
     """Of a pair: the median of its blocks, which a burst of somebody else's work spoils less than the mean."""
     return statistics.median(log_ratio(block, clock) for block in pair.blocks)
 
 
-def quantile_log_ratio(pair: Pair, clock: Clock, quantile: float = QUIET_QUANTILE) -> float:
+def quantile_log_ratio(pair: Pair, clock: ReadClock, quantile: float = QUIET_QUANTILE) -> float:
     """Of a pair: of the segments in which either side was disturbed the least."""
     return math.log(
         quantile_seconds(pair, "B", clock, quantile) / quantile_seconds(pair, "A", clock, quantile)
@@ -59,7 +59,7 @@ def quantile_log_ratio(pair: Pair, clock: Clock, quantile: float = QUIET_QUANTIL
 
 
 def quantile_seconds(
-    pair: Pair, letter: Letter, clock: Clock = event_seconds, quantile: float = QUIET_QUANTILE
+    pair: Pair, letter: Letter, clock: ReadClock = event_seconds, quantile: float = QUIET_QUANTILE
 ) -> float:
     """The slowest of this share of one side's segments in a pair, its fastest."""
     taken = sorted(

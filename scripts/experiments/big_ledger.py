@@ -23,7 +23,7 @@ from hillclimb.agent.climb.climb import climb
 from hillclimb.agent.climb.request import ClimbRequest, Tools
 from hillclimb.agent.git.repository import Repository
 from hillclimb.agent.proposal import Edit, Proposal
-from hillclimb.agent.record.branch import find_branches, read_wins, signature
+from hillclimb.agent.record.branch import signature
 from hillclimb.agent.record.entries import (
     BaselinedEntry,
     ConfirmingEntry,
@@ -35,6 +35,7 @@ from hillclimb.agent.record.entries import (
     SettledEntry,
 )
 from hillclimb.agent.record.ledger import Ledger
+from hillclimb.agent.record.recorded_runs import find_runs
 from hillclimb.agent.record.trailers import VerdictRecord, write_message
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.records import SCHEMA, GateReport, Interval, Reason
@@ -251,8 +252,7 @@ def _resume(root: Path) -> int:
 def _history(root: Path) -> int:
     """In a process of its own: the wins from the branch's trailers."""
     repository = Repository.open(root)
-    branch = find_branches(repository, "demo/toy")[0]
-    wins = read_wins(repository, branch)
+    wins = find_runs(repository, "demo/toy")[0].wins
     assert len(wins) == CANDIDATES // WIN_EVERY, len(wins)
     print(json.dumps({"at": time.time()}))
     return 0

@@ -38,14 +38,14 @@ from hillclimb.harness.duel.workload import Workload
 from hillclimb.harness.judge.__main__ import open_judge
 from hillclimb.harness.records import Pair, Progress, Side
 from hillclimb.harness.statistics.readings import (
-    Clock,
+    ReadClock,
     event_seconds,
     log_ratio,
     wall_seconds,
     wall_seconds_with_lead_in,
 )
 
-CLOCKS: dict[str, Clock] = {
+CLOCKS: dict[str, ReadClock] = {
     "events": event_seconds,
     "clock": wall_seconds,
     "with lead-in": wall_seconds_with_lead_in,
@@ -191,7 +191,7 @@ def beside(count: int, script: str, *arguments: str) -> Iterator[None]:
             thread.join()
 
 
-def spread(pairs: tuple[Pair, ...], clock: Clock) -> dict[str, float]:
+def spread(pairs: tuple[Pair, ...], clock: ReadClock) -> dict[str, float]:
     """Standard deviations in percent: of a block, of a pair's mean, and of that as far as blocks explain it."""
     within = [[log_ratio(block, clock) for block in pair.blocks] for pair in pairs]
     block = math.sqrt(statistics.fmean(statistics.variance(values) for values in within))

@@ -6,6 +6,7 @@ import csv
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,17 @@ def test_every_candidate_is_one_row_of_a_frame(tmp_path: Path) -> None:
         assert list(frame["kept"]) == [c.verdict.kept for c in run.candidates if c.verdict]
     assert isinstance(run.to_pandas(), pandas.DataFrame)
     assert isinstance(run.to_polars(), polars.DataFrame)
+
+
+def test_a_run_without_candidates_has_the_same_columns(tmp_path: Path) -> None:
+    pytest.importorskip("pandas"), pytest.importorskip("polars")
+    climb_toy(tmp_path, candidates=1)
+    run = read_run(tmp_path / "runs" / CASE / "first")
+    empty = replace(run, candidates=())
+    expected = [name for name in run.to_pandas().columns if not name.startswith("knob_")]
+    for frame in (empty.to_pandas(), empty.to_polars()):
+        assert len(frame) == 0
+        assert list(frame.columns) == expected
 
 
 def test_every_timed_segment_is_one_row_of_a_frame(tmp_path: Path) -> None:

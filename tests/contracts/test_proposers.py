@@ -242,15 +242,8 @@ def look_ahead(world: World, proposer: Proposer) -> list[Proposal]:
     return foreseen
 
 
-REPEATS = pytest.mark.xfail(
-    strict=True, reason="agent/sweep/retune.py, peek: the sweep is not told of the steps"
-)
-
-
 @pytest.mark.slow(2, only=["mixed_to_its_end", "endless_sweep"])
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=REPEATS if name == "retuned" else ()) for name in PEEKING]
-)
+@pytest.mark.parametrize("name", PEEKING)
 def test_it_foresees_nothing_twice(name: str, tmp_path: Path, stack: ExitStack) -> None:
     world = WORLDS[name](tmp_path, stack)
     proposer = world.make()

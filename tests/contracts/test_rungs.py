@@ -16,7 +16,9 @@ from pathlib import Path
 import pytest
 
 from hillclimb.harness.errors import HillclimbError, SandboxError, UsageError
+from hillclimb.harness.sandbox.rungs import choose
 from hillclimb.harness.sandbox.rungs.choose import Confinement, ExitStatus, Rung
+from tests.harness.sandbox.conftest import MAKERS
 from tests.harness.sandbox.inside import MEMORY_BYTES, SCRATCH_BYTES, Start
 
 PARALLEL_KERNEL = """
@@ -347,6 +349,7 @@ def test_starting_and_ending_leaks_no_descriptor(start: Start) -> None:
 JUDGE = """
 import sys, time
 from pathlib import Path
+from hillclimb.harness.sandbox.rungs import choose
 from hillclimb.harness.sandbox.rungs.choose import Confinement, bubblewrap_rung, landlock_rung, trusted_rung
 rung = {rung}
 confined = rung.spawn(
@@ -430,3 +433,10 @@ def test_a_program_that_ends_at_once_is_no_failure(rung: Rung, workspace: Path) 
         )
         assert confined.wait(20) == ExitStatus(3, None)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_no_rung_is_left_out() -> None:
+    """Each is tried twice: with candidates that are fresh, and with forks."""
+    made = {name for name in vars(choose) if name.endswith("_rung")} - {"choose_rung", "prefork_rung"}
+    assert {make.__name__ for make in MAKERS.values()} == made
+    assert len(MAKERS) == 2 * len(made)

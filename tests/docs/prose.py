@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator
 
 FENCE = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.DOTALL | re.MULTILINE)
+FRONT_MATTER = re.compile(r"\A---\n.*?^---$", re.DOTALL | re.MULTILINE)
 ITEM = re.compile(r"^ *(?:[-*]|\d+\.) +")
 END = re.compile(r"(?<=[.!?])[)\"*]*\s+(?=[\"(*]*(?:[A-Z0-9]|CODE))")
 
 
 def sentences(markdown: str) -> Iterator[str]:
     """Each sentence of the prose, on one line, a code span as one word and a link as its text."""
-    for paragraph in _paragraphs(FENCE.sub("\n", markdown)):
+    for paragraph in _paragraphs(FENCE.sub("\n", FRONT_MATTER.sub("", markdown))):
         text = re.sub(r"`[^`]*`", "CODE", paragraph)
         text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
         yield from (sentence for sentence in END.split(text) if sentence.strip())

@@ -15,9 +15,10 @@ FRONT = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "AGENTS.md", "CHANGELOG.md")),
     *(ROOT / "docs" / name for name in ("README.md", "tutorial.md", "glossary.md")),
     *sorted((ROOT / "docs" / "guides").glob("*.md")),
+    *(ROOT / name for name in ("prompts/README.md", "prompts/skills/hillclimb/SKILL.md", "runs/README.md")),
 ]
-OTHERS = [ROOT / "prompts/README.md", ROOT / "prompts/skills/hillclimb/SKILL.md", ROOT / "runs/README.md"]
-PAGES = sorted({*FRONT, *OTHERS, *(ROOT / "docs").rglob("*.md")})
+
+PAGES = sorted({*FRONT, *(ROOT / "docs").rglob("*.md")})
 
 MAX_WORDS = 700
 MAX_SENTENCE_WORDS = 25

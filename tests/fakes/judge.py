@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from hillclimb.harness.errors import UsageError
 from hillclimb.harness.judge.protocol import EmptyAnswer
 from hillclimb.harness.knobs.knobs import defaults, parse_knobs, to_environment
 from hillclimb.harness.records import (
@@ -19,6 +20,8 @@ from hillclimb.harness.records import (
     GateReport,
     GuardrailReport,
     Interval,
+    LaneReport,
+    OracleReport,
     Pair,
     ProblemTime,
     Profile,
@@ -72,6 +75,9 @@ class SimulatedJudge:
             )
         return GateReport(passed=True, runs=8, worst=0.25, worst_at="only/normal")
 
+    def check_oracle(self, watch: Watch) -> OracleReport:
+        return OracleReport(tried=0)
+
     def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:
         gate = self.gate(candidate, watch)
         if gate.reason:
@@ -107,7 +113,7 @@ class SimulatedJudge:
         )
 
     def compare(
-        self, first: Side, last: Side, stage: Literal["noise", "cumulative"], watch: Watch
+        self, first: Side, last: Side, stage: Literal["noise", "cumulative"], watch: Watch, suite: str = ""
     ) -> Comparison:
         watch(Progress(stage=stage, done=1, of=1))
         speedup = _seconds(first) / _seconds(last)
@@ -119,7 +125,7 @@ class SimulatedJudge:
             seconds=2.0,
         )
 
-    def profile(self, side: Side, watch: Watch) -> Profile:
+    def profile(self, side: Side, watch: Watch, suite: str = "") -> Profile:
         watch(Progress(stage="profile", done=1, of=1))
         seconds = _seconds(side)
         return Profile(
@@ -128,6 +134,9 @@ class SimulatedJudge:
             ceilings=Ceilings(flops=1e11, bytes=1e10, how="simulated"),
             seconds=0.5,
         )
+
+    def lanes(self, side: Side, watch: Watch, problems: Sequence[str] = ()) -> LaneReport:
+        raise UsageError("the simulated kernel is not one of Triton's")
 
     def close(self) -> None:
         self.closed = True

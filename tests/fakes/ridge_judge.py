@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from hillclimb.harness.errors import UsageError
 from hillclimb.harness.judge.protocol import EmptyAnswer
 from hillclimb.harness.knobs.knobs import Knobs
 from hillclimb.harness.records import (
@@ -15,6 +17,8 @@ from hillclimb.harness.records import (
     Confirmation,
     GateReport,
     Interval,
+    LaneReport,
+    OracleReport,
     ProblemTime,
     Profile,
     Provenance,
@@ -46,6 +50,9 @@ class RidgeJudge:
             )
         return GateReport(passed=True, runs=8, worst=0.25)
 
+    def check_oracle(self, watch: Watch) -> OracleReport:
+        return OracleReport(tried=0)
+
     def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:
         gate, ratio = self.gate(candidate, watch), self._ratio(candidate, incumbent)
         if ratio is None:
@@ -75,18 +82,21 @@ class RidgeJudge:
         )
 
     def compare(
-        self, first: Side, last: Side, stage: Literal["noise", "cumulative"], watch: Watch
+        self, first: Side, last: Side, stage: Literal["noise", "cumulative"], watch: Watch, suite: str = ""
     ) -> Comparison:
         seen = (self._ratio(last, first) or 0.0) + self._noise(stage, last, first, PAIRS)
         return Comparison(speedup=_interval(seen), seconds_per_call=(1e-3, 1e-3), pair_sd=PAIR_SD)
 
-    def profile(self, side: Side, watch: Watch) -> Profile:
+    def profile(self, side: Side, watch: Watch, suite: str = "") -> Profile:
         shares = sorted(self._ridge.shares(_read(side.tree)[0]).items(), key=lambda item: -item[1])
         buckets = tuple(
             Bucket(name=name, share=s, seconds_per_call=s * 1e-3, calls=1.0) for name, s in shares
         )
         problem = ProblemTime(problem="only", seconds_per_call=1e-3, flops=1e6, bytes=1e5)
         return Profile(problems=(problem,), buckets=buckets)
+
+    def lanes(self, side: Side, watch: Watch, problems: Sequence[str] = ()) -> LaneReport:
+        raise UsageError("the simulated kernel is not one of Triton's")
 
     def close(self) -> None:
         """It holds nothing."""

@@ -15,7 +15,7 @@ import torch
 
 from hillclimb.harness.case.contract import Tensors
 from hillclimb.harness.duel import batches
-from hillclimb.harness.duel.batches import Draw, InputBatches, capture_batch, draw_singly
+from hillclimb.harness.duel.batches import DrawInputs, InputBatches, capture_batch, draw_singly
 
 PLACE = "cuda:0"
 
@@ -58,7 +58,7 @@ def test_a_graph_draws_what_calls_draw(apart: Executor) -> None:
 
 
 @pytest.mark.parametrize("draw", [by_the_host, waiting, turned, large])
-def test_what_no_graph_can_stand_for_is_drawn_call_by_call(apart: Executor, draw: Draw) -> None:
+def test_what_no_graph_can_stand_for_is_drawn_call_by_call(apart: Executor, draw: DrawInputs) -> None:
     apart.submit(_expect_none, draw).result()
 
 
@@ -72,7 +72,7 @@ def _expect_the_same() -> None:
         assert len({row.cpu().float().numpy().tobytes() for row in found["x"]}) == batches.CALLS_PER_BATCH
 
 
-def _expect_none(draw: Draw) -> None:
+def _expect_none(draw: DrawInputs) -> None:
     made = InputBatches()
     assert made.get("main", "normal", draw, PLACE) is None
     assert float(torch.ones(3, device=PLACE).sum()) == 3, "and the device works on"

@@ -9,15 +9,15 @@ from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-Place = Literal["cpu", "cuda"]
+DeviceKind = Literal["cpu", "cuda"]
 Sizes = dict[str, Any]
 
 
-class _Record(BaseModel):
+class _ImportedPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class OperatorPlan(_Record):
+class OperatorPlan(_ImportedPart):
     """What of the source is computed; hillclimb.harness.sources.operators."""
 
     kind: Literal["Function", "NumpyFunction", "Module"]
@@ -26,7 +26,7 @@ class OperatorPlan(_Record):
     sizes_from: str = ""
 
 
-class ArrayPlan(_Record):
+class ArrayPlan(_ImportedPart):
     """hillclimb.harness.sources.draws.DrawnArray."""
 
     shape: list[str | int]
@@ -36,7 +36,7 @@ class ArrayPlan(_Record):
     high: float = 1.0
 
 
-class DrawPlan(_Record):
+class DrawPlan(_ImportedPart):
     """Where arguments come from: a function of the source, or arrays."""
 
     function: str = ""
@@ -45,7 +45,7 @@ class DrawPlan(_Record):
     order: list[str] = []
 
 
-class Plan(_Record):
+class Plan(_ImportedPart):
     """What a file says of an operator, read without running it."""
 
     format: str
@@ -76,21 +76,21 @@ class Plan(_Record):
     """Whether arguments may be drawn by their shapes and ranges where the source gives the same ones each time."""
     rule: str = ""
     """The source's own function that says whether outputs are right."""
-    default_device: Place = "cuda"
+    default_device: DeviceKind = "cuda"
     example: list[Any] = []
     """Texts of arrays that a person gave."""
     told: list[str] = []
     """What was not carried over, a line each."""
 
 
-class WeightPlace(_Record):
+class WeightPlace(_ImportedPart):
     """A weight: its name in the module, the kernel's name for it, and whether it has no dimensions."""
 
     name: str
     argument: str
 
 
-class Findings(_Record):
+class Findings(_ImportedPart):
     """What running the source showed."""
 
     input_names: list[str]
@@ -128,7 +128,7 @@ class ImportRequest:
     path: Path
     name: str = ""
     """The function or class in it, where the format does not say."""
-    device: Place | None = None
+    device: DeviceKind | None = None
     examples: tuple[str, ...] = ()
     """As x=float32[4096,1024]."""
 
@@ -149,7 +149,7 @@ class ImportedCase:
 
     plan: Plan
     findings: Findings
-    device: Place
+    device: DeviceKind
     told: tuple[str, ...]
     files: Mapping[str, str] = field(default_factory=dict)
     """Text by path below the case's folder."""

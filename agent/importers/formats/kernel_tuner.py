@@ -30,7 +30,7 @@ MAX_BYTES = 512 << 20
 
 
 @dataclass(frozen=True)
-class Space:
+class TunerSpace:
     """Parameters with their values, restrictions, and configurations that are known to run, the fastest first."""
 
     values: Mapping[str, Sequence[Any]]
@@ -106,7 +106,7 @@ def _is_t4(document: Mapping[str, Any]) -> bool:
     return isinstance(results, list) and bool(results) and "configuration" in (results[0] or {})
 
 
-def _t1(path: Path, document: Mapping[str, Any]) -> Space:
+def _t1(path: Path, document: Mapping[str, Any]) -> TunerSpace:
     body = document["ConfigurationSpace"]
     values, defaults = {}, {}
     for parameter in body.get("TuningParameters") or []:
@@ -123,10 +123,10 @@ def _t1(path: Path, document: Mapping[str, Any]) -> Space:
         told.append(
             f"KernelSpecification: {kernel.get('KernelFile', 'the kernel')} and its arguments are not carried over"
         )
-    return Space(values, defaults, conditions, (), told)
+    return TunerSpace(values, defaults, conditions, (), told)
 
 
-def _results(path: Path, document: Mapping[str, Any]) -> Space:
+def _results(path: Path, document: Mapping[str, Any]) -> TunerSpace:
     if "tune_params" in document:
         values = {name: read_values(domain) for name, domain in document["tune_params"].items()}
         rows = [row for row in (document.get("cache") or {}).values() if isinstance(row, dict)]
@@ -147,7 +147,7 @@ def _results(path: Path, document: Mapping[str, Any]) -> Space:
         if given
         else ["restrictions: the file has none; configurations that cannot run are rejected as they come"]
     )
-    return Space(values, {}, given, fastest, told)
+    return TunerSpace(values, {}, given, fastest, told)
 
 
 def _t4_time(result: Mapping[str, Any]) -> float | None:
@@ -196,7 +196,7 @@ def _domain(domain: Sequence[Any], default: Any) -> dict[str, Any]:
 
 def _defaults(
     path: Path,
-    space: Space,
+    space: TunerSpace,
     names: Mapping[str, str],
     values: Mapping[str, list[Any]],
     constraints: Sequence[str],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from hillclimb.agent.importers.formats.imported import Findings, Place, Plan
+from hillclimb.agent.importers.formats.imported import DeviceKind, Findings, Plan
 from hillclimb.agent.importers.formats.slicing import slice_operator
 
 BATCH_NORMS = "(torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d)"
@@ -17,7 +17,7 @@ def original_text(plan: Plan) -> str:
     return slice_operator(plan.source, [plan.operator.name], plan.beside)
 
 
-def kernel_text(name: str, plan: Plan, found: Findings, device: Place) -> str:
+def kernel_text(name: str, plan: Plan, found: Findings, device: DeviceKind) -> str:
     """kernel.py."""
     made = {"Module": _module, "Function": _function, "NumpyFunction": _numpy_function}[plan.operator.kind]
     return made(name, plan, found, device)
@@ -57,7 +57,7 @@ def _head(name: str, plan: Plan, how: str, imports: Sequence[str]) -> list[str]:
     ]
 
 
-def _module(name: str, plan: Plan, found: Findings, device: Place) -> str:
+def _module(name: str, plan: Plan, found: Findings, device: DeviceKind) -> str:
     imports = ["from functools import lru_cache", "", "import torch"]
     lines = _head(name, plan, f"the module {plan.operator.name} of its source, run by torch.", imports)
     sizes = found.attribute_names[: found.sizes_text.count(",") + 1] if found.sizes_text else []
@@ -90,7 +90,7 @@ def _module(name: str, plan: Plan, found: Findings, device: Place) -> str:
     return _finished([*lines, "", ""], found, body, device)
 
 
-def _function(name: str, plan: Plan, found: Findings, device: Place) -> str:
+def _function(name: str, plan: Plan, found: Findings, device: DeviceKind) -> str:
     lines = _head(
         name, plan, f"the function {plan.operator.name} of its source, run by torch.", ["import torch"]
     )
@@ -106,7 +106,7 @@ def _call(plan: Plan, found: Findings) -> str:
     return f"operator(*{text})" if text.startswith("(") else f"operator({text})"
 
 
-def _finished(lines: list[str], found: Findings, body: list[str], device: Place) -> str:
+def _finished(lines: list[str], found: Findings, body: list[str], device: DeviceKind) -> str:
     """The function `run` around what computes with torch."""
     lines += ["@torch.no_grad()", _signature(found), '    """Write the outputs."""']
     if device == "cpu":
@@ -121,7 +121,7 @@ def _finished(lines: list[str], found: Findings, body: list[str], device: Place)
     return "\n".join(lines) + "\n"
 
 
-def _numpy_function(name: str, plan: Plan, found: Findings, device: Place) -> str:
+def _numpy_function(name: str, plan: Plan, found: Findings, device: DeviceKind) -> str:
     lines = _head(name, plan, f"the function {plan.operator.name} of its source.", [])
     lines += ["", _signature(found), '    """Write the outputs."""', f"    found = {_call(plan, found)}"]
     for output, path in zip(found.output_names, found.result_paths, strict=True):

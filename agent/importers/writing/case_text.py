@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from hillclimb.agent.importers.formats.imported import Findings, Place, Plan
+from hillclimb.agent.importers.formats.imported import DeviceKind, Findings, Plan
 
 LARGE_BYTES = 64 << 20
 
@@ -26,7 +26,7 @@ def case_text(
     plan: Plan,
     model: str,
     hardware: str,
-    device: Place,
+    device: DeviceKind,
     library_calls: bool,
     imports: Sequence[str],
 ) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hillclimb.agent.importers.formats.imported import Findings, ImportedCase, KnobPlan, Place, Plan
+from hillclimb.agent.importers.formats.imported import DeviceKind, Findings, ImportedCase, KnobPlan, Plan
 from hillclimb.agent.importers.formats.slicing import imported_modules
 from hillclimb.agent.importers.writing.baseline import kernel_text, original_text
 from hillclimb.agent.importers.writing.case_text import (
@@ -26,7 +26,7 @@ from hillclimb.harness.errors import CandidateFault, StorageError, UsageError
 from hillclimb.harness.knobs.knobs import parse_knobs
 from hillclimb.harness.policy.policy import check_policy
 
-IMPORTS: Mapping[Place, tuple[str, ...]] = {
+IMPORTS: Mapping[DeviceKind, tuple[str, ...]] = {
     "cpu": ("__future__", "pathlib", "math", "os", "typing", "functools", "numpy", "numba", "yaml"),
     "cuda": (
         "__future__",
@@ -60,7 +60,7 @@ class CaseNames:
 
 
 def compose(
-    names: CaseNames, plan: Plan, found: Findings, device: Place, knobs: KnobPlan | None
+    names: CaseNames, plan: Plan, found: Findings, device: DeviceKind, knobs: KnobPlan | None
 ) -> ImportedCase:
     """All files of the case. Raises UsageError for an operator that cannot be on this device."""
     if plan.operator.kind == "NumpyFunction" and device == "cuda":
@@ -109,7 +109,7 @@ def _first_job(uses_torch: bool, library_calls: bool) -> list[str]:
     ]
 
 
-def _told(plan: Plan, found: Findings, device: Place, modules: Sequence[str]) -> list[str]:
+def _told(plan: Plan, found: Findings, device: DeviceKind, modules: Sequence[str]) -> list[str]:
     """What of the whole is worth a line."""
     told = []
     if modules:

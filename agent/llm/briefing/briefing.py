@@ -16,7 +16,7 @@ from string import ascii_letters, digits, punctuation
 
 from hillclimb.agent.llm.briefing.facts import CaseTexts, Facts, read_texts
 from hillclimb.agent.llm.briefing.opening_messages import case, system
-from hillclimb.agent.llm.briefing.progress_messages import all_lane_lines, files, other_files, progress
+from hillclimb.agent.llm.briefing.progress_messages import files, other_files, progress
 from hillclimb.agent.llm.briefing.prompts import render
 from hillclimb.agent.llm.briefing.quoting import clean, clip_middle, fenced
 from hillclimb.agent.llm.briefing.truncation import BriefingPart, Extent, shrink
@@ -107,7 +107,7 @@ def _whole(facts: Facts) -> Extent:
         observations=1,
         contract=2,
         buckets=len(facts.profile.profile.buckets) if facts.profile else 0,
-        lanes=len(all_lane_lines(facts.profile.profile)) if facts.profile else 0,
+        lanes=len(facts.lane_lines),
         wins=min(MAX_LISTED_LINES, len(past.wins)),
         ablations=min(MAX_LISTED_LINES, len(past.ablations)),
         whole=others,

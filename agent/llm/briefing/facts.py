@@ -56,6 +56,8 @@ class Facts:
     """Of the incumbent, or the newest there is."""
     headroom: tuple[Headroom, ...] = ()
     """Of each problem of that profile."""
+    lane_lines: tuple[str, ...] = ()
+    """What that profile says of masked lanes and trips of loops."""
 
     @property
     def entry(self) -> str:

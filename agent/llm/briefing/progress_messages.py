@@ -10,14 +10,12 @@ from hillclimb.agent.git.trees import is_judged
 from hillclimb.agent.llm.briefing.facts import Facts
 from hillclimb.agent.llm.briefing.headroom import bucket_line, counter_line, headroom_table
 from hillclimb.agent.llm.briefing.knob_summary import shares
-from hillclimb.agent.llm.briefing.lanes import lane_lines
 from hillclimb.agent.llm.briefing.ledger_summary import RejectedIdea, count_reasons
 from hillclimb.agent.llm.briefing.prompts import render
 from hillclimb.agent.llm.briefing.quoting import clip_middle, fenced, language, outline, quoted
 from hillclimb.agent.llm.briefing.truncation import BriefingPart, Extent, cut_above, largest, newest, notice
 from hillclimb.agent.rhythm.families import slug
 from hillclimb.harness.knobs.knobs import KNOBS_FILE
-from hillclimb.harness.records import Profile
 from hillclimb.harness.wording import count
 
 MAX_DETAIL_CHARS = 2_000
@@ -114,11 +112,6 @@ def _immutable_remark(path: str, facts: Facts) -> str:
     return " (not yours to change)" if why_not_mutable(path, facts.case.settings.mutable) else ""
 
 
-def all_lane_lines(profile: Profile) -> list[str]:
-    """Everything there is to say of masked lanes and loop trips."""
-    return [line for lanes in profile.lanes for line in lane_lines(lanes, quoted)]
-
-
 def _profile(facts: Facts, extent: Extent) -> BriefingPart:
     if facts.profile is None:
         return BriefingPart("")
@@ -126,7 +119,7 @@ def _profile(facts: Facts, extent: Extent) -> BriefingPart:
     tail = largest(
         [bucket_line(bucket) for bucket in profile.buckets], extent.buckets, "entries of the profile"
     )
-    lanes = largest(all_lane_lines(profile), extent.lanes, "lines on masked lanes and loops")
+    lanes = largest(facts.lane_lines, extent.lanes, "lines on masked lanes and loops")
     ceilings = profile.ceilings
     how = (
         f"Ceilings measured here: {ceilings.flops / 1e9:.4g} GFLOP/s, {ceilings.bytes / 1e9:.4g} GB/s ({ceilings.how})."

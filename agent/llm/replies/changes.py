@@ -53,7 +53,7 @@ class DeleteFile:
     path: str
 
 
-Change = SearchReplace | WholeFile | DeleteFile
+FileChange = SearchReplace | WholeFile | DeleteFile
 
 
 class MarkerIndex:

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from hillclimb.agent.llm.replies.changes import Change, DeleteFile, SearchReplace, WholeFile
+from hillclimb.agent.llm.replies.changes import DeleteFile, FileChange, SearchReplace, WholeFile
 from hillclimb.agent.llm.replies.edit_checks import InapplicableChange, check_edits, is_elision, listed
 from hillclimb.agent.llm.replies.matching import (
     MAX_MATCHES,
@@ -33,7 +33,7 @@ _CONTEXT_LINES = 5
 """Lines shown above and below the one that differs."""
 
 
-def apply(changes: Sequence[Change], files: Mapping[str, str]) -> tuple[Edit, ...]:
+def apply(changes: Sequence[FileChange], files: Mapping[str, str]) -> tuple[Edit, ...]:
     """The files that the changes lead to, where they differ from what they are.
 
     Blocks of one file are applied one after another, each to what the one before it left. Raises InapplicableChange,
@@ -76,7 +76,7 @@ def _knob_value(name: str, text: str, knobs: Knobs) -> KnobValue:
         raise InapplicableChange(f"{said}: it has no such value; {clip(error.remedy, 400)}.") from None
 
 
-def _refuse_lone_surrogates(changes: Sequence[Change]) -> None:
+def _refuse_lone_surrogates(changes: Sequence[FileChange]) -> None:
     for change in changes:
         if any(_LONE_SURROGATE.search(text) for text in vars(change).values()):
             raise InapplicableChange(
@@ -84,7 +84,7 @@ def _refuse_lone_surrogates(changes: Sequence[Change]) -> None:
             )
 
 
-def _apply_change(change: Change, block: int, now: dict[str, str], files: Mapping[str, str]) -> None:
+def _apply_change(change: FileChange, block: int, now: dict[str, str], files: Mapping[str, str]) -> None:
     """One change, made to the files as they are by now."""
     _refuse_path(change, now)
     match change:
@@ -100,7 +100,7 @@ def _apply_change(change: Change, block: int, now: dict[str, str], files: Mappin
             now[path] = _replace(change, block, now, files)
 
 
-def _refuse_path(change: Change, now: Mapping[str, str]) -> None:
+def _refuse_path(change: FileChange, now: Mapping[str, str]) -> None:
     path = change.path
     if path in now:
         return

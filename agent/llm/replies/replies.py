@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass, field
 
 from hillclimb.agent.llm.replies.changes import (
-    Change,
     DeleteFile,
+    FileChange,
     MarkerIndex,
     SearchReplace,
     WholeFile,
@@ -36,8 +36,8 @@ from hillclimb.agent.llm.replies.thoughts import end_of_thoughts
 from hillclimb.agent.record.entries import Idea
 
 __all__ = [
-    "Change",
     "DeleteFile",
+    "FileChange",
     "ParsedReply",
     "SearchReplace",
     "UnreadableReply",
@@ -67,7 +67,7 @@ class ParsedReply:
     next_ideas: tuple[Idea, ...] = ()
     knobs: dict[str, str] = field(default_factory=dict)
     """Values to try, as written."""
-    changes: tuple[Change, ...] = ()
+    changes: tuple[FileChange, ...] = ()
     """In the order given; paths as written but for a leading `./`, relative to workspace/."""
 
 
@@ -101,8 +101,8 @@ class _ReplyParser:
     def __init__(self, lines: list[str]) -> None:
         self._lines, self._markers = lines, MarkerIndex(lines)
         self._remarks = ReplyHeaders()
-        self._changes: list[Change] = []
-        self._declared: dict[str, tuple[type[Change], int]] = {}
+        self._changes: list[FileChange] = []
+        self._declared: dict[str, tuple[type[FileChange], int]] = {}
         """How each path is changed, and in which line that is said."""
         self._path = ""
         """Of the FILE line that counts; empty where there is none."""
@@ -210,7 +210,7 @@ class _ReplyParser:
                 "nor a code fence with the whole file; put one of them right after it."
             )
 
-    def _add(self, change: Change) -> None:
+    def _add(self, change: FileChange) -> None:
         before, line = self._declared.get(change.path, (SearchReplace, 0))
         first = change.path not in self._declared
         if not first and not (before is type(change) is SearchReplace):
@@ -227,7 +227,7 @@ class _ReplyParser:
             )
 
 
-def _spell(form: type[Change]) -> str:
+def _spell(form: type[FileChange]) -> str:
     return {SearchReplace: "by SEARCH/REPLACE blocks", WholeFile: "as a whole file", DeleteFile: "by DELETE"}[
         form
     ]

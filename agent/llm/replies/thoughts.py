@@ -25,11 +25,11 @@ _CHANGES = ("FILE", "DELETE", "KNOB")
 MAX_FENCES_TRIED = 50
 """Lines that may close a fence, of which one is looked for."""
 
-Place = tuple[int, int]
+Span = tuple[int, int]
 """Line and column, both from 0."""
 
 
-def end_of_thoughts(lines: Sequence[str], markers: MarkerIndex) -> Place:
+def end_of_thoughts(lines: Sequence[str], markers: MarkerIndex) -> Span:
     """Where the reply begins. Raises UnreadableReply where thoughts that were opened never end."""
     first = next((number for number, line in enumerate(lines) if line.strip()), 0)
     opened = _OPENING.match(lines[first]) if lines else None
@@ -39,7 +39,7 @@ def end_of_thoughts(lines: Sequence[str], markers: MarkerIndex) -> Place:
     return _Marks(lines, markers).last_end(begin)
 
 
-def _closing_tag(lines: Sequence[str], first: int, name: str) -> Place | None:
+def _closing_tag(lines: Sequence[str], first: int, name: str) -> Span | None:
     """Behind the tag that closes what the first line opens."""
     closing = re.compile(rf"</{name}\s{{0,3}}>", re.IGNORECASE)
     for number in range(first, len(lines)):
@@ -62,7 +62,7 @@ class _Marks:
             n for n, line in enumerate(lines) if (fence := read_fence(line)) and not fence.tag
         ]
 
-    def last_end(self, begin: Place) -> Place:
+    def last_end(self, begin: Span) -> Span:
         """Behind the last mark that ends thoughts; `begin` where there is none."""
         number, column = begin
         while number < len(self._lines):
@@ -98,7 +98,7 @@ class _Marks:
         at = bisect_right(self._ideas, start)
         return at < len(self._ideas) and self._ideas[at] < end
 
-    def _begins_reply(self, begin: Place, number: int, mark: re.Match[str]) -> bool:
+    def _begins_reply(self, begin: Span, number: int, mark: re.Match[str]) -> bool:
         rest = self._lines[number][mark.end() :]
         header = read_header(rest)
         if mark["tag"] and header is None and self._lines[number].strip() != mark[0]:
@@ -112,7 +112,7 @@ class _Marks:
         at = bisect_right(self._header_lines, number)
         return self._keywords[at][1] if at < len(self._keywords) else ""
 
-    def _has_header(self, begin: Place, end: int) -> bool:
+    def _has_header(self, begin: Span, end: int) -> bool:
         """Whether a header stands behind `begin` and above a line."""
         at = bisect_left(self._header_lines, begin[0] + bool(begin[1]))
         return at < len(self._header_lines) and self._header_lines[at] < end

@@ -8,7 +8,7 @@ from itertools import combinations
 from math import isqrt
 from typing import Any
 
-Problem = Mapping[str, Any]
+NamedSizes = Mapping[str, Any]
 """The named sizes of one problem."""
 
 PRIMES = 2
@@ -20,9 +20,9 @@ program for each would take minutes where kernels are interpreted."""
 
 
 def neighbours(
-    problem: Problem,
+    problem: NamedSizes,
     secret: random.Random,
-    listed: Mapping[str, Problem],
+    listed: Mapping[str, NamedSizes],
     *groups: tuple[str, ...],
     least: int = 1,
 ) -> list[dict[str, Any]]:
@@ -31,7 +31,7 @@ def neighbours(
 
 
 def changed(
-    problem: Problem, secret: random.Random, *groups: tuple[str, ...], least: int = 1
+    problem: NamedSizes, secret: random.Random, *groups: tuple[str, ...], least: int = 1
 ) -> list[dict[str, Any]]:
     """Problems with one named size one more, one less or a prime near it, or with two sizes of a group swapped.
 
@@ -44,7 +44,7 @@ def changed(
     return found
 
 
-def unlisted(problems: Iterable[dict[str, Any]], listed: Mapping[str, Problem]) -> list[dict[str, Any]]:
+def unlisted(problems: Iterable[dict[str, Any]], listed: Mapping[str, NamedSizes]) -> list[dict[str, Any]]:
     """Those that are not among the listed ones."""
     known = list(listed.values())
     return [problem for problem in problems if problem not in known]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import torch
@@ -10,6 +10,7 @@ import torch
 from hillclimb.harness.case.contract import Tensors
 from hillclimb.harness.errors import CaseError
 from hillclimb.harness.judge.mutants.drawn import DrawnCall, Mutant, differ
+from hillclimb.harness.judge.mutants.wrong_outputs import Spoil
 
 NARROW_BITS = {torch.float64: 24, torch.float32: 11, torch.float16: 4, torch.bfloat16: 4}
 """Of a number's significand, what the next narrower arithmetic keeps: float32, TF32 and float16, float8 (e4m3)."""
@@ -26,8 +27,6 @@ MAX_BYTES_ON_CPU = 16 << 20
 SEED = 1
 
 OTHERS = "the outputs of other inputs"
-
-Spoil = Callable[[torch.Tensor], torch.Tensor]
 
 
 def spoiled_inputs(call: DrawnCall) -> Iterator[Mutant]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from hillclimb.agent.llm.replies.replies import Change, DeleteFile, ParsedReply, SearchReplace, WholeFile
+from hillclimb.agent.llm.replies.replies import DeleteFile, FileChange, ParsedReply, SearchReplace, WholeFile
 from hillclimb.agent.record.entries import Idea
 
 
@@ -24,7 +24,7 @@ def render(answer: ParsedReply, style: set[str] | frozenset[str] = frozenset()) 
     return text.replace("\n", "\r\n") if "crlf" in style else text
 
 
-def _render_change(change: Change, style: set[str] | frozenset[str]) -> str:
+def _render_change(change: FileChange, style: set[str] | frozenset[str]) -> str:
     mark, tick = "**" if "bold" in style else "", "`" if "ticks" in style else ""
     if isinstance(change, DeleteFile):
         return f"{mark}DELETE: {tick}{change.path}{tick}{mark}\n"
@@ -66,8 +66,8 @@ def _settled(text: str) -> str:
     return f"{body}\n" if body.strip() else ""
 
 
-def _changes(path: str) -> st.SearchStrategy[list[Change]]:
-    blocks: Callable[..., Change] = SearchReplace
+def _changes(path: str) -> st.SearchStrategy[list[FileChange]]:
+    blocks: Callable[..., FileChange] = SearchReplace
     return (
         st.lists(st.builds(blocks, st.just(path), TEXTS, TEXTS), min_size=1, max_size=3)
         | st.builds(WholeFile, st.just(path), TEXTS.map(_settled)).map(lambda change: [change])

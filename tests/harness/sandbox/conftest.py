@@ -16,6 +16,7 @@ MAKERS = {
     "forked-bubblewrap": bubblewrap_rung,
     "forked-landlock": landlock_rung,
     "none": trusted_rung,
+    "forked-none": trusted_rung,
 }
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hillclimb.agent.llm.replies.patching import InapplicableChange, apply, knob_values
-from hillclimb.agent.llm.replies.replies import Change, DeleteFile, SearchReplace, WholeFile, read_reply
+from hillclimb.agent.llm.replies.replies import DeleteFile, FileChange, SearchReplace, WholeFile, read_reply
 from hillclimb.agent.proposal import Edit
 from hillclimb.harness.knobs.knobs import parse_knobs
 from tests.agent.screen.rendering import TEXTS, block_of
@@ -40,7 +40,7 @@ def _lines(text: str) -> list[str]:
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def _refused(*changes: Change, files: dict[str, str] = FILES) -> str:
+def _refused(*changes: FileChange, files: dict[str, str] = FILES) -> str:
     with pytest.raises(InapplicableChange) as caught:
         apply(changes, files)
     return str(caught.value)
@@ -133,7 +133,7 @@ def test_files_are_created() -> None:
 
 
 LOOP = "    for i in range(len(a)):\n        total += a[i] * b[i]\n"
-REFUSED: dict[str, tuple[list[Change], list[str]]] = {
+REFUSED: dict[str, tuple[list[FileChange], list[str]]] = {
     "a blank line forgotten": (
         [SearchReplace("kernel.py", f"    total = 0\n{LOOP}    c[0] = total\n", "pass\n")],
         [
@@ -272,7 +272,7 @@ REFUSED: dict[str, tuple[list[Change], list[str]]] = {
 
 
 @pytest.mark.parametrize(("changes", "said"), REFUSED.values(), ids=REFUSED)
-def test_refused(changes: list[Change], said: list[str]) -> None:
+def test_refused(changes: list[FileChange], said: list[str]) -> None:
     message = _refused(*changes, files={**FILES, "t.cu": "run<<<1>>>();\n"})
     assert [part for part in said if part not in message] == [], message
     assert len(message) < 1500
@@ -351,7 +351,7 @@ ANY = (
 
 
 @given(st.lists(ANY, max_size=6))
-def test_nothing_but_does_not_apply_is_raised(changes: list[Change]) -> None:
+def test_nothing_but_does_not_apply_is_raised(changes: list[FileChange]) -> None:
     try:
         edits = apply(changes, FILES)
     except InapplicableChange:
@@ -414,7 +414,7 @@ def test_no_knobs_at_all() -> None:
 
 
 HUGE = "p" * (1 << 20)
-LONG_PATHS: dict[str, tuple[list[Change], dict[str, str]]] = {
+LONG_PATHS: dict[str, tuple[list[FileChange], dict[str, str]]] = {
     "a gap": ([WholeFile(HUGE, "# ... existing code ...\n")], {}),
     "NUL": ([WholeFile(HUGE, "\0\n")], {}),
     "size": ([WholeFile(HUGE, "x" * (1 << 21))], {}),
