@@ -15,8 +15,10 @@ from hillclimb.agent.git.repository import Repository
 from hillclimb.agent.record.trailers import CommittedWin, read_blocks, read_win
 
 _REJECTED_REFS = "refs/hillclimb/*"
+_NAMED = r"([0-9a-f]{7,64})(?: \(.*\))?"
+"""A commit by its hash; `git revert --reference` adds its subject and date."""
 _REVERT = re.compile(
-    r"^\s*This reverts commit ([0-9a-f]{7,64})(?:, reversing\s+changes made to ([0-9a-f]{7,64}))?\.?\s*$",
+    rf"^\s*This reverts commit {_NAMED}(?:, reversing\s+changes made to {_NAMED})?\.?\s*$",
     re.MULTILINE,
 )
 """A line of its own: the subject of a win, which its author words, ends with a speedup."""

@@ -107,10 +107,8 @@ def find_case(given: str) -> Path:
             return folder / given
     near = next((folder for folder in folders if folder.is_dir()), folders[0])
     known = sorted(f"{p.parent.parent.name}/{p.parent.name}" for p in near.glob("[!_]*/*/case.yaml"))
-    raise UsageError(
-        f"no case at {given!r}: there is no case.yaml; cases in {near}: {choices(given, known)}; "
-        "'hillclimb new-case' stamps one"
-    )
+    there = f"cases in {near}: {choices(given, known)}" if known else "'hillclimb new-case' stamps one"
+    raise UsageError(f"no case at {given!r}: there is no case.yaml; {there}")
 
 
 def find_cases_folder() -> Path:

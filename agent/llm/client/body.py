@@ -50,7 +50,7 @@ class AttemptProgress:
         if fault is Fault.HUNG or (fault is Fault.CUT_OFF and not self.status):
             return self.sent
         if fault is Fault.GATEWAY:
-            return self.sent and self.status >= 500
+            return self.sent
         return self.sent and 200 <= self.status < 300 and fault in _BILLED_FAULTS
 
 

@@ -28,6 +28,10 @@ MIN_DEADLINE_SHARE = 0.05
 """Of the deadline; with less than that left, another attempt would only turn one fault into another."""
 
 
+MAX_PAID_ATTEMPTS = 3
+"""Of attempts that failed and are paid for all the same."""
+
+
 class ModelCall:
     """Everything one call needs, and what it has used so far."""
 
@@ -83,12 +87,12 @@ class ModelCall:
             if isinstance(outcome, Completion):
                 self._on_attempt(None)
                 return outcome
-            self._record_usage(outcome, receipt)
+            is_paid = self._record_usage(outcome, receipt)
             receipt.clear()
             self._on_attempt(outcome)
             if outcome.fault is Fault.GATEWAY:
                 self._form.stream()  # what comes word by word keeps the way open
-            ended = await self._wait_before_retry(outcome)
+            ended = await self._wait_before_retry(outcome, is_paid)
             if ended:
                 return ended
             self._last = outcome
@@ -107,17 +111,22 @@ class ModelCall:
                 return outcome
             self._adjustments += 1
 
-    def _record_usage(self, failure: AttemptFailure, receipt: AttemptProgress) -> None:
-        """What a failed attempt used: as told in its answer, else the most it may be where the model probably ran."""
+    def _record_usage(self, failure: AttemptFailure, receipt: AttemptProgress) -> bool:
+        """Whether a failed attempt used anything: as told in its answer, else the most where the model probably ran."""
         if failure.usage:
             self._usages.append((failure.usage, failure.cost))
         elif receipt.may_have_run(failure.fault):
             self._usages.append(estimate_usage(self._messages, self._settings))
+        else:
+            return False
+        return True
 
-    async def _wait_before_retry(self, failure: AttemptFailure) -> AttemptFailure | None:
+    async def _wait_before_retry(self, failure: AttemptFailure, is_paid: bool) -> AttemptFailure | None:
         """Wait for the next attempt; where none is worth making, the failure that the call ends with."""
         tries = self._attempts - self._adjustments
-        if tries >= failure.fault.max_attempts:
+        if tries >= min(
+            failure.fault.max_attempts, MAX_PAID_ATTEMPTS if is_paid else failure.fault.max_attempts
+        ):
             return failure
         pause = self._backoff.delay_seconds(tries, failure.retry_after_seconds, self._rng)
         left = self._settings.deadline_seconds - self._seconds()

@@ -11,7 +11,7 @@ from hillclimb.agent.llm.client.diagnosis import diagnose, diagnose_error, error
 from hillclimb.agent.llm.client.faults import AttemptFailure, Fault
 from hillclimb.agent.llm.client.http_response import CutStream, HttpResponse
 from hillclimb.agent.llm.client.settings import ModelSettings
-from hillclimb.agent.llm.client.usage import cut_prompt_tokens, read_cost, read_usage
+from hillclimb.agent.llm.client.usage import cut_prompt_tokens, read_cost, read_usage, tells_usage
 from hillclimb.agent.record.entries import TokenUsage
 from hillclimb.harness.wording import count
 
@@ -37,6 +37,13 @@ def read_completion(
     answer: HttpResponse, prompt: str, settings: ModelSettings
 ) -> Completion | AttemptFailure:
     """The completion in an answer to `prompt`. Never raises, whatever the bytes."""
+    outcome = _read(answer, prompt, settings)
+    if isinstance(outcome, AttemptFailure) and outcome.usage is None:
+        return _with_usage(outcome, answer, prompt, settings)
+    return outcome
+
+
+def _read(answer: HttpResponse, prompt: str, settings: ModelSettings) -> Completion | AttemptFailure:
     if not 200 <= answer.status < 300:
         return diagnose(answer)
     if not answer.body.strip():
@@ -52,9 +59,24 @@ def read_completion(
             Fault.NO_CHOICES, f"a JSON {type(document).__name__} came, not an object with choices"
         )
     choice = _first_choice(document)
-    if choice is None:
-        return _no_choice(answer, document, prompt, settings)
+    if choice is None or (answer.is_stream and document.get("error")):
+        return _no_choice(answer, document)
     return _read_choice(document, choice, prompt, settings)
+
+
+def _with_usage(
+    failure: AttemptFailure, answer: HttpResponse, prompt: str, settings: ModelSettings
+) -> AttemptFailure:
+    """With what the answer tells of tokens all the same, or has of a reply that an error ended."""
+    document = answer.parse_json_or_none()
+    if not isinstance(document, dict):
+        return failure
+    message = (_first_choice(document) or {}).get("message")
+    said = _texts(message) if isinstance(message, dict) else ""
+    if not said and not tells_usage(document):
+        return failure
+    usage = read_usage(document, prompt, said, settings.reply_tokens)
+    return replace(failure, usage=usage, cost=read_cost(document, usage, settings.prices))
 
 
 def strip_thinking(text: str) -> str:
@@ -74,8 +96,7 @@ def _read_choice(
     message = choice.get("message")
     message = message if isinstance(message, dict) else {}
     whole = _text(message.get("content"))
-    thoughts = _text(message.get("reasoning_content") or message.get("reasoning"))
-    usage = read_usage(document, prompt, whole + thoughts, settings.reply_tokens)
+    usage = read_usage(document, prompt, _texts(message), settings.reply_tokens)
     cost = read_cost(document, usage, settings.prices)
     finish = choice.get("finish_reason")
     finish = finish if isinstance(finish, str) else ""
@@ -115,19 +136,13 @@ def _first_choice(document: dict[str, Any]) -> dict[str, Any] | None:
     return next((choice for choice in choices if isinstance(choice, dict)), None)
 
 
-def _no_choice(
-    answer: HttpResponse, document: dict[str, Any], prompt: str, settings: ModelSettings
-) -> AttemptFailure:
+def _no_choice(answer: HttpResponse, document: dict[str, Any]) -> AttemptFailure:
     error = document.get("error")
     found = diagnose_error(answer, error) if error else None
     if found:
         return found
     said = error_message(document) or json.dumps(sorted(document))
-    failure = AttemptFailure(Fault.NO_CHOICES, f"HTTP {answer.status} without choices: {said}")
-    if not document.get("usage"):
-        return failure
-    usage = read_usage(document, prompt, "", settings.reply_tokens)
-    return replace(failure, usage=usage, cost=read_cost(document, usage, settings.prices))
+    return AttemptFailure(Fault.NO_CHOICES, f"HTTP {answer.status} without choices: {said}")
 
 
 def _not_json(answer: HttpResponse, error: ValueError) -> AttemptFailure:
@@ -135,6 +150,11 @@ def _not_json(answer: HttpResponse, error: ValueError) -> AttemptFailure:
     if answer.body.lstrip()[:1] in (b"{", b"[") or answer.is_stream:
         return AttemptFailure(Fault.BROKEN_JSON, f"broken JSON of {count(len(answer.body), 'byte')}: {error}")
     return AttemptFailure(Fault.NOT_JSON, f"not JSON but {kind or 'something unnamed'}: {answer.excerpt()}")
+
+
+def _texts(message: dict[str, Any]) -> str:
+    """All that the model said, thoughts included."""
+    return _text(message.get("content")) + _text(message.get("reasoning_content") or message.get("reasoning"))
 
 
 def _text(content: Any) -> str:

@@ -24,13 +24,17 @@ _CONTEXT = re.compile(
     r"|inputs?`? tokens \+|(prompt|input|request)\b.{0,30}\b(exceeds|too (long|large))|longer than the model"
 )
 _REQUEST_TOO_LARGE = re.compile(
-    r"(?i)request too large|too large for|reduce (your|the) (message|request|prompt)"
+    r"(?i)request too large|too large for|(reduce|shorten) (your|the) (message|request|prompt|input|context)"
+    r"|too many (input |prompt )?tokens in|(prompt|input|messages?|context) (is|are) too (long|large)"
+    r"|context (length|window)|larger than the (limit|maximum)"
 )
 """Of a rate limit: what is too large for the whole of it never passes, however long one waits."""
 _REPLY_LIMIT = re.compile(r"(?i)max_(completion_)?tokens\b.{0,60}\btoo large")
 """The limit asked for the reply is what does not fit; a shorter briefing would not help."""
-_GATEWAY_STATUSES = (502, 504, 520, 524)
-"""The last two are Cloudflare's for an origin that answered nothing, or too late."""
+_GATEWAY_STATUSES = (408, 499, 502, 504, 520, 524, 598)
+"""Of those that are no standard, Cloudflare's are for an origin that answered nothing, or too late; 499 and 598 are a
+proxy's whose client, or whose server, kept it waiting."""
+_TIMED_OUT = re.compile(r"(?i)time[d-]? ?out")
 _REMEDY = {
     Fault.UNAUTHORISED: "check OPENAI_API_KEY",
     Fault.FORBIDDEN: "check what the API key is allowed to do",
@@ -94,13 +98,13 @@ def _fault(answer: HttpResponse, said: str) -> Fault:
         return Fault.REDIRECTED
     if status == 402 or (status in (400, 403, 429) and _is_quota(answer, said)):
         return Fault.QUOTA
-    if status == 413 or (status in (400, 422, 500) and _is_context(answer, said)):
+    if status == 413 or (status in (400, 403, 404, 422, 500) and _is_context(answer, said)):
         return Fault.CONTEXT_TOO_LONG
     if status == 429 and _REQUEST_TOO_LARGE.search(said):
         return Fault.CONTEXT_TOO_LONG
-    if status in _GATEWAY_STATUSES:
+    if status in _GATEWAY_STATUSES or (status >= 500 and _TIMED_OUT.search(said)):
         return Fault.GATEWAY
-    if status in (408, 409, 425) or status >= 500:
+    if status in (409, 425) or status >= 500:
         return Fault.SERVER_ERROR
     named = {
         401: Fault.UNAUTHORISED,

@@ -72,7 +72,7 @@ def read_stream(body: bytes) -> dict[str, Any]:
                 choice |= {key: value for key, value in part.items() if value is not None}
                 _add(message, part.get("delta") or part.get("message"))
     if "error" in whole:
-        return whole
+        return {**whole, "choices": [{**choice, "message": message}]} if message else whole
     if not is_done and not choice.get("finish_reason"):
         raise CutStream("the stream ended before the reply did")
     return {**whole, "choices": [{**choice, "message": message}]} if choice else whole

@@ -2,9 +2,10 @@
 
 Of several figures the largest counts: thoughts may be told within the completion, beside it, or in the total alone.
 The texts are estimated at four bytes a token, and what the provider says of them is believed from a quarter of the
-estimate (no tokenizer packs a text tighter) to four times of it (a token is at least one byte), plus SLACK_TOKENS; a
-reply may have the reply limit of hidden thoughts besides. An answer that could not be read counts as a whole reply. So
-a server can neither switch a budget off nor use it up in one answer.
+estimate (no tokenizer packs a text tighter) to four times of it (a token is at least one byte), plus SLACK_TOKENS. A
+reply may have the reply limit of hidden thoughts besides, or MAX_THOUGHT_TOKENS where the total agrees with its parts:
+not every server keeps to the limit. An answer that could not be read counts as a whole reply. So a server can neither
+switch a budget off nor use it up in one answer.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from hillclimb.agent.llm.client.settings import ModelSettings
 from hillclimb.agent.record.entries import TokenUsage
 from hillclimb.harness.case.settings import Prices
 
-_PROMPT = ("prompt_tokens", "input_tokens")
-_COMPLETION = ("completion_tokens", "output_tokens")
+_PROMPT = ("prompt_tokens", "input_tokens", "promptTokenCount")
+_COMPLETION = ("completion_tokens", "output_tokens", "candidatesTokenCount")
 _REASONING = ("reasoning_tokens", "thinking_tokens", "thoughts_token_count", "thoughtsTokenCount")
 _TOTAL = ("total_tokens", "totalTokenCount")
 
@@ -30,6 +31,8 @@ _CACHED = (
     "cache_read_input_tokens",
     "cache_creation_input_tokens",
 )
+_BESIDE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
+_HITS = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
 
 BYTES_PER_TOKEN = 4
 MIN_CONTEXT_TOKENS = 1000
@@ -38,28 +41,65 @@ MAX_ESTIMATE_FACTOR = 4
 """How many times too high or too low an estimate may be."""
 SLACK_TOKENS = 2_000
 """Tokens that a provider may add of its own: hidden instructions, templates."""
+MAX_THOUGHT_TOKENS = 200_000
+"""No model is offered that says more in one answer."""
 MAX_COST_DOLLARS = 100.0
 """A provider's own figure for the cost of one answer is believed up to here."""
+_COSTS = {"cost": 1.0, "total_cost": 1.0, "estimated_cost": 1.0, "cost_in_usd_ticks": 1e-10}
+"""Names of that figure, and its unit in dollars."""
 
 
 def read_usage(document: dict[str, Any], prompt: str, reply: str, reply_tokens: int) -> TokenUsage:
     """Tokens of one answer: of several figures the largest. What is missing or cannot be true is marked an estimate."""
-    told = _dict(document.get("usage"))
-    in_all, is_prompt_told = _believed(_first(told, _PROMPT), prompt, SLACK_TOKENS)
+    told = _told_figures(document)
+    in_all, is_prompt_told = _believed(_prompt_tokens(told), prompt, SLACK_TOKENS)
     reasoned = _reasoning_tokens(told)
     figures = _completion_figures(told, in_all, reasoned)
-    out_all, is_reply_told = _believed(max(figures, default=None), reply, SLACK_TOKENS + reply_tokens)
-    cached = _dict(told.get("prompt_tokens_details")).get(
-        "cached_tokens", told.get("prompt_cache_hit_tokens")
-    )
+    hidden = max(reply_tokens, MAX_THOUGHT_TOKENS) if _is_consistent(told, reasoned) else reply_tokens
+    out_all, is_reply_told = _believed(max(figures, default=None), reply, SLACK_TOKENS + hidden)
     return TokenUsage(
         prompt=in_all,
-        cached=_count(cached, in_all) or 0,
+        cached=_cached_tokens(told, in_all),
         completion=out_all,
         reasoning=min(reasoned, out_all),
         estimated=not (is_prompt_told and is_reply_told),
         assumed=(0 if is_prompt_told else in_all) + (0 if is_reply_told else out_all),
     )
+
+
+def tells_usage(document: dict[str, Any]) -> bool:
+    """Whether an answer says that tokens were used, of which an error may speak too."""
+    told = _told_figures(document)
+    return any(_largest(told, names) for names in (_PROMPT, _COMPLETION, _TOTAL, _REASONING))
+
+
+def _told_figures(document: dict[str, Any]) -> dict[str, Any]:
+    """What an answer says of its tokens, wherever it stands: `usage`, Groq's in a stream, Gemini's own."""
+    groq = _dict(document.get("x_groq")).get("usage")
+    return {**_dict(document.get("usageMetadata")), **_dict(groq), **_dict(document.get("usage"))}
+
+
+def _prompt_tokens(told: dict[str, Any]) -> int | None:
+    """Anthropic's `input_tokens` leave out what was read from a cache or written to one."""
+    fresh = _count(told.get("input_tokens"))
+    beside = sum(_count(told.get(name)) or 0 for name in _BESIDE_INPUT)
+    figures = [_largest(told, _PROMPT), None if fresh is None else fresh + beside]
+    return max((figure for figure in figures if figure is not None), default=None)
+
+
+def _cached_tokens(told: dict[str, Any], most: int) -> int:
+    places = (told, *(_dict(told.get(f"{name}_details")) for name in _PROMPT))
+    return max(
+        (found for place in places for name in _HITS if (found := _count(place.get(name), most))), default=0
+    )
+
+
+def _is_consistent(told: dict[str, Any], reasoned: int) -> bool:
+    """Whether the total is what the parts come to."""
+    in_total, completed = _largest(told, _TOTAL), _largest(told, _COMPLETION)
+    if in_total is None or completed is None:
+        return False
+    return in_total - (_prompt_tokens(told) or 0) in (completed, completed + reasoned)
 
 
 def _completion_figures(told: dict[str, Any], prompted: int, reasoned: int) -> Iterator[int]:
@@ -68,19 +108,19 @@ def _completion_figures(told: dict[str, Any], prompted: int, reasoned: int) -> I
     Most servers count thoughts within the completion. More thoughts than completion, or a total above the sum, say that
     they were counted beside it.
     """
-    completed = _first(told, _COMPLETION)
+    completed = _largest(told, _COMPLETION)
     if completed is not None:
         yield completed
     if reasoned > (completed or 0):
         yield reasoned + (completed or 0)
-    if (in_total := _first(told, _TOTAL)) is not None:
+    if (in_total := _largest(told, _TOTAL)) is not None:
         yield max(0, in_total - prompted)
 
 
 def _reasoning_tokens(told: dict[str, Any]) -> int:
     """The largest figure of thoughts, wherever it stands; 0 where there is none."""
     places = [told, *(_dict(told.get(f"{name}_details")) for name in _COMPLETION)]
-    return max((found for place in places if (found := _first(place, _REASONING)) is not None), default=0)
+    return max((found for place in places if (found := _largest(place, _REASONING)) is not None), default=0)
 
 
 def cut_prompt_tokens(document: dict[str, Any], prompt: str) -> int:
@@ -89,10 +129,10 @@ def cut_prompt_tokens(document: dict[str, Any], prompt: str) -> int:
     Servers with a short context drop the front of what does not fit, and only their figure tells. Below half of the
     estimate no tokenizer explains it; a tiny figure is bad bookkeeping, and one beside a cache may lack a part.
     """
-    told = _dict(document.get("usage"))
-    read = _first(told, _PROMPT)
+    told = _told_figures(document)
+    read = _largest(told, _PROMPT)
     if read is None or any(
-        _first(place, _CACHED) for place in (told, _dict(told.get("prompt_tokens_details")))
+        _largest(place, _CACHED) for place in (told, _dict(told.get("prompt_tokens_details")))
     ):
         return 0
     return read if MIN_CONTEXT_TOKENS <= read < estimate_text_tokens(prompt) / 2 else 0
@@ -101,10 +141,18 @@ def cut_prompt_tokens(document: dict[str, Any], prompt: str) -> int:
 def read_cost(document: dict[str, Any], usage: TokenUsage, prices: Prices | None) -> float | None:
     """US dollars of one answer: by the prices or as the provider says, whichever is more; None if nothing is."""
     known = [] if prices is None else [_priced(usage, prices)]
-    told = _dict(document.get("usage")).get("cost")
-    if isinstance(told, int | float) and not isinstance(told, bool) and 0 <= told <= MAX_COST_DOLLARS:
-        known.append(float(told))
-    return max(known, default=None)
+    places = (document, _told_figures(document))
+    told = (_dollars(place.get(name)) * unit for place in places for name, unit in _COSTS.items())
+    return max([*known, *(cost for cost in told if 0 <= cost <= MAX_COST_DOLLARS)], default=None)
+
+
+def _dollars(value: Any) -> float:
+    """A number, which some servers write as text; NaN for anything else."""
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{0,9}(\.[0-9]{1,18})?", value) and value:
+        return float(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return float(min(value, 10**15))
+    return value if isinstance(value, float) else math.nan
 
 
 def estimate_usage(messages: Sequence[Message], settings: ModelSettings) -> tuple[TokenUsage, float | None]:
@@ -151,9 +199,9 @@ def _believed(told: int | None, text: str, hidden: int) -> tuple[int, bool]:
     return (told, True) if told <= most else (most, False)
 
 
-def _first(told: dict[str, Any], names: Sequence[str]) -> int | None:
-    """The first of the figures that is there."""
-    return next((found for name in names if (found := _count(told.get(name))) is not None), None)
+def _largest(told: dict[str, Any], names: Sequence[str]) -> int | None:
+    """The largest of the figures that are there."""
+    return max((found for name in names if (found := _count(told.get(name))) is not None), default=None)
 
 
 def _count(value: Any, most: float = math.inf) -> int | None:

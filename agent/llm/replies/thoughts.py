@@ -16,8 +16,9 @@ from hillclimb.agent.llm.replies.markup import Fence, UnreadableReply, read_fenc
 
 _KNOWN = r"(?:[\w.\-]{1,20}:)?(?:think|thinking|thought|thoughts|reasoning|reflection|analysis|scratchpad)"
 _END = re.compile(
-    rf"</{_KNOWN}\s{{0,3}}>|</(?P<tag>[a-z][\w:.\-]{{0,40}})\s{{0,3}}>|\[/[A-Z][A-Z_ ]{{2,24}}\]"
-    r"|<\|[^<>|\n]{1,60}\|>|◁/[^◁▷\n]{1,24}▷|<unused\d{1,4}>",
+    rf"(?:</{_KNOWN}\s{{0,3}}>|</(?P<tag>[a-z][\w:.\-]{{0,40}})\s{{0,3}}>|\[/[A-Z][A-Z_ ]{{2,24}}\]"
+    r"|<\|[^<>|\n]{1,60}\|>|<\w{1,24}\|>|assistantfinal|◁/[^◁▷\n]{1,24}▷|<unused\d{1,4}>)"
+    r"(?:<[a-z][\w:.\-]{0,40}>)?",  # the tag around the reply, on the same line
     re.IGNORECASE,
 )
 _OPENING = re.compile(r"\s*<(think(?:ing)?)\b[^<>\n]{0,80}>", re.IGNORECASE)

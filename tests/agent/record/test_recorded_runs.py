@@ -123,6 +123,12 @@ class TestTakenBack:
         run = first(root)
         assert (numbers(run), numbers(run, taken_back=True)) == (expected[:-1], expected[-1:])
 
+    def test_a_revert_by_reference_takes_back(self, root: Path, expected: list[int]) -> None:
+        git(root, "merge", "-q", "--ff-only", BRANCH)
+        git(root, "revert", "--no-edit", "--reference", "HEAD")
+        run = first(root)
+        assert (numbers(run), numbers(run, taken_back=True)) == (expected[:-1], expected[-1:])
+
     def test_a_revert_of_the_revert_brings_it_back(self, root: Path, expected: list[int]) -> None:
         git(root, "merge", "-q", "--ff-only", BRANCH)
         for _ in range(2):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -49,6 +50,34 @@ def test_whatever_is_in_a_choice(inner: Any) -> None:
 @given(st.binary(max_size=200), st.integers(200, 599))
 def test_whatever_the_bytes(body: bytes, status: int) -> None:
     assert isinstance(read_completion(reply_of(body, status), "prompt", HERE), AttemptFailure)
+
+
+def _failed(document: Any, status: int = 200, **headers: str) -> AttemptFailure:
+    outcome = read_completion(reply_of(document, status, **headers), "p" * 400, HERE)
+    assert isinstance(outcome, AttemptFailure)
+    return outcome
+
+
+@pytest.mark.parametrize("status", [200, 400, 500, 504])
+@pytest.mark.parametrize("told", [{"prompt_tokens": 100, "completion_tokens": 700}, {"total_tokens": 800}])
+def test_an_error_that_tells_of_tokens_is_paid_for(status: int, told: dict[str, int]) -> None:
+    usage = _failed({"error": {"message": "it failed", "code": 504}, "usage": told}, status).usage
+    assert usage is not None
+    assert (usage.prompt, usage.completion) == (100, 700)
+
+
+@pytest.mark.parametrize("told", [None, {}, {"prompt_tokens": 0, "completion_tokens": 0}, "nothing", [7]])
+def test_an_error_that_tells_of_none_is_not(told: Any) -> None:
+    assert _failed({"error": {"message": "overloaded"}, "usage": told}, 500).usage is None
+
+
+def test_what_came_before_an_error_ended_a_stream_is_paid_for() -> None:
+    said = json.dumps({"choices": [{"delta": {"content": "x" * 4000}}]})
+    error = json.dumps({"error": {"message": "upstream failed", "code": 500}})
+    usage = _failed(f"data: {said}\n\ndata: {error}\n\n".encode()).usage
+    assert usage is not None
+    assert (usage.prompt, usage.completion, usage.estimated) == (100, 1000, True)
+    assert _failed(f"data: {error}\n\n".encode()).usage is None
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,7 @@ TOLD = [name for name in NAMES if NAMES[name] in (Fault.NO_CONTENT, Fault.REFUSE
 """Faults of a model that ran: their tokens count."""
 RAN = [
     "html502",
+    "error_in_200",
     "cut_at_once",
     "hang",
     "slow_head",

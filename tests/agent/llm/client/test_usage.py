@@ -126,7 +126,7 @@ def test_parts_never_exceed_the_whole() -> None:
     assert read_usage({"usage": told}, "", "", 1000) == TokenUsage(prompt=10, completion=5)
 
 
-@pytest.mark.parametrize("told", [0, 1e-4, 1e9, -1, float("nan"), "0.5", None])
+@pytest.mark.parametrize("told", [0, 1e-4, 1e9, -1, float("nan"), "half a dollar", None])
 def test_prices_decide_unless_the_provider_says_more(told: Any) -> None:
     usage = TokenUsage(prompt=100, cached=60, completion=40)
     prices = Prices(prompt=10.0, completion=20.0, cached=1.0)
@@ -136,13 +136,65 @@ def test_prices_decide_unless_the_provider_says_more(told: Any) -> None:
     assert read_cost({"usage": {"cost": 0.5}}, usage, prices) == 0.5
 
 
+@pytest.mark.parametrize(
+    ("document", "prompt", "completion"),
+    [
+        ({"x_groq": {"usage": {"prompt_tokens": 100, "completion_tokens": 90}}}, 100, 90),
+        (
+            {
+                "usageMetadata": {
+                    "promptTokenCount": 100,
+                    "candidatesTokenCount": 50,
+                    "thoughtsTokenCount": 60,
+                }
+            },
+            100,
+            110,
+        ),
+        (
+            {"usageMetadata": {"promptTokenCount": 100, "candidatesTokenCount": 50, "totalTokenCount": 190}},
+            100,
+            90,
+        ),
+        ({"usage": {"prompt_tokens": 100, "completion_tokens": 30, "output_tokens": 90}}, 100, 90),
+        ({"usage": {"input_tokens": 20, "cache_read_input_tokens": 80, "output_tokens": 90}}, 100, 90),
+        ({"usage": {"prompt_tokens": 100, "cache_read_input_tokens": 80, "completion_tokens": 90}}, 100, 90),
+    ],
+)
+def test_figures_count_wherever_they_stand(document: Any, prompt: int, completion: int) -> None:
+    found = read_usage(document, "p" * 400, "r" * 80, 1000)
+    assert (found.prompt, found.completion, found.estimated) == (prompt, completion, False)
+
+
+def test_thoughts_beyond_the_limit_count_where_the_total_agrees() -> None:
+    told = {"prompt_tokens": 100, "completion_tokens": 60_000, "total_tokens": 60_100}
+    assert read_usage({"usage": told}, "p" * 400, "r", 8000).completion == 60_000
+    assert read_usage({"usage": {**told, "total_tokens": 100}}, "p" * 400, "r", 8000).completion < 11_000
+    endless = {"prompt_tokens": 100, "completion_tokens": 10**12, "total_tokens": 10**12 + 100}
+    assert read_usage({"usage": endless}, "p" * 400, "r", 8000).completion < 203_000
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"usage": {"cost": "0.5"}},
+        {"usage": {"total_cost": 0.5}},
+        {"usage": {"estimated_cost": 0.5, "cost": 0.1}},
+        {"usage": {"cost_in_usd_ticks": 5_000_000_000}},
+        {"cost": 0.5},
+    ],
+)
+def test_the_cost_is_read_by_its_names(document: Any) -> None:
+    assert read_cost(document, TokenUsage(), None) == pytest.approx(0.5)
+
+
 @pytest.mark.parametrize("told", [0, 0.5, 100])
 def test_without_prices_the_provider_is_believed(told: float) -> None:
     assert read_cost({"usage": {"cost": told}}, TokenUsage(), None) == told
 
 
 @pytest.mark.parametrize(
-    "nonsense", [-1, 100.5, 10**400, float("nan"), float("inf"), "0.5", True, None, [], {"usd": 1}]
+    "nonsense", [-1, 100.5, 10**400, float("nan"), float("inf"), "half a dollar", True, None, [], {"usd": 1}]
 )
 def test_a_cost_that_cannot_be_true_is_none(nonsense: Any) -> None:
     assert read_cost({"usage": {"cost": nonsense}}, TokenUsage(), None) is None

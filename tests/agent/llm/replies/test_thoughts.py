@@ -32,6 +32,9 @@ MARKS = {
     "end in a line": ("", "</think>"),
     "end of brackets alone": ("", "[/THINK]"),
     "then an answer": ("<think>", "</think>\n<answer>\n"),
+    "then an answer at once": ("<reflection>", "</reflection><output>"),
+    "halves of a bar": ("<|channel>thought\n", "<channel|>"),
+    "words of channels": ("analysis", "assistantfinal"),
     "then prose": ("<reasoning>\n", "\n</reasoning>\nHere is my answer:\n\n"),
 }
 
@@ -50,7 +53,9 @@ def test_an_end_mark_below_the_reply_ends_nothing(end: str) -> None:
     assert read_reply(f"{ANSWER}{CHANGE}{end}\n").knobs == {"BLOCK": "2048"}
 
 
-@pytest.mark.parametrize("mark", ["</think>", "</div>", "<|end|>", "[/INST]", "◁/think▷"])
+@pytest.mark.parametrize(
+    "mark", ["</think>", "</div>", "<|end|>", "<channel|>", "assistantfinal", "[/INST]", "◁/think▷"]
+)
 @pytest.mark.parametrize("place", ["text = '{}'", "{}", "# {}"])
 def test_a_mark_in_a_files_code_is_code(mark: str, place: str) -> None:
     line = place.format(mark)
