@@ -46,8 +46,11 @@ def check_in(repository: Repository, path: str, content: bytes, before: str | No
     if not is_automatic and not _has(attributes, _CONVERSIONS):
         return repository.store(content)
     options: tuple[str, ...] = ()
-    if before and not _has(attributes, ("text", "crlf", "eol")) and b"\r\n" in repository.read([before])[0]:
-        options = ("-c", "core.autocrlf=false")  # git leaves line ends alone that were committed so
+    # git leaves line ends alone that were committed so, unless attributes say for sure that a file is text
+    if before and _is_text_by_guess(attributes) and b"\r\n" in repository.read([before])[0]:
+        if not _has(attributes, (*_REWRITES, "ident")):
+            return repository.store(content)
+        options = ("-c", "core.autocrlf=false")
     command = (*options, "hash-object", "-w", "--stdin", "--path", path)
     sha, said = repository.run_with_messages(*command, input=content)
     if trouble := filter_trouble(said):
@@ -60,9 +63,10 @@ def filter_trouble(said: str) -> str:
     return next((line for line in said.splitlines() if line.startswith("error:")), "")
 
 
-def is_filtered(repository: Repository, path: str) -> bool:
-    """Whether attributes name a filter for a path."""
-    return _has(repository.attributes([path])[path], ("filter",))
+def filter_of(repository: Repository, path: str) -> str:
+    """The filter that attributes name for a path; empty where they name none."""
+    named = repository.attributes([path])[path].get("filter", "unset")
+    return "" if named in ("unset", "unspecified", "set") else named
 
 
 def _check_out(repository: Repository, path: str, sha: str, stored: bytes) -> bytes:
@@ -98,6 +102,10 @@ def _lies_there(repository: Repository, path: str, content: bytes) -> bool:
     with suppress(OSError):
         return (repository.root / path).read_bytes() == content
     return False
+
+
+def _is_text_by_guess(attributes: Mapping[str, str]) -> bool:
+    return attributes.get("text") == "auto" or not _has(attributes, ("text", "crlf", "eol"))
 
 
 def _has(attributes: Mapping[str, str], names: Iterable[str]) -> bool:

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from hillclimb.agent.git.conversion import filter_trouble, is_filtered
+from hillclimb.agent.git.conversion import filter_of, filter_trouble
 from hillclimb.agent.git.failure import GitFailed
 from hillclimb.agent.git.repository import EXECUTABLE, REGULAR, Repository, TreeEntry
-from hillclimb.harness.errors import UsageError
+from hillclimb.harness.errors import MachineError, UsageError
 
 _UPDATE = (
     "update-index",
@@ -55,8 +55,8 @@ class IndexCopy:
         if not changed:
             return
         for path in changed:
-            if self._is_there(path) and is_filtered(self._repository, path):
-                self._require_filter(path)
+            if self._is_there(path) and (named := filter_of(self._repository, path)):
+                self._require_filter(path, named)
         listing = "".join(f"{path}\0" for path in changed)
         try:
             self._repository.run(*_UPDATE, input=os.fsencode(listing), environment=self._environment)
@@ -67,11 +67,16 @@ class IndexCopy:
                 "mend what it names, or have git ignore that file"
             ) from None
 
-    def _require_filter(self, path: str) -> None:
-        """Raises UsageError where the filter of a file fails, before anything of it is written."""
+    def _require_filter(self, path: str, named: str) -> None:
+        """Raises UsageError where the filter of a file fails or is not set up, before anything of it is written."""
+        if not any(self._repository.setting(f"filter.{named}.{way}") for way in ("clean", "process")):
+            raise UsageError(
+                f"{path}: git's filter for this file, {named!r}, is not set up here, so it would be committed as it "
+                f"lies there; set up filter.{named}.clean, or take the file out of the case"
+            )
         try:
             said = self._repository.run_with_messages("hash-object", "--", path)[1]
-        except GitFailed as error:
+        except MachineError as error:
             said = f"error: {error}"
         if trouble := filter_trouble(said):
             raise UsageError(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hillclimb.agent.git.conversion import check_out
+from hillclimb.agent.git.conversion import check_in, check_out
 from hillclimb.agent.git.repository import Repository, Signature
 from hillclimb.agent.git.snapshot import case_path, changed_fixed_file, find_base, store_case
 from hillclimb.agent.git.trees import MaterialisedTrees
@@ -281,6 +281,38 @@ def test_a_process_filter_that_is_missing_leaves_no_plain_text_behind(tmp_path: 
         store_case(repository, Case(root / CASE))
     raw = git(root, "hash-object", "--no-filters", str(path)).strip()
     assert repository.resolve(f"{raw}^{{blob}}") is None
+
+
+def test_a_filter_that_is_not_set_up_here_is_told_and_nothing_is_committed_plain(tmp_path: Path) -> None:
+    root = encrypted(tmp_path / "repo")
+    git(root, "config", "--remove-section", "filter.vault")
+    path = root / WORKSPACE / "docs/new.md"
+    path.write_text("customer c\n")
+    repository = Repository.open(root)
+    with pytest.raises(UsageError, match=r"docs/\w+\.md: .*'vault', is not set up here"):
+        store_case(repository, Case(root / CASE))
+    assert repository.resolve(git(root, "hash-object", str(path)).strip() + "^{blob}") is None
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    "attributes", ["", "text=auto", "text=auto eol=lf", "text=auto eol=crlf", "text", "-text", "eol=lf"]
+)
+@pytest.mark.parametrize("before", ["a\r\nb\r\n", "a\nb\n", "a\r\nb\n"])
+def test_line_ends_are_taken_in_as_git_add_takes_them(
+    tmp_path: Path, before: str, attributes: str, ends: str
+) -> None:
+    git(tmp_path, "init", "-q")
+    file = tmp_path / "kernel.py"
+    file.write_bytes(before.encode())
+    git(tmp_path, "add", "kernel.py")
+    (tmp_path / ".gitattributes").write_text(f"*.py {attributes}\n" if attributes else "")
+    content = (before + f"c{ends}").encode()
+    file.write_bytes(content)
+    repository = Repository.open(tmp_path)
+    taken = check_in(repository, "kernel.py", content, git(tmp_path, "rev-parse", ":kernel.py").strip())
+    git(tmp_path, "add", "kernel.py")
+    assert taken == git(tmp_path, "rev-parse", ":kernel.py").strip()
 
 
 def test_keys_that_are_tracked_stay_on_the_branch_and_new_ones_come_to_no_object(tmp_path: Path) -> None:
