@@ -24,6 +24,8 @@ MAX_DRAWS = 1_000_000
 
 _MAX_PREFIXES = 100_000
 """Partial settings that are listed, so that only what they leave open is drawn."""
+_MAX_ROWS = 400_000
+"""Partial settings that are looked at for one more knob, where chance alone finds nothing."""
 _BATCH = 4096
 _CONFIGURATIONS = 64
 """Drawn at a time."""
@@ -48,7 +50,7 @@ def near(landscape: Landscape, rng: random.Random) -> Iterator[Configuration]:
 
 
 def drawn(landscape: Landscape, rng: random.Random) -> Iterator[Configuration]:
-    """Valid configurations, each as likely as any other, until none is found any more or they repeat."""
+    """Valid configurations, each as likely as any other or nearly, until none is found any more or they repeat."""
     import numpy as np
 
     draws = _random_configs(_UnlistedSpace(tuple(_domains(landscape.knobs)), landscape.knobs))
@@ -78,22 +80,44 @@ class _Group:
         return self._solver.prefixes(_MAX_PREFIXES)
 
     def draw(self, rng: np.random.Generator, count: int) -> list[Configuration]:
-        """So many valid settings, or fewer where MAX_DRAWS did not hold more."""
+        """So many valid settings, or fewer where no more were found.
+
+        Each is as likely as any other where chance finds them among MAX_DRAWS. Where it does not, knobs are set one
+        after the other, and of the partial settings an even sample goes on: nearly as likely, by a sequential Monte
+        Carlo method (Doucet, de Freitas and Gordon, 2001).
+        """
+        found = self._drawn_from(self._prefixes, rng, count)
+        if len(found) < count and len(self._prefixes):
+            found += self._drawn_from(self._descend(rng), rng, count - len(found))
+        return found
+
+    def _drawn_from(self, settings: np.ndarray, rng: np.random.Generator, count: int) -> list[Configuration]:
+        """Of at most MAX_DRAWS that go on from partial settings, the first `count` that are valid."""
         found: list[Configuration] = []
-        for _ in range(MAX_DRAWS // _BATCH if len(self._prefixes) else 0):
-            columns = self._batch(rng)
+        for _ in range(MAX_DRAWS // _BATCH if len(settings) else 0):
+            columns = self._batch(settings, rng)
             valid = _satisfied(self.expressions, columns, _BATCH)
-            rows = zip(*(column[valid].tolist() for column in columns.values()), strict=True)
-            found += [dict(zip(columns, row, strict=True)) for row in rows]
+            rows = zip(*(column[valid][:count].tolist() for column in columns.values()), strict=True)
+            found += [self._typed(dict(zip(columns, row, strict=True))) for row in rows]
             if len(found) >= count:
                 break
-        return [self._typed(one) for one in found[:count]]
+        return found[:count]
 
-    def _batch(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """The values of each knob: a prefix, the rest by chance."""
+    def _descend(self, rng: np.random.Generator) -> np.ndarray:
+        """(rows, knobs) of int16: settings of all finite knobs that may be valid, none where the sample ran dry."""
+        rows = self._prefixes
+        for depth in range(rows.shape[1], len(self._solver.order)):
+            most = max(1, _MAX_ROWS // len(self._solver.domains[self._solver.order[depth]]))
+            if len(rows) > most:
+                rows = rows[rng.choice(len(rows), most, replace=False)]
+            rows = self._solver.extended(rows, depth)
+        return rows
 
-        solver, prefixes = self._solver, self._prefixes
-        rows = prefixes[rng.integers(0, len(prefixes), _BATCH)]
+    def _batch(self, settings: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """The values of each knob: a partial setting, the rest by chance."""
+
+        solver = self._solver
+        rows = settings[rng.integers(0, len(settings), _BATCH)]
         columns = {}
         for i, name in enumerate(solver.order):
             size = len(solver.domains[name])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from itertools import product
+from collections.abc import Callable
+from itertools import islice, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,6 +67,13 @@ def test_a_row_without_neighbours_has_the_nearest() -> None:
     assert alone is not None and alone.neighbours(0).tolist() == []
 
 
+def _only_whole(draw: Callable[..., Any]) -> Callable[..., Any]:
+    """Chance finds nothing from settings that are not whole."""
+    return lambda group, rows, rng, count: (
+        draw(group, rows, rng, count) if rows.shape[1] == len(group.knobs) else []
+    )
+
+
 class TestDrawn:
     def test_each_valid_setting_is_as_likely_as_any_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
         start = knobs(
@@ -88,6 +97,43 @@ class TestDrawn:
         expected = counted.total() / len(valid)
         assert sum((count - expected) ** 2 / expected for count in counted.values()) < 2 * len(valid)
         assert all(type(found[3]) is bool and type(found[0]) is int for found in counted)
+
+    def test_where_chance_finds_none_they_are_nearly_as_likely(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        start = knobs(
+            "".join(f"{name}: {{type: int, low: 0, high: 5, default: 0}}\n" for name in "ABC")
+            + "D: {type: int, low: 0, high: 5, default: 0, requires: [A <= B, B <= C, C <= D, A + D != 5]}\n"
+        )
+        monkeypatch.setattr(unlisted, "_MAX_PREFIXES", 10)
+        monkeypatch.setattr(unlisted._Group, "_drawn_from", _only_whole(unlisted._Group._drawn_from))
+        unlisted._random_configs.cache_clear()
+        space = landscape(start)
+        every = product(range(6), repeat=4)
+        valid = {values for values in every if space.allows(dict(zip(start, values, strict=True)))}
+        counted: Counter[tuple[object, ...]] = Counter()
+        for seed in range(6):
+            counted.update(tuple(found.values()) for found in drawn(space, random.Random(seed)))
+        unlisted._random_configs.cache_clear()
+        assert set(counted) == valid
+        expected = counted.total() / len(valid)
+        assert sum((count - expected) ** 2 / expected for count in counted.values()) < 2 * len(valid)
+
+    @pytest.mark.slow(3, but=["pairs"])
+    @pytest.mark.parametrize("kind", ["pairs", "ascending", "dividing", "different"])
+    def test_sparse_at_every_depth(self, kind: str) -> None:
+        size, high, start_at, constraints = {
+            "pairs": (6, 1000, 1, ["K0 == K1", "K2 == K3", "K4 == K5", "K0 + K2 + K4 > 2"]),
+            "ascending": (10, 100, 0, [f"K{i} < K{i + 1}" for i in range(9)]),
+            "dividing": (10, 512, 1, [f"K{i + 1} % K{i} == 0" for i in range(9)]),
+            "different": (12, 12, 0, [f"K{i} != K{j}" for i in range(12) for j in range(i)]),
+        }[kind]
+        lines = [
+            f"K{i}: {{type: int, low: 1, high: {high}, default: {start_at or i + 1}}}" for i in range(size)
+        ]
+        lines[-1] = lines[-1].replace("}", f", requires: [{', '.join(constraints)}]}}")
+        space = landscape(knobs("\n".join(lines) + "\n"))
+        found = list(islice(drawn(space, random.Random(1)), 40))
+        assert all(map(space.allows, found))
+        assert len({tuple(one.values()) for one in found}) > 30
 
     def test_floats_are_drawn_where_constraints_allow_them(self) -> None:
         start = knobs(
