@@ -13,11 +13,22 @@ from typing import Literal
 import hillclimb
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.errors import StorageError, UsageError
+from hillclimb.harness.records import Record
 
 SLUG = re.compile(r"[a-z0-9][a-z0-9_]{0,63}")
 PLACEHOLDER = re.compile(r"(: )?\{\{(\w+)\}\}")
 TEMPLATES = {"cpu": ("_template",), "cuda": ("_template", "_template_cuda")}
 """Folders below cases/ that a case is stamped from, by its device; a later one's files replace an earlier one's."""
+
+
+class StampedCase(Record):
+    """What `new-case` made."""
+
+    folder: str
+    case: str
+    """`<family>/<case>`."""
+    told: tuple[str, ...] = ()
+    """Of an import: what could not be carried over, a line each."""
 
 
 def create_case(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_text
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -73,7 +72,7 @@ def new_case(
 
     - `hillclimb new-case --from blur.py:blur --example "image=float32[1080,1920]"`
     """
-    from hillclimb.agent.stamp import create_case
+    from hillclimb.agent.stamp import StampedCase, create_case
 
     here = Path.cwd()
     root = next((p for p in (here, *here.parents) if (p / "cases" / "_template").is_dir()), here)
@@ -91,7 +90,7 @@ def new_case(
         folder = create_case(root, family, case, model_name, model_path, hardware, device or "cpu")
         name, told = f"{family}/{case}", []
     if json:
-        print(json_text.dumps({"folder": str(folder), "case": name, "told": told}))
+        print(StampedCase(folder=str(folder), case=name, told=tuple(told)).model_dump_json())
         return
     step = "read what follows" if told else "edit contract.py and workspace/"
     print(f"{folder}\nnext: {step}, then 'hillclimb check {name}'")

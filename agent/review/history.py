@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -10,12 +9,46 @@ from hillclimb.agent.git.repository import Repository
 from hillclimb.agent.record.recorded_runs import RecordedRun, find_runs
 from hillclimb.agent.record.trailers import CommittedWin
 from hillclimb.harness.errors import UsageError
+from hillclimb.harness.records import Interval, Record
 from hillclimb.harness.wording import choices, count
 
 COLUMNS = ("#", "commit", "when (UTC)", "speedup", "over baseline", "author", "idea")
 IDEA_WIDTH = 60
 SHALLOW = "this clone is shallow, and there may be more wins: git fetch --unshallow"
 TAKEN_BACK = "taken back: "
+
+
+class WinView(Record):
+    """A win as its commit tells it."""
+
+    n: int
+    commit: str
+    time: int
+    """Seconds since the epoch."""
+    author: str
+    idea: str
+    speedup: Interval
+    """Over the incumbent of then."""
+    cumulative: Interval | None
+    """Over the baseline."""
+    taken_back: bool
+    """Whether a later commit reverts it."""
+    trailers: dict[str, str]
+    """All of them, without `Hillclimb-`."""
+
+
+class HistoryView(Record):
+    """The wins of a run, oldest first."""
+
+    run: str
+    """`<family>/<case>/<tag>`."""
+    ref: str | None
+    """Its branch; null where there is none any more."""
+    commit: str
+    """That the branch stands at, or its last win where there is no branch."""
+    shallow: bool
+    """Whether commits are missing here that may hold more wins."""
+    wins: tuple[WinView, ...]
 
 
 def pick_run(repository: Repository, case: str, tag: str | None) -> RecordedRun:
@@ -52,27 +85,22 @@ def show_table(run: RecordedRun, is_shallow: bool = False) -> str:
 
 def show_json(run: RecordedRun, is_shallow: bool = False) -> str:
     """The run and its wins with every trailer, as one JSON document."""
-    document = {
-        "run": run.run,
-        "ref": run.ref or None,
-        "commit": run.commit,
-        "shallow": is_shallow,
-        "wins": [
-            {
-                "n": win.n,
-                "commit": win.commit,
-                "time": win.time,
-                "author": win.author,
-                "idea": win.idea,
-                "speedup": win.speedup.model_dump(),
-                "cumulative": win.cumulative.model_dump() if win.cumulative else None,
-                "taken_back": win.is_taken_back,
-                "trailers": dict(win.trailers),
-            }
-            for win in run.wins
-        ],
-    }
-    return json.dumps(document, indent=2)
+    wins = tuple(
+        WinView(
+            n=win.n,
+            commit=win.commit,
+            time=win.time,
+            author=win.author,
+            idea=win.idea,
+            speedup=win.speedup,
+            cumulative=win.cumulative,
+            taken_back=win.is_taken_back,
+            trailers=dict(win.trailers),
+        )
+        for win in run.wins
+    )
+    view = HistoryView(run=run.run, ref=run.ref or None, commit=run.commit, shallow=is_shallow, wins=wins)
+    return view.model_dump_json(indent=2)
 
 
 def _row(win: CommittedWin) -> tuple[str, ...]:
