@@ -16,7 +16,7 @@ from hillclimb.harness.case.settings import Duel
 from hillclimb.harness.errors import BudgetSpent
 from hillclimb.harness.statistics.evidence import alpha_share, fewest_values
 
-RECENT = 5
+RECENT_VERDICTS = 5
 """Verdicts of a kind whose slowest says how long the next one may take."""
 
 
@@ -95,7 +95,7 @@ def _remeasured_seconds(ledger: Ledger) -> float:
 
 def _slowest(candidates: list[Candidate]) -> float:
     """Judge's seconds of the slowest of the latest few; 0 for none."""
-    return max([c.judged.seconds for c in candidates if c.judged][-RECENT:], default=0.0)
+    return max([c.judged.seconds for c in candidates if c.judged][-RECENT_VERDICTS:], default=0.0)
 
 
 def _undone(ledger: Ledger) -> str:

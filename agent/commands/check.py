@@ -72,12 +72,12 @@ def _verdict(found: CheckResult) -> str:
 
 def _describe_oracle(found: OracleReport) -> list[str]:
     """What the contract accepts though it is wrong, a line each."""
-    excused = [f"  {slip.mistake}: excused: {slip.excuse}" for slip in found.excused]
+    excused = [f"  {mutant.mistake}: excused: {mutant.excuse}" for mutant in found.excused]
     if not found.accepted and not excused:
         return [f"the contract noticed all {found.tried} results that were wrong on purpose"]
     count = len(found.accepted) + len(excused)
     lines = [f"the contract accepted {count} of {found.tried} results that were wrong on purpose:"]
-    lines += [f"  {slip.mistake}: {_nearest(slip)}" for slip in found.accepted]
+    lines += [f"  {mutant.mistake}: {_nearest(mutant)}" for mutant in found.accepted]
     if found.accepted:
         excused.append(
             "  docs/reference/case-format.md says what to do: mend the contract, or name it in Contract.excused"
@@ -85,12 +85,12 @@ def _describe_oracle(found: OracleReport) -> list[str]:
     return lines + excused
 
 
-def _nearest(slip: SurvivingMutant) -> str:
+def _nearest(mutant: SurvivingMutant) -> str:
     """Where it came nearest to being rejected."""
-    if not slip.problem:
+    if not mutant.problem:
         return "nothing that is tried shows it"
-    place = f"{slip.problem}/{slip.distribution}"
-    return f"an error of {slip.share:.2g} of the budget at the most; nearest to rejection in {place}"
+    place = f"{mutant.problem}/{mutant.distribution}"
+    return f"an error of {mutant.share:.2g} of the budget at the most; nearest to rejection in {place}"
 
 
 def _describe_omissions(found: OracleReport) -> list[str]:

@@ -94,7 +94,7 @@ class GitProcess:
     def _start(self) -> None:
         self._end()
         with translated_os_errors("git could not be started"), ExitStack() as on_failure:
-            self._content_fd = os.memfd_create("hillclimb-sheet")
+            self._content_fd = os.memfd_create("hillclimb-content")
             on_failure.callback(os.close, self._content_fd)
             self._stderr_fd = os.memfd_create("hillclimb-git")
             on_failure.callback(os.close, self._stderr_fd)

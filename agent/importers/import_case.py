@@ -84,8 +84,8 @@ def _stamp_with_knobs(
     family = wanted.family or "kernel_tuner"
     case = wanted.case or slug_of(request.path.name.split(".")[0])
     folder = create_case(root, family, case, wanted.model, "", wanted.hardware, wanted.device or "cuda")
-    sheet = folder / "workspace" / "knobs.yaml"
-    sheet.write_text(f"{sheet.read_text(encoding='utf-8')}\n{knobs.text}", encoding="utf-8")
+    knobs_file = folder / "workspace" / "knobs.yaml"
+    knobs_file.write_text(f"{knobs_file.read_text(encoding='utf-8')}\n{knobs.text}", encoding="utf-8")
     (folder / "space.json").write_text(knobs.source, encoding="utf-8")
     told = (
         *knobs.told,

@@ -12,13 +12,13 @@ from pydantic import ValidationError
 from hillclimb.agent.importers.formats.imported import Findings, Plan
 from hillclimb.harness.errors import UsageError
 
-SECONDS = 300.0
+MAX_PROBE_SECONDS = 300.0
 """Longest that a source may take. The largest public modules take one."""
 
 PROBE = "hillclimb.agent.importers.probing"
 
 
-def ask(plan: Plan, path: Path, seconds: float = SECONDS) -> Findings:
+def ask(plan: Plan, path: Path, seconds: float = MAX_PROBE_SECONDS) -> Findings:
     """Raises UsageError that says what came of it."""
     with tempfile.TemporaryDirectory(prefix="hillclimb_import_") as folder:
         source = Path(folder) / "source.py"

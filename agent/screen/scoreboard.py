@@ -25,7 +25,7 @@ from hillclimb.harness.wording import count
 BARS = "▁▂▃▄▅▆▇█"
 TROUBLE_SECONDS = 30.0
 """For which a trouble stays in sight at the least, while measuring goes on."""
-LAST = 6
+MAX_VERDICTS_SHOWN = 6
 """Verdicts that stay in sight."""
 
 
@@ -49,7 +49,7 @@ class Scoreboard:
     """Speedup over the baseline after every verdict seen, and after every win of earlier sessions."""
     counts: Counter[str] = field(default_factory=Counter)
     """Verdicts of this session: `kept`, or the reason."""
-    last: deque[JudgedEvent] = field(default_factory=lambda: deque(maxlen=LAST))
+    last: deque[JudgedEvent] = field(default_factory=lambda: deque(maxlen=MAX_VERDICTS_SHOWN))
 
     def update(self, event: Event) -> None:
         """Take one event in."""

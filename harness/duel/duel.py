@@ -197,7 +197,10 @@ class InterleavedDuel:
                     terms.segment_calls[problem] = calls
                     terms.opponent_seconds[problem] = seconds[1]
                     return seconds
-            calls = (min(wanted[0], sizing.GROWTH * calls[0]), min(wanted[1], sizing.GROWTH * calls[1]))
+            calls = (
+                min(wanted[0], sizing.MAX_CALLS_GROWTH * calls[0]),
+                min(wanted[1], sizing.MAX_CALLS_GROWTH * calls[1]),
+            )
 
     def _measure_seconds_per_call(self, workload: Workload, side: int) -> float:
         """Seconds per call to size segments by; the least of some runs on a CPU, where others only add to it."""

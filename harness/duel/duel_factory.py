@@ -21,7 +21,7 @@ from hillclimb.harness.duel.duel import (
     attribute_faults,
     clean_blocks,
 )
-from hillclimb.harness.duel.gated_problems import GatedProblems, draw_gated_problems
+from hillclimb.harness.duel.gated_problems import NEIGHBOURS, GatedProblems, draw_gated_problems
 from hillclimb.harness.duel.inputs import InputSource
 from hillclimb.harness.duel.pairs import PairStage, log_ratios, mean_speedup, pair_record
 from hillclimb.harness.duel.process.arena import Arena
@@ -246,10 +246,10 @@ class DuelFactory:
             )
         return small
 
-    def draw_gated_problems(self) -> GatedProblems:
-        """Those of one gate, with neighbours that are drawn for it."""
+    def draw_gated_problems(self, neighbours: int = NEIGHBOURS) -> GatedProblems:
+        """Those of one gate, with so many neighbours that are drawn for it."""
         most = self.device.max_problem_bytes
-        return draw_gated_problems(self.contract, self.gated_problems(), self.secret, most)
+        return draw_gated_problems(self.contract, self.gated_problems(), self.secret, most, neighbours)
 
     def source(self, problem: str, distribution: str, contract: Contract | None = None) -> InputSource:
         """A problem of the case's contract, or of one that knows more."""

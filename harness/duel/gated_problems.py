@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from hillclimb.harness.case.contract import Contract, Problem
 
 NEIGHBOURS = 2
-"""Problems that no list shows, in one gate."""
+"""Problems that no list shows, in the gate of a screening: each may have to be compiled."""
+
+CONFIRMED_NEIGHBOURS = 12
+"""In the gate of a confirmation, which few candidates reach and every win has passed."""
 
 MAX_NEIGHBOUR_BYTES = 64 << 20
 """Most that such a problem may move: its reference is computed for it alone."""
@@ -26,13 +29,17 @@ class GatedProblems:
 
 
 def draw_gated_problems(
-    contract: Contract, listed: Sequence[str], secret: random.Random, most_bytes: float
+    contract: Contract,
+    listed: Sequence[str],
+    secret: random.Random,
+    most_bytes: float,
+    count: int = NEIGHBOURS,
 ) -> GatedProblems:
-    """The listed problems, with a few neighbours of theirs that move at most so many bytes each."""
+    """The listed problems, with up to `count` neighbours of theirs that move at most so many bytes each."""
     found = neighbours_of(contract, listed, secret)
     most = min(most_bytes, MAX_NEIGHBOUR_BYTES)
     small = {name: problem for name, problem in found.items() if contract.work(problem).bytes <= most}
-    drawn = secret.sample(sorted(small), min(NEIGHBOURS, len(small)))
+    drawn = secret.sample(sorted(small), min(count, len(small)))
     return GatedProblems(
         contract.extended({name: small[name] for name in drawn}), tuple(listed), tuple(drawn)
     )

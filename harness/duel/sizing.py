@@ -14,7 +14,7 @@ CUDA_POOL_BYTES = 32 << 30
 MAX_SEGMENT_CALLS = 3072
 """Calls of a segment on a GPU. Drawing for a call takes its time on the host however small it is: 25 us."""
 
-GROWTH = 16
+MAX_CALLS_GROWTH = 16
 """Most by which the number of calls grows from one sizing run to the next."""
 
 MAX_CALL_SHORTFALL = 1.5

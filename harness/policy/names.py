@@ -16,17 +16,17 @@ MAX_PARTS = 32
 
 SIGNS = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
 
-REMEMBERED = 256
+MAX_FILES_REMEMBERED = 256
 """Files whose reading is kept: most of a workspace is what it was when it was read last."""
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=MAX_FILES_REMEMBERED)
 def parse(source: bytes) -> ast.Module:
     """Raises as ast.parse does."""
     return ast.parse(source)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=MAX_FILES_REMEMBERED)
 def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
     """All that ast.walk comes to, which is slow, but for signs that name nothing: half of a kernel's nodes."""
     return tuple(node for node in ast.walk(tree) if not isinstance(node, SIGNS))

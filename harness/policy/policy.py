@@ -84,7 +84,7 @@ UNREAD_FOLDERS = frozenset({"tests"})
 MAX_SOURCE_BYTES = 256 << 10
 """Bytes of all source files together; a kernel written by hand has a few thousand, and reading takes 20 s a MiB."""
 
-REMEMBERED = 64
+MAX_SOURCES_REMEMBERED = 64
 """Sources whose reading is kept: a side is read again at the start of each of its processes."""
 
 PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError, SystemError)
@@ -153,7 +153,7 @@ def _read(workspace: Path) -> Iterator[tuple[PurePath, bytes]]:
             raise CandidateFault(Reason.DOES_NOT_LOAD, _unreadable(name, error)) from None
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=MAX_SOURCES_REMEMBERED)
 def _first_violation(
     sources: tuple[tuple[PurePath, bytes], ...], policy: Policy
 ) -> tuple[Reason, str] | None:

@@ -37,7 +37,7 @@ MAX_KERNELS = 8
 MAX_NAME_CHARS = 160
 MAX_VALUE = 1e18
 
-SECONDS = "gpu__time_duration.sum"
+DURATION = "gpu__time_duration.sum"
 READ, WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
 L2_HITS = "lts__t_sector_hit_rate.pct"
 OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
@@ -67,7 +67,7 @@ STALLS = (
 TOP_STALLS = 3
 
 METRICS = (
-    SECONDS,
+    DURATION,
     READ,
     WRITTEN,
     L2_HITS,
@@ -258,7 +258,7 @@ def _kernel(name: str, launches: Sequence[Mapping[str, float]]) -> KernelCounter
     return KernelCounters(
         kernel=printable(name.strip())[:MAX_NAME_CHARS].replace("\n", " ") or "a kernel without a name",
         launches=len(launches),
-        seconds=mean(SECONDS),
+        seconds=mean(DURATION),
         dram_read=mean(READ),
         dram_written=mean(WRITTEN),
         l2_hits=mean(L2_HITS),

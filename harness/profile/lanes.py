@@ -50,7 +50,7 @@ from hillclimb.harness.records import (
 )
 from hillclimb.harness.wording import choices
 
-CHOSEN = 2
+MAX_PROBLEMS_CHOSEN = 2
 """Problems that are looked at where none is named: the largest that are interpreted."""
 
 MAX_COUNT = 10**15
@@ -92,7 +92,7 @@ def chosen(contract: Contract) -> list[str]:
     """The largest problems that are small enough to be interpreted, largest first."""
     sizes = {name: contract.work(problem).bytes for name, problem in contract.problems.items()}
     small = [name for name, size in sizes.items() if size <= MAX_INTERPRETED_BYTES]
-    return sorted(small, key=lambda name: -sizes[name])[:CHOSEN]
+    return sorted(small, key=lambda name: -sizes[name])[:MAX_PROBLEMS_CHOSEN]
 
 
 @dataclass(frozen=True)

@@ -183,7 +183,7 @@ class TimedProblem:
                     timed.unmap(arena)
                     return
                 timed.unmap(arena)
-            calls = min(wanted, sizing.GROWTH * calls)
+            calls = min(wanted, sizing.MAX_CALLS_GROWTH * calls)
 
     def segment(self, timed: CandidateProcess, arena: Arena, plan: SegmentPlan) -> float:
         """Seconds per call over fresh inputs; the outputs of one call are checked."""

@@ -1,4 +1,4 @@
-"""Candidates and calls as the page's script reads them: short rows for the lists, facts for one candidate's sheet."""
+"""Candidates and calls as the page's script reads them: short rows for the lists, facts for the page's view of one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hillclimb.harness.report.page_samples import read_stages
 from hillclimb.harness.report.page_text import say_when
 
 MAX_LIST_BYTES = 5_000_000
-"""Of ideas and details in the lists; the sheet of a candidate has them in full."""
+"""Of ideas and details in the lists; the view of a candidate has them in full."""
 
 Row = list[Any]
 
@@ -57,7 +57,7 @@ def call_rows(chronicle: RunHistory, words: StringTable) -> list[Row]:
 
 
 def candidate_facts(seen: CandidateHistory, folder: Path) -> LedgerObject:
-    """What the sheet of one candidate shows besides its row; keys whose value is nothing are left out."""
+    """What the view of one candidate shows besides its row; keys whose value is nothing are left out."""
     judged, proposal = seen.judged, seen.proposal
     facts = {
         "idea": safe_text(proposal.get("idea")),

@@ -23,7 +23,7 @@ from hillclimb.harness.knobs.knobs import MAX_KNOBS, MAX_VALUES, RESERVED, parse
 
 LABEL = "a kernel_tuner space: a T1 description, a cache or T4 results, .json or .json.gz, for the knobs"
 
-TRIES = 20_000
+MAX_DEFAULTS_TRIED = 20_000
 """Configurations drawn in search of defaults that satisfy every constraint."""
 
 MAX_BYTES = 512 << 20
@@ -68,11 +68,11 @@ def read_knobs(path: Path) -> KnobPlan:
             told.append(f"restriction {restriction!r}: not carried over, for {error}")
     defaults = _defaults(path, space, names, values, [c for some in requires.values() for c in some], told)
     told += [f"{old}: the knob is {new}" for old, new in names.items() if new != old.upper()]
-    sheet = {
+    declared = {
         name: {**_domain(domain, defaults[name]), **({"requires": requires[name]} if requires[name] else {})}
         for name, domain in values.items()
     }
-    text = yaml.safe_dump(sheet, sort_keys=False, allow_unicode=True, width=200)
+    text = yaml.safe_dump(declared, sort_keys=False, allow_unicode=True, width=200)
     parse_knobs(text, path)
     described = {
         key: document[key] for key in ("ConfigurationSpace", "tune_params", "restrictions") if key in document
@@ -214,10 +214,10 @@ def _defaults(
     possible = {name: first[name] if first[name] in values[name] else values[name][0] for name in values}
     drawn = (
         {
-            name: secret.choice(domain) if secret.random() < number / TRIES else possible[name]
+            name: secret.choice(domain) if secret.random() < number / MAX_DEFAULTS_TRIED else possible[name]
             for name, domain in values.items()
         }
-        for number in range(TRIES)
+        for number in range(MAX_DEFAULTS_TRIED)
     )
     for number, row in enumerate((*wanted, *drawn)):
         if all(row[n] in values[n] for n in values) and all(is_satisfied(c, row) for c in constraints):

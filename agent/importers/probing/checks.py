@@ -21,7 +21,7 @@ ZERO_SHARE = 1e-3
 NEGLIGIBLE = 1e-10
 """Of a result's largest element, what float64 loses."""
 
-ROUGH = 1e-2
+MIN_ROUGH_ERROR = 1e-2
 """Error of the operator's own dtype, as a share of its result's root mean square, that is told."""
 
 
@@ -177,7 +177,7 @@ def rough_errors(contract: SourcedContract, sizes: Sizes) -> list[str]:
         wide = value.double()
         size = float(wide.square().mean().sqrt()) or 1.0
         error = float((plain[name].double() - wide).abs().max()) / size
-        if plain[name].dtype.itemsize >= 4 and plain[name].is_floating_point() and error > ROUGH:
+        if plain[name].dtype.itemsize >= 4 and plain[name].is_floating_point() and error > MIN_ROUGH_ERROR:
             found.append(
                 f"{name}: its own dtype is off by {error:.2g} of its size; the error budget is as wide"
             )

@@ -17,13 +17,13 @@ NORMED_SIZE = 16
 """As TINY_SIZE, and for good, where a norm over the batch divides by the deviation of so many values."""
 
 MAX_NEIGHBOURS = 8
-SECONDS = 60.0
+MAX_SEARCH_SECONDS = 60.0
 """Longest that small problems are looked for."""
 
 
 def small_problems(trial: Trial, public: Sizes) -> tuple[dict[str, Sizes], dict[str, list[Sizes]]]:
     """`tiny` and `odd` as far as there are any, and neighbours of them that no list shows."""
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + MAX_SEARCH_SECONDS
     found = {}
     if tiny := _shrink(trial, public, TINY_BYTES, deadline):
         found["tiny"] = tiny
@@ -93,7 +93,7 @@ def _made_odd(trial: Trial, sizes: Sizes, deadline: float) -> Sizes | None:
 
 def neighbours_of(trial: Trial, sizes: Sizes, listed: list[Sizes]) -> list[Sizes]:
     """Problems that are not listed: one size changed by a little, of those that make no other operator if any is."""
-    deadline, found = time.monotonic() + SECONDS, list[Sizes]()
+    deadline, found = time.monotonic() + MAX_SEARCH_SECONDS, list[Sizes]()
     names = [n for n in trial.plan.changeable if n not in trial.plan.fixed] or trial.plan.changeable
     for step in (1, -1, 2):
         for name in names:

@@ -73,7 +73,7 @@ def compose(
     imports = [*IMPORTS[device], *(["torch"] if uses_torch and device == "cpu" else [])]
     imports += [module for module in modules if module not in imports]
     told = [*found.told, *_told(plan, found, device, modules), *(knobs.told if knobs else ())]
-    sheet = knobs.text if knobs else KNOBS_TEXT
+    knobs_text = knobs.text if knobs else KNOBS_TEXT
 
     def files(library_calls: bool) -> dict[str, str]:
         noted = [*told, *_first_job(uses_torch, library_calls)]
@@ -89,7 +89,7 @@ def compose(
             "benchmarks/main.yaml": suite_text(found.timed, f"what the {plan.format} times"),
             "workspace/kernel.py": kernel,
             "workspace/original.py": original,
-            "workspace/knobs.yaml": sheet,
+            "workspace/knobs.yaml": knobs_text,
             "workspace/README.md": readme_text(names.full),
             "workspace/docs/notes.md": notes_text(names.full, plan, noted),
         }

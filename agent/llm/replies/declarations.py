@@ -55,7 +55,8 @@ def merge_knobs(base: str, proposed: str, ours: str) -> str | None:
         was, theirs, mine = (_read(text) for text in (base, proposed, ours))
         names = {*was.blocks, *theirs.blocks, *mine.blocks}
         chosen = {
-            name: _choose(name, *(sheet.blocks.get(name) for sheet in (was, theirs, mine))) for name in names
+            name: _choose(name, *(declared.blocks.get(name) for declared in (was, theirs, mine)))
+            for name in names
         }
         kept = {name: passage for name, passage in chosen.items() if passage}
         merged = _write(_merge_union(was.skeleton, theirs.skeleton, mine.skeleton), kept, names)

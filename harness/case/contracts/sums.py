@@ -10,10 +10,10 @@ PARTIAL_SUMS = 256
 HALF_UNIT = 2.0**-24
 """Of a partial sum, what adding a small term to it may lose."""
 
-SMALL = 2.0**-19
+SMALL_TERM_SHARE = 2.0**-19
 """Of the largest term: what is added to it loses a share that counts."""
 
-LARGE = 2.0**-4
+LARGE_TERM_SHARE = 2.0**-4
 """Of the largest term: what outweighs small ones as it does."""
 
 MIN_SHARE = 2.0**-3
@@ -28,8 +28,8 @@ def absorbed(terms: torch.Tensor, dim: int) -> torch.Tensor:
     """
     largest = terms.amax(dim, keepdim=True)
     partial = largest + terms.sum(dim, keepdim=True) / PARTIAL_SUMS
-    is_small = terms < torch.maximum(SMALL * largest, 2 * HALF_UNIT * partial)
+    is_small = terms < torch.maximum(SMALL_TERM_SHARE * largest, 2 * HALF_UNIT * partial)
     lost = torch.where(is_small, torch.minimum(terms, HALF_UNIT * partial), 0).sum(dim, keepdim=True)
-    lanes = (terms > LARGE * largest).sum(dim, keepdim=True) / PARTIAL_SUMS
+    lanes = (terms > LARGE_TERM_SHARE * largest).sum(dim, keepdim=True) / PARTIAL_SUMS
     share = is_small.sum(dim, keepdim=True) / terms.shape[dim]
     return torch.where(share >= MIN_SHARE, lost * lanes.clamp_max(1), 0)

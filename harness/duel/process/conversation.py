@@ -21,7 +21,7 @@ LOG_BYTES = 1 << 20
 SCRATCH_BYTES = 256 << 20
 """Most it may have in its scratch folder."""
 
-FULL = 0.95
+FULL_SCRATCH_SHARE = 0.95
 """Share of the scratch folder from which on a fault is laid to its being full."""
 
 QUOTED_BYTES = 2000
@@ -137,7 +137,7 @@ class Conversation:
         fault, text = message.get("fault"), message.get("text")
         if not isinstance(fault, str) or fault not in FAULTS or not isinstance(text, str):
             raise CandidateFault(Reason.BROKE_PROTOCOL, f"answered {str(message)[:200]} while {doing}")
-        if self._confined.scratch_used_bytes() >= FULL * SCRATCH_BYTES:
+        if self._confined.scratch_used_bytes() >= FULL_SCRATCH_SHARE * SCRATCH_BYTES:
             raise CandidateFault(Reason.WROTE_TOO_MUCH, f"filled its scratch folder: {text.strip()}")
         raise CandidateFault(FAULTS[fault], text.strip())
 

@@ -15,10 +15,10 @@ from hillclimb.harness.judge.mutants.wrong_outputs import Spoil
 NARROW_BITS = {torch.float64: 24, torch.float32: 11, torch.float16: 4, torch.bfloat16: 4}
 """Of a number's significand, what the next narrower arithmetic keeps: float32, TF32 and float16, float8 (e4m3)."""
 
-SAMPLED = 16
+SAMPLED_ELEMENTS = 16
 """Elements that a kernel looks at which takes them for all."""
 
-RARE = 0.0005
+RARE_SHARE = 0.0005
 """Share of the elements at each end that are rare values; at least the one that lies farthest from the median."""
 
 MAX_BYTES_ON_CPU = 16 << 20
@@ -60,7 +60,7 @@ def narrow(tensor: torch.Tensor) -> torch.Tensor:
 def without_rare_values(tensor: torch.Tensor) -> torch.Tensor:
     """Cut off to the range of its central 99.9 %; of a small tensor, to that of all but its most extreme element."""
     ordered = _finite(tensor).sort().values
-    count, cut = len(ordered), int(len(ordered) * RARE)
+    count, cut = len(ordered), int(len(ordered) * RARE_SHARE)
     if count < 2:
         return tensor
     if cut:
@@ -74,9 +74,9 @@ def without_rare_values(tensor: torch.Tensor) -> torch.Tensor:
 def within_sample(tensor: torch.Tensor) -> torch.Tensor:
     """Cut off to the range of a few of its elements; one that has no more than these stays as it is."""
     count = tensor.numel()
-    if count <= SAMPLED:
+    if count <= SAMPLED_ELEMENTS:
         return tensor
-    places = torch.randint(count, (SAMPLED,), generator=torch.Generator().manual_seed(SEED))
+    places = torch.randint(count, (SAMPLED_ELEMENTS,), generator=torch.Generator().manual_seed(SEED))
     seen = _finite(tensor.flatten()[places.to(tensor.device)])
     return _cut_off(tensor, seen.min(), seen.max()) if len(seen) else tensor
 
@@ -94,7 +94,7 @@ def _spoils(key: str, tensor: torch.Tensor) -> Iterator[tuple[str, Spoil]]:
             yield f"the end of {key} left out along dimension {dim}", _left_out(dim, size - 1)
         if size > 2:  # of two, the second half is the end
             yield f"the second half of {key} left out along dimension {dim}", _left_out(dim, size // 2)
-    yield f"{key} cut off to the range of {SAMPLED} of its elements", within_sample
+    yield f"{key} cut off to the range of {SAMPLED_ELEMENTS} of its elements", within_sample
     yield f"{key} cut off to the range of its central 99.9 %", without_rare_values
 
 

@@ -20,7 +20,7 @@ from tests.agent.climb.climbed import CASE, climb_toy, git
 def climbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository whose run was merged."""
     root = tmp_path_factory.mktemp("climbed")
-    climb_toy(root)
+    climb_toy(root, candidates=20)
     (run,) = find_runs(Repository.open(root), CASE)
     git(root, "merge", "-q", "--no-ff", "--no-edit", run.commit)
     return root

@@ -5,7 +5,7 @@ entries: [43]
 case: affine
 reason: policy
 unread:
-  reason: wrong_result
+  reason: [wrong_result, not_finite]
 """
 
 import numpy as np

@@ -12,7 +12,12 @@ from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.checked import load_contract
 from hillclimb.harness.case.contract import Contract
 from hillclimb.harness.device.cpu.cpu import CpuDevice
-from hillclimb.harness.duel.gated_problems import NEIGHBOURS, draw_gated_problems, neighbours_of
+from hillclimb.harness.duel.gated_problems import (
+    CONFIRMED_NEIGHBOURS,
+    NEIGHBOURS,
+    draw_gated_problems,
+    neighbours_of,
+)
 from hillclimb.harness.errors import CaseError
 from hillclimb.harness.judge.judge import CaseJudge
 from hillclimb.harness.records import Reason, Side
@@ -44,6 +49,12 @@ def test_they_are_drawn_afresh_and_listed_problems_stay(tmp_path: Path) -> None:
         assert gated.listed == ("small", "odd")
         assert set(gated.neighbours) <= set(gated.contract.problems)
     assert set(contract.problems) == {"small", "odd", "timed"}
+
+
+def test_a_confirmation_has_every_one_where_they_are_few(tmp_path: Path) -> None:
+    contract = contract_of(tmp_path, 'return [{"n": problem["n"] + i} for i in range(1, 5)]')
+    gated = draw_gated_problems(contract, ("small", "odd"), random.Random(2), 1e9, CONFIRMED_NEIGHBOURS)
+    assert len(gated.neighbours) == 8
 
 
 def test_those_that_are_too_large_are_left_out(tmp_path: Path) -> None:

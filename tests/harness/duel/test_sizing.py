@@ -108,7 +108,7 @@ def sized(seconds: float, dispatch: float, told: float | None) -> tuple[int, int
         wanted = sizing.calls_to_fill(sizing.plausible_seconds(timing, calls), SEGMENT, MOST)
         if wanted < sizing.MAX_CALL_SHORTFALL * calls:
             return calls, runs
-        calls = min(wanted, sizing.GROWTH * calls)
+        calls = min(wanted, sizing.MAX_CALLS_GROWTH * calls)
 
 
 @given(st.floats(5e-7, 1e-2), st.floats(0, 2.9e-4))
@@ -123,7 +123,7 @@ def test_an_honest_segment_is_soon_long_enough(seconds: float, dispatch: float) 
 def test_a_lie_about_the_time_makes_no_segment_endless(seconds: float, dispatch: float, share: float) -> None:
     """It costs what dispatch hides of it, once too often."""
     calls, _ = sized(seconds, dispatch, seconds * share)
-    hidden = sizing.GROWTH * sizing.MAX_DISPATCH_SECONDS
+    hidden = sizing.MAX_CALLS_GROWTH * sizing.MAX_DISPATCH_SECONDS
     assert calls * seconds <= 2 * (SEGMENT + hidden) + sizing.CUDA_FIRST_CALLS * seconds
 
 

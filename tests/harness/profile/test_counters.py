@@ -19,13 +19,13 @@ from hillclimb.harness.case.contract import Contract, Spec, Work
 from hillclimb.harness.duel.inputs import InputSource
 from hillclimb.harness.errors import SandboxError
 from hillclimb.harness.profile.counters import (
+    DURATION,
     LOCAL_LOADS,
     LOCAL_STORES,
     MAX_KERNELS,
     MAX_NAME_CHARS,
     METRICS,
     READ,
-    SECONDS,
     STALL,
     TOP_STALLS,
     WRITTEN,
@@ -82,10 +82,10 @@ def wide(*launches: dict[str, str], units: dict[str, str] | None = None) -> str:
     return f"==PROF== Connected to process 7 (/usr/bin/python3)\n{out.getvalue()}==PROF== Disconnected from process 7\n"
 
 
-UNITS = {SECONDS: "ns", READ: "byte", WRITTEN: "byte", "lts__t_sector_hit_rate.pct": "%"}
+UNITS = {DURATION: "ns", READ: "byte", WRITTEN: "byte", "lts__t_sector_hit_rate.pct": "%"}
 COPY = {
     "kernel": "copy_kernel",
-    SECONDS: "2,000",
+    DURATION: "2,000",
     READ: "4,000,000",
     WRITTEN: "4000000.0",
     "lts__t_sector_hit_rate.pct": "51.5",
@@ -102,8 +102,8 @@ COPY = {
 
 def test_the_raw_page_becomes_counters_by_kernel() -> None:
     units = {**UNITS, "sm__warps_active.avg.pct_of_peak_sustained_active": "%"}
-    spilling = {"kernel": "sum(float *, int)", SECONDS: "9000", LOCAL_LOADS: "1,000", LOCAL_STORES: "24"}
-    second = {**COPY, SECONDS: "4,000"}
+    spilling = {"kernel": "sum(float *, int)", DURATION: "9000", LOCAL_LOADS: "1,000", LOCAL_STORES: "24"}
+    second = {**COPY, DURATION: "4,000"}
     first, copy = parse_counters(wide(COPY, spilling, second, units=units))
     assert (first.kernel, first.launches, first.local_memory, first.dram_read) == (
         "sum(float *, int)",
@@ -157,7 +157,7 @@ CELLS = st.one_of(
 ROWS = st.lists(CELLS, max_size=8)
 HEADS = st.sampled_from(
     [
-        ["ID", "Kernel Name", SECONDS, READ, WRITTEN],
+        ["ID", "Kernel Name", DURATION, READ, WRITTEN],
         ["ID", "Kernel Name", "Metric Name", "Metric Unit", "Metric Value"],
         ["ID", "Kernel Name"],
         ["ID", "Kernel Name", "Metric Name"],

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from hillclimb.harness.channel.dtypes import TORCH_DTYPES
 from hillclimb.harness.judge.mutants.spoiled_inputs import (
-    RARE,
-    SAMPLED,
+    RARE_SHARE,
+    SAMPLED_ELEMENTS,
     off_by_one,
     within_sample,
     without_rare_values,
@@ -64,7 +64,7 @@ def test_few_rare_values_are_cut_off_and_never_none(dtype: torch.dtype, seed: in
     found = without_rare_values(tensor)
     assert found.dtype == dtype
     changed = (found.double() != tensor.double()).nonzero().flatten()
-    assert len(changed) <= max(1, 2 * int(count * RARE))
+    assert len(changed) <= max(1, 2 * int(count * RARE_SHARE))
     wide = tensor.double()
     if len(changed):
         kept = torch.ones(count, dtype=torch.bool).index_fill_(0, changed, False)
@@ -79,7 +79,7 @@ def test_a_sample_shows_a_part_of_the_range(dtype: torch.dtype, seed: int, count
     tensor = torch.randn(count, generator=torch.Generator().manual_seed(seed)).to(dtype)
     found = within_sample(tensor)
     assert found.dtype == dtype
-    if count <= SAMPLED:
+    if count <= SAMPLED_ELEMENTS:
         assert torch.equal(found.double(), tensor.double())
     is_kept = found.double() == tensor.double()
     assert int(is_kept.sum()) >= 1
