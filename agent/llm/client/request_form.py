@@ -67,8 +67,9 @@ _COMPLAINTS: tuple[tuple[str, re.Pattern[str]], ...] = (
         "developer",
         re.compile(r"(?i)\bdeveloper\b.{0,60}\b(instead|in place)|(instead|use).{0,40}\bdeveloper\b"),
     ),
+    ("merged", re.compile(r"(?i)alternat|consecutive|in a row|same role")),
     ("no system", re.compile(r"(?i)\b(system|developer)\b")),
-    ("merged", re.compile(r"(?i)alternat|consecutive|in a row|same role|roles? must")),
+    ("merged", re.compile(r"(?i)roles? must")),
 )
 _ABOUT_MESSAGES = re.compile(
     r"(?i)\b(roles?|jinja|chat.?template|conversation|(system|developer) (prompt|message|instruction)s?)\b"
