@@ -58,7 +58,9 @@ def test_a_server_that_wants_a_developer_has_one() -> None:
 
 def test_roles_that_must_alternate_do() -> None:
     turns = taught("After the optional system message, conversation roles must alternate user/assistant")
-    assert [role for role, _ in turns] == ["system", "user", "assistant", "user"], "and the system keeps its role"
+    assert [role for role, _ in turns] == ["system", "user", "assistant", "user"], (
+        "and the system keeps its role"
+    )
     both = taught("roles must alternate", "roles must alternate user/assistant")
     assert [role for role, _ in both] == ["user", "assistant", "user"]
     assert both[0][1] == "You tune kernels.\n\nthe briefing\n\ngo on"
