@@ -47,6 +47,9 @@ NOT_EXPRESSED = {
 }
 """Entries of the catalogue that no candidate can bring about, or that another stands for."""
 
+PLACES = {sys.prefix: ".venv", sys.base_prefix: "python", f"{ROOT}/": ""}
+"""Folders of this machine, and what is written in their place: those inside others come first."""
+
 ONLY_ON_A_GPU = {
     "5": "a CPU has no persisting L2",
     "50": "a fresh process compiles anew; edits_its_workspace is near",
@@ -147,13 +150,19 @@ def judge_one(court: Court, job: Job, confirmations: int) -> dict[str, Any]:
         "expected": [str(reason) for reason in job.expected.reason] or ["kept"],
         "says": job.expected.says,
         "got": str(answer.reason or ("kept" if answer.stage == "confirm" else "passed")),
-        "detail": answer.detail[-300:].replace(f"{ROOT}/", ""),
+        "detail": _without_places(answer.detail)[-300:],
         "stage": answer.stage,
         "speedup": answer.speedup,
         "as_expected": _is_expected(job, answer),
         "load": round(os.getloadavg()[0], 2),
         "seconds": round(answer.seconds, 2),
     }
+
+
+def _without_places(detail: str) -> str:
+    for place, name in PLACES.items():
+        detail = detail.replace(place, name)
+    return detail
 
 
 def is_refused_by_reading(candidate: Candidate) -> bool:
