@@ -146,7 +146,8 @@ class Duel(_Section):
     screen_blocks: int = Field(default=12, ge=3)
     """Most blocks spent on the screening pair."""
     pair_blocks: int = Field(default=5, ge=1)
-    """Blocks in each fresh pair; their median is the pair's one value."""
+    """Blocks in each fresh pair; their median is the pair's one value. From 3 on, up to four times as many are taken
+    where they scatter too much to tell the minimum effect."""
     max_pairs: int = Field(default=20, ge=3)
     """Most fresh pairs before an undecided candidate is rejected."""
     report_pairs: int = Field(default=5, ge=3)
@@ -175,7 +176,7 @@ class Gate(_Section):
     """How widely right is checked."""
 
     seeds: int = Field(default=2, ge=1)
-    """Secret seeds per problem and distribution."""
+    """Secret seeds per problem and distribution; one in a screening, which decides nothing."""
     error_budget: float = Field(default=4.0, gt=0)
     """Allowed error, in multiples of what the baseline's own dtype can reach on the same inputs."""
     contract_seconds: Seconds = Field(default=120, gt=0)

@@ -227,7 +227,9 @@ class InterleavedDuel:
 
     def _source(self, problem: str, distribution: str) -> InputSource:
         terms, place = self.settings, self.settings.device.torch_device
-        source = InputSource(self.contract, problem, distribution, terms.secret, place)
+        source = InputSource(
+            self.contract, problem, distribution, terms.secret, place, most_mixed=terms.most_mixed
+        )
         return replace(source, batch=terms.batches.get(problem, distribution, source.draw_unchecked, place))
 
     def _workload(self, stack: ExitStack, source: InputSource, calls: tuple[int, int]) -> Workload:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hillclimb.harness.case.case import Case
@@ -23,7 +23,7 @@ from hillclimb.harness.duel.duel import (
 )
 from hillclimb.harness.duel.gated_problems import NEIGHBOURS, GatedProblems, draw_gated_problems
 from hillclimb.harness.duel.inputs import InputSource
-from hillclimb.harness.duel.pairs import PairStage, log_ratios, mean_speedup, pair_record
+from hillclimb.harness.duel.pairs import PairStage, log_ratios, mean_speedup, pair_record, until_settled
 from hillclimb.harness.duel.process.arena import Arena
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.duel.process.launcher import CandidateLauncher
@@ -56,6 +56,9 @@ GUARDRAIL_BLOCKS = 1
 
 SCREENING_SHARE = 0.5
 """Length of a screening's segments on a GPU, as a share of the case's."""
+
+SCREENED_MIXED = 2
+"""Most slots of a screening's segment whose inputs are mixed."""
 
 CONTROL_SEGMENTS = 4
 """Segments of the opponent by itself, at the end of a controlled pair."""
@@ -273,8 +276,8 @@ class DuelFactory:
             self.batches,
         )
 
-    def new_duel(self, sides: Processes, suite: str, share: float = 1.0) -> InterleavedDuel:
-        return InterleavedDuel(self.contract, self.case.suites[suite], sides, self.duel_settings(share))
+    def new_duel(self, sides: Processes, suite: str) -> InterleavedDuel:
+        return InterleavedDuel(self.contract, self.case.suites[suite], sides, self.duel_settings())
 
     def new_comparison(self, sides: Processes, suite: str) -> InterleavedDuel:
         """A duel of two sides that have passed before."""
@@ -282,22 +285,34 @@ class DuelFactory:
         return InterleavedDuel(self.contract, self.case.suites[suite], sides, self.duel_settings(), both)
 
     def new_screening_duel(self, sides: Processes, suite: str) -> InterleavedDuel:
-        """A duel in shorter segments on a GPU: a screening sees by events alone, which are precise."""
-        return self.new_duel(sides, suite, SCREENING_SHARE if self.device.kind == "cuda" else 1.0)
+        """A duel in shorter segments on a GPU, since a screening sees by events alone, which are precise.
+
+        Few inputs are mixed, which takes time: what it sends on is duelled again.
+        """
+        settings = self.duel_settings(SCREENING_SHARE if self.device.kind == "cuda" else 1.0)
+        settings = replace(settings, most_mixed=SCREENED_MIXED)
+        return InterleavedDuel(self.contract, self.case.suites[suite], sides, settings)
 
     def clean_blocks(self, duel: InterleavedDuel, count: int) -> Iterator[CleanBlock]:
         """`count` blocks of a duel, and why others were dropped before each."""
         self.launcher.poll_precompiles()
         return clean_blocks(self.device, duel.time_block, count)
 
+    def settled_blocks(self, duel: InterleavedDuel) -> list[CleanBlock]:
+        """The case's number of blocks, and as many again for as long as they scatter too much."""
+        settings = self.case.settings
+        return until_settled(
+            lambda: self.clean_blocks(duel, settings.duel.pair_blocks), settings.objective.minimum_effect
+        )
+
     def measure_pair(
-        self, sides: Processes, stage: PairStage, suite: str, blocks: int, *, is_controlled: bool = False
+        self, sides: Processes, stage: PairStage, suite: str, blocks: int = 0, *, is_controlled: bool = False
     ) -> Pair:
-        """A few blocks of one suite on two loaded processes; then B alone, if the pair is controlled."""
+        """So many blocks of one suite on two loaded processes, `settled_blocks` unless told; then B alone, if asked."""
         makers = {"screen": self.new_screening_duel, **dict.fromkeys(COMPARISONS, self.new_comparison)}
         with makers.get(stage, self.new_duel)(sides, suite) as duel:
             duel.prepare_segments()
-            taken = list(self.clean_blocks(duel, blocks))
+            taken = list(self.clean_blocks(duel, blocks)) if blocks else self.settled_blocks(duel)
             control = duel.time_opponent_alone(CONTROL_SEGMENTS) if is_controlled else ()
         return pair_record(stage, suite, taken, control)
 
@@ -312,8 +327,7 @@ class DuelFactory:
         settings, suite = self.case.settings, self.case.settings.objective.suite
         with self.new_duel(sides, suite) as duel:
             duel.prepare_segments()
-            taken = list(self.clean_blocks(duel, settings.duel.pair_blocks))
-            decided = pair_record("decide", suite, taken)
+            decided = pair_record("decide", suite, self.settled_blocks(duel))
             called = SOLO_BLOCKS if log_ratios([decided])[0] >= 0.75 * MIN_SOLO_LOG_RATIO else 0
             alone: list[CleanBlock] = [(duel.time_solo_block(), []) for _ in range(called)]
             duel.check_distributions(distributions)
@@ -342,7 +356,7 @@ class DuelFactory:
         """The pairs from which a speedup on one suite (the objective's) is reported; they decide nothing."""
         pairs: list[Pair] = []
         settings, problems = self.case.settings, self.suite(suite).problems if suite else ()
-        wanted, blocks = settings.duel.report_pairs, settings.duel.pair_blocks
+        wanted = settings.duel.report_pairs
         timed = suite or settings.objective.suite
         from_source = stage == "report"
         with closing(
@@ -351,7 +365,7 @@ class DuelFactory:
             )
         ) as ready:
             for sides in ready:
-                pairs.append(self.measure_pair(sides, stage, timed, blocks, is_controlled=is_controlled))
+                pairs.append(self.measure_pair(sides, stage, timed, is_controlled=is_controlled))
                 watch(
                     Progress(stage=stage, done=len(pairs), of=wanted, speedup=mean_speedup(log_ratios(pairs)))
                 )

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from hillclimb.harness.case.contract import Contract, Problem
 
 NEIGHBOURS = 2
-"""Problems that no list shows, in the gate of a screening: each may have to be compiled."""
+"""Problems that no list shows, in a gate by itself."""
+
+SCREENED_NEIGHBOURS, SCREENED_SEEDS = 1, 1
+"""In the gate of a screening, and the seeds there: a neighbour may have to be compiled, and every call takes time."""
 
 CONFIRMED_NEIGHBOURS = 12
 """In the gate of a confirmation, which few candidates reach and every win has passed."""
@@ -26,6 +29,8 @@ class GatedProblems:
     """Knows the neighbours, too."""
     listed: tuple[str, ...]
     neighbours: tuple[str, ...] = ()
+    seeds: int | None = None
+    """Secret seeds for each listed problem and distribution; None: as many as the case says."""
 
 
 def draw_gated_problems(

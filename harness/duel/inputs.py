@@ -56,6 +56,7 @@ class InputSource:
     batch: InputBatch | None = None
     """By which many calls' inputs are drawn sooner than call by call."""
     mixed_share: float = MIXED_SHARE
+    most_mixed: int = MAX_MIXED
 
     def draw(self, generator: torch.Generator) -> Tensors:
         return self.contract.inputs(self.contract.problems[self.problem], self.distribution, generator)
@@ -102,7 +103,7 @@ class InputSource:
         """Those whose inputs are mixed: as many whichever are kept, about half of them kept ones."""
         if not can_mix(self.contract):
             return set()
-        count = min(MAX_MIXED, math.floor(self.mixed_share * len(slots) + self.secret.random()))
+        count = min(self.most_mixed, math.floor(self.mixed_share * len(slots) + self.secret.random()))
         among = [slot for slot in kept if slot in slots]
         chosen = self.secret.sample(among, min(-(-count // 2), len(among)))
         return {*chosen, *self.secret.sample(slots, count - len(chosen))}
@@ -113,7 +114,7 @@ class InputSource:
         if self.contract.unmixed or not others:
             return None
         problem = self.contract.problems[self.problem]
-        return self.contract.inputs(problem, self.secret.choice(others), self.generator())
+        return self.contract.more_inputs(problem, self.secret.choice(others), self.generator())
 
     def _await_device(self) -> None:
         if self.torch_device.startswith("cuda"):

@@ -84,15 +84,16 @@ def _mix_in_box(tensor: torch.Tensor, donor: torch.Tensor, secret: random.Random
 
 
 def _mix_in_elements(tensor: torch.Tensor, donor: torch.Tensor, secret: random.Random) -> None:
-    places = _places(tensor, secret)
+    places = _on_device(_places(tensor, secret), tensor.device).unbind()
     _replace(tensor, places, donor[places])
 
 
 def _mix_in_rare_values(tensor: torch.Tensor, low: float, high: float, secret: random.Random) -> None:
     places = _places(tensor, secret)
     most = float(torch.finfo(tensor.dtype).max)
-    values = [min(max(_rare_value(low, high, secret), -most), most) for _ in range(len(places[0]))]
-    _replace(tensor, places, torch.tensor(values, device=tensor.device).to(tensor.dtype))
+    values = [min(max(_rare_value(low, high, secret), -most), most) for _ in range(places.shape[1])]
+    drawn = _on_device(torch.tensor(values).to(tensor.dtype), tensor.device)
+    _replace(tensor, _on_device(places, tensor.device).unbind(), drawn)
 
 
 def _rare_value(low: float, high: float, secret: random.Random) -> float:
@@ -107,21 +108,25 @@ def _rare_value(low: float, high: float, secret: random.Random) -> float:
     return secret.choice([low, high, even, drawn])
 
 
-def _places(tensor: torch.Tensor, secret: random.Random) -> tuple[torch.Tensor, ...]:
-    """Indices of a few elements, one tensor a dimension; no element twice.
+def _places(tensor: torch.Tensor, secret: random.Random) -> torch.Tensor:
+    """Indices of a few elements, one row a dimension; no element twice.
 
     Every other time they lie in one line, a row say, since elements that are far apart seldom meet in a kernel.
     """
     if secret.random() < 0.5:
         flat = secret.sample(range(tensor.numel()), min(secret.choice(RARE_COUNTS), tensor.numel()))
-        return torch.unravel_index(torch.tensor(flat, device=tensor.device), tensor.shape)
+        return torch.stack(torch.unravel_index(torch.tensor(flat), tensor.shape))
     along = secret.choice([dim for dim, size in enumerate(tensor.shape) if size > 1])
     line = [_place(size, secret) for size in tensor.shape]
     inside = sorted({_place(tensor.shape[along], secret) for _ in range(secret.choice(LINE_COUNTS))})
-    return tuple(
-        torch.tensor(inside if dim == along else [at] * len(inside), device=tensor.device)
-        for dim, at in enumerate(line)
-    )
+    return torch.tensor([inside if dim == along else [at] * len(inside) for dim, at in enumerate(line)])
+
+
+def _on_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A copy there of what is in the host's memory, made without waiting for what the device is at."""
+    if device.type == "cpu":
+        return tensor
+    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def _place(size: int, secret: random.Random) -> int:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from hillclimb.harness.duel.duel import CleanBlock
 from hillclimb.harness.records import Pair
-from hillclimb.harness.statistics.readings import Letter, median_log_ratio, side_seconds
+from hillclimb.harness.statistics.evidence import standard_error_of_median
+from hillclimb.harness.statistics.readings import Letter, log_ratio, median_log_ratio, side_seconds
+
+MAX_ROUNDS = 4
+"""Times the case's number of blocks that a pair takes at the most."""
+
+SETTLED_SHARE = 0.25
+"""Standard error of a pair's value from which it needs no more blocks, as a share of the minimum effect."""
+
+MIN_BLOCKS_TO_SCATTER = 3
+"""Blocks whose scatter says something."""
 
 PairStage = Literal["noise", "screen", "decide", "alone", "report", "cumulative", "guardrail"]
 
@@ -27,6 +37,22 @@ def pair_record(
         dropped_for=tuple(cause for causes in drops for cause in causes),
         opponent_alone=opponent_alone,
     )
+
+
+def until_settled(take: Callable[[], Iterable[CleanBlock]], minimum_effect: float) -> list[CleanBlock]:
+    """Blocks taken some at a time, until their median is known well enough to tell the minimum effect.
+
+    Only the scatter is asked, which is the same with the sides swapped: stopping by it favours neither.
+    """
+    taken: list[CleanBlock] = []
+    for _ in range(MAX_ROUNDS):
+        taken += take()
+        values = [log_ratio(block) for block, _ in taken]
+        if len(values) < MIN_BLOCKS_TO_SCATTER:
+            break
+        if standard_error_of_median(values) <= SETTLED_SHARE * math.log1p(minimum_effect):
+            break
+    return taken
 
 
 def log_ratios(pairs: list[Pair]) -> list[float]:

@@ -11,7 +11,7 @@ import torch
 from hillclimb.harness.case.contract import Work
 from hillclimb.harness.device.device import Device
 from hillclimb.harness.duel.batches import InputBatches
-from hillclimb.harness.duel.inputs import InputSource
+from hillclimb.harness.duel.inputs import MAX_MIXED, InputSource
 from hillclimb.harness.duel.process.arena import Arena, Words, first_poisoned
 from hillclimb.harness.duel.process.launch_spec import SegmentPlan
 from hillclimb.harness.errors import CandidateFault
@@ -32,6 +32,8 @@ class DuelSettings:
     segment_calls: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Calls of both sides' segments, by problem, as an earlier duel of the same two sides found them."""
     batches: InputBatches = field(default_factory=InputBatches)
+    most_mixed: int = MAX_MIXED
+    """As InputSource.most_mixed."""
 
     def reset_device(self) -> None:
         """See to it that every segment starts from the same state: nothing running, and in the cache what is to be."""

@@ -61,7 +61,8 @@ class ParityGate:
         try:
             for done, name in enumerate(names):
                 watch(Progress(stage="gate", done=done, of=len(names)))
-                draws = list(contract.distributions) * (self.seeds if name in gated.listed else 0)
+                seeds = (gated.seeds or self.seeds) if name in gated.listed else 0
+                draws = list(contract.distributions) * seeds
                 self._check_problem(candidate, contract, name, draws)
             source = self._source(contract, gated.listed[0], contract.distributions[0])
             with source.arena(SLOTS) as arena:

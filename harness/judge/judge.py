@@ -7,6 +7,7 @@ import secrets
 import statistics
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from hillclimb.harness.case.case import Case
@@ -14,7 +15,7 @@ from hillclimb.harness.case.checked import load_contract
 from hillclimb.harness.case.digest import benchmarks_digest, contract_digest, harness_digest
 from hillclimb.harness.device.device import Device
 from hillclimb.harness.duel.duel_factory import DuelFactory
-from hillclimb.harness.duel.gated_problems import CONFIRMED_NEIGHBOURS
+from hillclimb.harness.duel.gated_problems import CONFIRMED_NEIGHBOURS, SCREENED_NEIGHBOURS, SCREENED_SEEDS
 from hillclimb.harness.duel.inputs import call_signature
 from hillclimb.harness.duel.pairs import log_ratios, seconds_per_call
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
@@ -135,7 +136,8 @@ class CaseJudge:
         reason: Reason | None = None
         detail = ""
         try:
-            gated = self._duels.draw_gated_problems()
+            few = self._duels.draw_gated_problems(SCREENED_NEIGHBOURS)
+            gated = replace(few, seeds=SCREENED_SEEDS)
             with self._duels.spawn_pair(candidate, incumbent) as sides:
                 watch(Progress(stage="prepare"))
                 self._duels.prepare_pairs([sides], watch, gated=gated)

@@ -43,6 +43,10 @@ MAX_SCATTER_INFLATION = 3.0
 buy room for a lie with noise."""
 
 
+NORMAL_QUARTILE = statistics.NormalDist().inv_cdf(0.75)
+"""Median absolute deviation of the standard normal distribution."""
+
+
 def e_value(values: Sequence[float], threshold: float = 0.0) -> float:
     """Evidence that the mean of `values` exceeds `threshold`; 1 or less is none. Needs two values to say anything.
 
@@ -107,6 +111,13 @@ def interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
         confidence=confidence,
         pairs=n,
     )
+
+
+def standard_error_of_median(values: Sequence[float]) -> float:
+    """By the values' median absolute deviation, as of a normal distribution; a few far away ones do not count."""
+    middle = statistics.median(values)
+    deviation = statistics.median(abs(value - middle) for value in values) / NORMAL_QUARTILE
+    return math.sqrt(math.pi / (2 * len(values))) * deviation
 
 
 def upper_bound(values: Sequence[float], chance: float) -> float:

@@ -117,10 +117,13 @@ class DrawnDuels(DuelFactory):
         for _ in range(most):
             yield self._pair()
 
-    def new_duel(self, sides: Processes, suite: str, share: float = 1.0) -> InterleavedDuel:
+    def new_duel(self, sides: Processes, suite: str) -> InterleavedDuel:
         return cast(InterleavedDuel, DrawnDuel(self.truth, suite, sides, self.secret))
 
     def new_comparison(self, sides: Processes, suite: str) -> InterleavedDuel:
+        return self.new_duel(sides, suite)
+
+    def new_screening_duel(self, sides: Processes, suite: str) -> InterleavedDuel:
         return self.new_duel(sides, suite)
 
     def clean_blocks(self, duel: InterleavedDuel, count: int) -> Iterator[CleanBlock]:

@@ -13,10 +13,11 @@ import pytest
 
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.device.cpu.cpu import CpuDevice
-from hillclimb.harness.duel.duel_factory import CONTROL_SEGMENTS, SCREENING_SHARE, Processes
+from hillclimb.harness.duel.duel_factory import CONTROL_SEGMENTS, SCREENED_MIXED, SCREENING_SHARE, Processes
 from hillclimb.harness.duel.pairs import seconds_per_call
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.errors import CaseError, MachineError, UnreapedError
+from hillclimb.harness.judge.gate import MIN_CHECKED_CALLS
 from hillclimb.harness.judge.health import GpuHealth
 from hillclimb.harness.judge.judge import CaseJudge
 from hillclimb.harness.records import Progress, Reason, Side
@@ -133,7 +134,9 @@ def test_a_true_gain_is_kept_and_its_interval_holds_the_truth(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("kind", "share"), [("cpu", 1.0), ("cuda", SCREENING_SHARE)])
-def test_a_screening_on_a_gpu_has_shorter_segments(tmp_path: Path, kind: str, share: float) -> None:
+def test_a_screening_mixes_less_and_on_a_gpu_has_shorter_segments(
+    tmp_path: Path, kind: str, share: float
+) -> None:
     device = CpuDevice()
     device.kind = kind  # type: ignore[assignment]
     bench = replace(Bench(tmp_path).judge._duels, device=device)
@@ -142,7 +145,8 @@ def test_a_screening_on_a_gpu_has_shorter_segments(tmp_path: Path, kind: str, sh
         bench.new_duel(sides, "main").settings,
         bench.new_screening_duel(sides, "main").settings,
     )
-    assert screening == replace(whole, segment_seconds=share * whole.segment_seconds)
+    shorter = share * whole.segment_seconds
+    assert screening == replace(whole, segment_seconds=shorter, most_mixed=SCREENED_MIXED)
     assert screening.opponent_seconds is whole.opponent_seconds
 
 
@@ -305,3 +309,16 @@ def test_a_suite_that_names_an_unknown_problem_is_the_cases_error(tmp_path: Path
         CaseError, match=r"main.yaml: problems: value 'huge' is not in contract.py; choose among small"
     ):
         CaseJudge(Case(folder), choose_rung(trust_workspace=False), CpuDevice())
+
+
+def test_a_screening_is_gated_with_one_seed_and_one_neighbour(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, **{"gate: {seeds: 1}": "gate: {seeds: 3}"})
+    side = bench.side("same", HONEST)
+    contract = bench.judge._duels.contract
+    listed, distributions = len(contract.problems), len(contract.distributions)
+    calls = max(MIN_CHECKED_CALLS, distributions)
+    screening = bench.judge.screen(side, side, lambda progress: None)
+    assert screening.gate.passed
+    assert screening.gate.runs == listed * calls + MIN_CHECKED_CALLS
+    gated = bench.judge.gate(side, lambda progress: None)
+    assert gated.runs == listed * 3 * distributions + 2 * MIN_CHECKED_CALLS
