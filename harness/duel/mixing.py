@@ -21,6 +21,10 @@ RARE_COUNTS = (1, 2, 4, 8)
 LINE_COUNTS = (2, 4, 8, 16, 32)
 """How many, at most, where they lie in one line."""
 
+MAX_LINES = 1024
+"""In how many lines, at most, elements are replaced together. What shows only where certain elements of one line meet
+is found in many lines sooner than in one."""
+
 ROUNDS = (1, 1, 2, 3)
 """How often elements of one input are replaced, one of these: what hides one thing may show with two."""
 
@@ -84,49 +88,71 @@ def _mix_in_box(tensor: torch.Tensor, donor: torch.Tensor, secret: random.Random
 
 
 def _mix_in_elements(tensor: torch.Tensor, donor: torch.Tensor, secret: random.Random) -> None:
-    places = _on_device(_places(tensor, secret), tensor.device).unbind()
+    places = _places(tensor, secret, _generator(tensor, secret))
     _replace(tensor, places, donor[places])
 
 
 def _mix_in_rare_values(tensor: torch.Tensor, low: float, high: float, secret: random.Random) -> None:
-    places = _places(tensor, secret)
+    generator = _generator(tensor, secret)
+    places = _places(tensor, secret, generator)
     most = float(torch.finfo(tensor.dtype).max)
-    values = [min(max(_rare_value(low, high, secret), -most), most) for _ in range(places.shape[1])]
-    drawn = _on_device(torch.tensor(values).to(tensor.dtype), tensor.device)
-    _replace(tensor, _on_device(places, tensor.device).unbind(), drawn)
+    values = _rare_values(low, high, len(places[0]), generator).clamp(-most, most)
+    _replace(tensor, places, values.to(tensor.dtype))
 
 
-def _rare_value(low: float, high: float, secret: random.Random) -> float:
-    """An end of the domain, 0, or a value drawn from a linear scale or, by its magnitude, from a logarithmic one."""
-    even = secret.uniform(low, high)
+def _generator(tensor: torch.Tensor, secret: random.Random) -> torch.Generator:
+    """Draws on the tensor's device, so that nothing waits for what the device is at."""
+    return torch.Generator(tensor.device).manual_seed(secret.getrandbits(62))
+
+
+def _rare_values(low: float, high: float, count: int, generator: torch.Generator) -> torch.Tensor:
+    """Ends of the domain, 0, values drawn from a linear scale or, by magnitude, from a logarithmic one; float64."""
+    share, height = (_uniform((count,), generator) for _ in range(2))
+    even = low * (1 - share) + high * share
     if low <= 0 <= high:
-        bound = secret.choice([end for end in (low, high) if end])
-        small = bound * 10 ** -secret.uniform(0, DECADES)
-        return secret.choice([low, high, 0.0, even, even, even, small, small])
-    least, largest = sorted((abs(low), abs(high)))
-    drawn = math.copysign(math.exp(secret.uniform(math.log(least), math.log(largest))), low)
-    return secret.choice([low, high, even, drawn])
+        ends = [end for end in (low, high) if end]
+        small = [end * torch.exp(-math.log(10) * DECADES * height) for end in (ends[0], ends[-1])]
+        kinds = [low, high, 0.0, even, even, even, *small]
+    else:
+        least, largest = sorted((abs(low), abs(high)))
+        drawn = torch.exp(math.log(least) * (1 - height) + math.log(largest) * height)
+        kinds = [low, high, even, math.copysign(1.0, low) * drawn]
+    rows = torch.stack([torch.as_tensor(kind, device=share.device).expand(count) for kind in kinds])
+    chosen = torch.randint(len(kinds), (1, count), generator=generator, device=share.device)
+    return rows.gather(0, chosen)[0]
 
 
-def _places(tensor: torch.Tensor, secret: random.Random) -> torch.Tensor:
-    """Indices of a few elements, one row a dimension; no element twice.
+def _places(
+    tensor: torch.Tensor, secret: random.Random, generator: torch.Generator
+) -> tuple[torch.Tensor, ...]:
+    """Indices of some elements, one tensor a dimension; an element may be among them twice.
 
-    Every other time they lie in one line, a row say, since elements that are far apart seldom meet in a kernel.
+    Every other time they lie in lines, rows say, since elements that are far apart seldom meet in a kernel. One line is
+    as likely as two, four or many.
     """
     if secret.random() < 0.5:
-        flat = secret.sample(range(tensor.numel()), min(secret.choice(RARE_COUNTS), tensor.numel()))
-        return torch.stack(torch.unravel_index(torch.tensor(flat), tensor.shape))
+        count = min(secret.choice(RARE_COUNTS), tensor.numel())
+        flat = torch.randint(tensor.numel(), (count,), generator=generator, device=tensor.device)
+        return torch.unravel_index(flat, tensor.shape)
     along = secret.choice([dim for dim, size in enumerate(tensor.shape) if size > 1])
-    line = [_place(size, secret) for size in tensor.shape]
-    inside = sorted({_place(tensor.shape[along], secret) for _ in range(secret.choice(LINE_COUNTS))})
-    return torch.tensor([inside if dim == along else [at] * len(inside) for dim, at in enumerate(line)])
+    lines = min(MAX_LINES, tensor.numel() // tensor.shape[along])
+    shape = 1 << secret.randrange(lines.bit_length()), secret.choice(LINE_COUNTS)
+    return tuple(
+        _drawn_places(size, shape if dim == along else (shape[0], 1), generator).expand(shape).reshape(-1)
+        for dim, size in enumerate(tensor.shape)
+    )
 
 
-def _on_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """A copy there of what is in the host's memory, made without waiting for what the device is at."""
-    if device.type == "cpu":
-        return tensor
-    return tensor.pin_memory().to(device, non_blocking=True)
+def _drawn_places(size: int, shape: tuple[int, int], generator: torch.Generator) -> torch.Tensor:
+    """As `_place`, so many of them."""
+    device = generator.device
+    steps = 1 << torch.randint(size.bit_length(), shape, generator=generator, device=device)
+    return (_uniform(shape, generator) * -(-size // steps)).to(torch.int64) * steps
+
+
+def _uniform(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """In [0, 1), float64."""
+    return torch.rand(shape, generator=generator, dtype=torch.float64, device=generator.device)
 
 
 def _place(size: int, secret: random.Random) -> int:

@@ -124,7 +124,7 @@ def test_values_that_meet_in_one_row_show_what_samples_hide() -> None:
     """A kernel for softmax that skips pieces by their first elements overflows only where three elements conspire."""
     own = {"x": torch.randn(64, 2048, generator=torch.Generator().manual_seed(1))}
     shown = sum(_is_skipped_wrongly(mixed(own, None, seed, x=(-400.0, 600.0))["x"]) for seed in range(400))
-    assert shown >= 5
+    assert shown >= 60
 
 
 def _is_skipped_wrongly(x: torch.Tensor, piece: int = 256) -> bool:
