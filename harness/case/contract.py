@@ -58,7 +58,7 @@ class Contract(ABC):
 
     domains: Mapping[str, tuple[float, float]] = MappingProxyType({})
     """Of inputs, the smallest and the largest value that an element may have, whatever the others are. Rare values of
-    all of it are then tried among those that `inputs` draws."""
+    all of it are then tried among those that `inputs` draws. Whole numbers are mixed only if they are named here."""
 
     unmixed: str = ""
     """Why elements of several distributions may not stand in one input; empty: they may, and do."""

@@ -40,7 +40,7 @@ def declared_domains(inner: Contract, file: Path) -> dict[str, tuple[float, floa
             call.refuse(
                 f"has {name!r}: {bounds!r}", "give the smallest and the largest value, both finite numbers"
             )
-    return {name: (float(low), float(high)) for name, (low, high) in given.items()}
+    return {name: (low, high) for name, (low, high) in given.items()}
 
 
 def declared_reason(inner: Contract, file: Path) -> str:

@@ -114,7 +114,7 @@ class InputSource:
         if self.contract.unmixed or not others:
             return None
         problem = self.contract.problems[self.problem]
-        return self.contract.more_inputs(problem, self.secret.choice(others), self.generator())
+        return self.contract.inputs(problem, self.secret.choice(others), self.generator())
 
     def _await_device(self) -> None:
         if self.torch_device.startswith("cuda"):

@@ -1,7 +1,8 @@
 """Mixes inputs: values of another distribution, and of all of an input's domain, stand among ordinary ones.
 
-Which elements they are is secret, so a kernel cannot tell from a sample of an input what the rest of it holds. Only
-floats are mixed, and only finite ones stand in for finite ones: whole numbers are places, lengths and choices.
+Which elements they are is secret, so a kernel cannot tell from a sample of an input what the rest of it holds. Of
+floats only finite ones stand in for finite ones. Whole numbers may be places, lengths and choices: they are mixed where
+the contract gives their domain.
 """
 
 from __future__ import annotations
@@ -37,7 +38,11 @@ def mix(contract: Contract, inputs: Tensors, donor: Tensors | None, secret: rand
 
     Tensors that are not changed are handed back as they are; the others are new.
     """
-    ways = {name: _ways(contract, name, donor) for name, tensor in inputs.items() if _is_mixable(tensor)}
+    ways = {
+        name: _ways(contract, name, donor)
+        for name, tensor in inputs.items()
+        if _is_mixable(tensor, has_domain=name in contract.domains)
+    }
     able = [name for name, found in ways.items() if found]
     if not able:
         return inputs
@@ -73,8 +78,9 @@ def _ways(contract: Contract, name: str, donor: Tensors | None) -> list[Way]:
     return ways
 
 
-def _is_mixable(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point() and tensor.numel() > 1
+def _is_mixable(tensor: torch.Tensor, *, has_domain: bool) -> bool:
+    is_whole = not tensor.is_floating_point() and tensor.dtype is not torch.bool
+    return tensor.numel() > 1 and (tensor.is_floating_point() or (is_whole and has_domain))
 
 
 def _mix_in_box(tensor: torch.Tensor, donor: torch.Tensor, secret: random.Random) -> None:
@@ -95,9 +101,7 @@ def _mix_in_elements(tensor: torch.Tensor, donor: torch.Tensor, secret: random.R
 def _mix_in_rare_values(tensor: torch.Tensor, low: float, high: float, secret: random.Random) -> None:
     generator = _generator(tensor, secret)
     places = _places(tensor, secret, generator)
-    most = float(torch.finfo(tensor.dtype).max)
-    values = _rare_values(low, high, len(places[0]), generator).clamp(-most, most)
-    _replace(tensor, places, values.to(tensor.dtype))
+    _replace(tensor, places, _rare_values_as(tensor.dtype, low, high, len(places[0]), generator))
 
 
 def _generator(tensor: torch.Tensor, secret: random.Random) -> torch.Generator:
@@ -105,10 +109,34 @@ def _generator(tensor: torch.Tensor, secret: random.Random) -> torch.Generator:
     return torch.Generator(tensor.device).manual_seed(secret.getrandbits(62))
 
 
+def _rare_values_as(
+    dtype: torch.dtype, low: float, high: float, count: int, generator: torch.Generator
+) -> torch.Tensor:
+    """Values of the domain, as far as the dtype holds them."""
+    if dtype.is_floating_point:
+        most = float(torch.finfo(dtype).max)
+        return _rare_values(float(low), float(high), count, generator).clamp(-most, most).to(dtype)
+    bounds, wide = torch.iinfo(dtype), torch.iinfo(torch.int64)
+    least, largest = max(math.ceil(low), bounds.min), min(math.floor(high), bounds.max, wide.max)
+    return _rare_whole_numbers(least, largest, count, generator).to(dtype)
+
+
+def _rare_whole_numbers(low: int, high: int, count: int, generator: torch.Generator) -> torch.Tensor:
+    """As `_rare_values`, int64; float64 would round large ones."""
+    even = torch.randint(low, max(high, low + 1), (count,), generator=generator, device=generator.device)
+    small = torch.exp(-math.log(10) * DECADES * _uniform((count,), generator))
+    shrunk = [(sign * small * min(abs(end), 2**62)).to(torch.int64) for sign, end in ((-1, low), (1, high))]
+    kinds: list[float | torch.Tensor] = [low, high, even, even]
+    if low <= 0 <= high:
+        kinds += [0, even, *shrunk]
+    return _chosen(kinds, even, generator)
+
+
 def _rare_values(low: float, high: float, count: int, generator: torch.Generator) -> torch.Tensor:
     """Ends of the domain, 0, values drawn from a linear scale or, by magnitude, from a logarithmic one; float64."""
     share, height = (_uniform((count,), generator) for _ in range(2))
     even = low * (1 - share) + high * share
+    kinds: list[float | torch.Tensor]
     if low <= 0 <= high:
         ends = [end for end in (low, high) if end]
         small = [end * torch.exp(-math.log(10) * DECADES * height) for end in (ends[0], ends[-1])]
@@ -117,9 +145,16 @@ def _rare_values(low: float, high: float, count: int, generator: torch.Generator
         least, largest = sorted((abs(low), abs(high)))
         drawn = torch.exp(math.log(least) * (1 - height) + math.log(largest) * height)
         kinds = [low, high, even, math.copysign(1.0, low) * drawn]
-    rows = torch.stack([torch.as_tensor(kind, device=share.device).expand(count) for kind in kinds])
-    chosen = torch.randint(len(kinds), (1, count), generator=generator, device=share.device)
-    return rows.gather(0, chosen)[0]
+    return _chosen(kinds, even, generator)
+
+
+def _chosen(
+    kinds: list[float | torch.Tensor], like: torch.Tensor, generator: torch.Generator
+) -> torch.Tensor:
+    """For each element of `like` one of these, numbers or tensors like it."""
+    rows = [kind if isinstance(kind, torch.Tensor) else torch.full_like(like, kind) for kind in kinds]
+    chosen = torch.randint(len(kinds), (1, len(like)), generator=generator, device=like.device)
+    return torch.stack(rows).gather(0, chosen)[0]
 
 
 def _places(

@@ -39,6 +39,7 @@ CPU = (
     "first",
     "smooth",
     "decay",
+    "totals",
 )
 SAME_WORK = {"brief": "affine"}
 INTERPRETED = "rows"

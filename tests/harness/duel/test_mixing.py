@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hillclimb.harness.case.contract import Contract, Tensors
@@ -69,7 +69,7 @@ def test_in_the_end_every_element_is_replaced_and_none_always() -> None:
     assert counts[-1] > 17
 
 
-def test_whole_numbers_and_flags_are_left_alone() -> None:
+def test_whole_numbers_without_a_domain_and_flags_are_left_alone() -> None:
     own = {"at": torch.arange(9), "mask": torch.zeros(9, dtype=torch.bool), "one": floats((1,), 1)}
     other = {
         "at": torch.zeros(9, dtype=torch.int64),
@@ -77,8 +77,43 @@ def test_whole_numbers_and_flags_are_left_alone() -> None:
         "one": floats((1,), 2),
     }
     for seed in range(20):
-        found = mixed(own, other, seed, at=(0, 1), mask=(0, 1), one=(0, 1))
+        found = mixed(own, other, seed, mask=(0, 1), one=(0, 1))
         assert all(found[name] is own[name] for name in own)
+
+
+WHOLE = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+
+
+@given(
+    st.sampled_from(WHOLE),
+    st.sampled_from([(0, 9), (-3, 100), (5, 6), (-(2**31), 2**31 - 1), (-(2**63), 2**63 - 1), (-9, -2)]),
+    st.integers(0, 10**6),
+)
+def test_whole_numbers_of_a_domain_are_mixed_within_it(
+    dtype: torch.dtype, domain: tuple[int, int], seed: int
+) -> None:
+    bounds = torch.iinfo(dtype)
+    low, high = max(domain[0], bounds.min), min(domain[1], bounds.max)
+    assume(low < high)
+    own = torch.full((6, 40), low, dtype=dtype)
+    found = mixed({"x": own}, {"x": own}, seed, x=domain)["x"]
+    assert found.dtype == dtype
+    assert low <= int(found.min())
+    assert int(found.max()) <= high
+
+
+@pytest.mark.parametrize("top", [2**31 - 1, 2**63 - 1])
+def test_whole_numbers_of_a_domain_are_its_ends_0_and_of_all_magnitudes(top: int) -> None:
+    own = {"x": torch.full((8, 64), 7)}
+    seen = {
+        v
+        for seed in range(200)
+        for v in mixed(own, None, seed, x=(-top - 1, top))["x"].flatten().tolist()
+        if v != 7
+    }
+    assert {-top - 1, top, 0} <= seen
+    assert any(0 < abs(v) < top**0.8 for v in seen)
+    assert len({v % 2 for v in seen if abs(v) > top // 2}) == 2, "they are not rounded to floats"
 
 
 @pytest.mark.parametrize("special", [float("nan"), float("inf"), float("-inf")])
