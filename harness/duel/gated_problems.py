@@ -14,11 +14,15 @@ NEIGHBOURS = 2
 SCREENED_NEIGHBOURS, SCREENED_SEEDS = 1, 1
 """In the gate of a screening, and the seeds there: a neighbour may have to be compiled, and every call takes time."""
 
-CONFIRMED_NEIGHBOURS = 12
-"""In the gate of a confirmation, which few candidates reach and every win has passed."""
+CONFIRMED_NEIGHBOURS, CONFIRMED_MIXED_CALLS = 12, 240
+"""In the gate of a confirmation, which few candidates reach and every win has passed: such problems, and calls on mixed
+inputs beside those that every gate has."""
 
 MAX_NEIGHBOUR_BYTES = 64 << 20
 """Most that such a problem may move: its reference is computed for it alone."""
+
+MAX_OFTEN_BYTES = 4 << 20
+"""Most that a problem may move which is called on mixed inputs that often."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,14 @@ class GatedProblems:
     neighbours: tuple[str, ...] = ()
     seeds: int | None = None
     """Secret seeds for each listed problem and distribution; None: as many as the case says."""
+    mixed_calls: int = 0
+    """More calls on mixed inputs, in all."""
+
+    def called_often(self) -> tuple[str, ...]:
+        """The listed problems that these calls are of: the small ones, or the smallest."""
+        sizes = {name: self.contract.work(self.contract.problems[name]).bytes for name in self.listed}
+        most = max(MAX_OFTEN_BYTES, min(sizes.values()))
+        return tuple(name for name in self.listed if sizes[name] <= most)
 
 
 def draw_gated_problems(

@@ -14,7 +14,7 @@ from hillclimb.harness.case.contract import Contract, Problem, Tensors
 from hillclimb.harness.channel.layout import CallSignature, SlotLayout, call_order, lay_out
 from hillclimb.harness.channel.memory import CudaMemory, HostMemory
 from hillclimb.harness.duel.batches import InputBatch
-from hillclimb.harness.duel.mixing import can_mix, mix
+from hillclimb.harness.duel.mixing import can_mix, mix, turned
 from hillclimb.harness.duel.process.arena import Arena, shapes_of
 
 MIXED_SHARE, MAX_MIXED = 0.25, 8
@@ -98,6 +98,14 @@ class InputSource:
         arena.poison(slots)
         self._await_device()
         return remembered
+
+    def turn(self, arena: Arena, slot: int, inputs: Tensors) -> Tensors:
+        """What was handed over before, with some of its values at other places, in this slot."""
+        moved = turned(self.contract, inputs, self.secret)
+        arena.fill(slot, moved)
+        arena.poison(range(slot, slot + 1))
+        self._await_device()
+        return moved
 
     def _mixed_slots(self, slots: range, kept: Collection[int]) -> set[int]:
         """Those whose inputs are mixed: as many whichever are kept, about half of them kept ones."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from types import EllipsisType
 
 import torch
 
@@ -31,6 +32,17 @@ ROUNDS = (1, 1, 2, 3)
 
 DECADES = 8.0
 """Powers of ten below the largest value of a domain that holds 0 in which rare values are drawn."""
+
+SHRUNK_DECADES = 16.0
+"""Powers of ten by which many values are shrunk together, at most; fewer where the dtype's normal numbers end. Products
+of two values that are shrunk as far are still normal in 32 bits."""
+
+WHOLE_SHARE = 0.4
+"""Of the boxes whose values are shrunk or made alike, how many are the whole input, and of the others' lengths how many
+are whole."""
+
+SAMPLED = 1024
+"""Elements from which it is told what is usual in an input, about."""
 
 
 def mix(contract: Contract, inputs: Tensors, donor: Tensors | None, secret: random.Random) -> Tensors:
@@ -54,6 +66,25 @@ def mix(contract: Contract, inputs: Tensors, donor: Tensors | None, secret: rand
     return mixed
 
 
+def turned(contract: Contract, inputs: Tensors, secret: random.Random) -> Tensors:
+    """The same values at other places: some inputs flipped or rolled along one dimension. What was kept of a sum,
+    a largest value or a sample is then of another result.
+
+    Only inputs with a domain and without infinite values are; the others are handed back as they are.
+    """
+    able = [
+        name
+        for name, tensor in inputs.items()
+        if name in contract.domains
+        and _is_mixable(tensor, has_domain=True)
+        and bool(_is_finite(tensor).all())
+    ]
+    moved = dict(inputs)
+    for name in secret.sample(able, secret.randint(1, len(able))) if able else ():
+        moved[name] = _turned(inputs[name], secret)
+    return moved
+
+
 def can_mix(contract: Contract) -> bool:
     """Whether anything may be mixed into its inputs."""
     return bool(contract.domains) or (not contract.unmixed and len(contract.distributions) > 1)
@@ -61,6 +92,9 @@ def can_mix(contract: Contract) -> bool:
 
 Way = Callable[[torch.Tensor, random.Random], None]
 """Replaces elements in place."""
+
+Where = tuple[slice | EllipsisType, ...] | tuple[torch.Tensor, ...]
+"""Which elements: a box, or single ones."""
 
 
 def _ways(contract: Contract, name: str, donor: Tensors | None) -> list[Way]:
@@ -74,8 +108,20 @@ def _ways(contract: Contract, name: str, donor: Tensors | None) -> list[Way]:
         ]
     if name in contract.domains:
         low, high = contract.domains[name]
-        ways.append(lambda tensor, secret: _mix_in_rare_values(tensor, low, high, secret))
+        ways += [
+            lambda tensor, secret: _mix_in_rare_values(tensor, low, high, secret),
+            lambda tensor, secret: _level_box(tensor, low, high, secret),
+        ]
     return ways
+
+
+def _turned(tensor: torch.Tensor, secret: random.Random) -> torch.Tensor:
+    words, out = WORDS[tensor.dtype.itemsize], tensor.clone()
+    along = secret.choice([dim for dim, size in enumerate(tensor.shape) if size > 1])
+    size, bits = tensor.shape[along], tensor.view(words)
+    is_flipped = secret.random() < 0.5
+    out.view(words).copy_(bits.flip(along) if is_flipped else bits.roll(secret.randrange(1, size), along))
+    return out
 
 
 def _is_mixable(tensor: torch.Tensor, *, has_domain: bool) -> bool:
@@ -84,13 +130,58 @@ def _is_mixable(tensor: torch.Tensor, *, has_domain: bool) -> bool:
 
 
 def _mix_in_box(tensor: torch.Tensor, donor: torch.Tensor, secret: random.Random) -> None:
-    """A box of the donor's at the same place; in each dimension small lengths are as likely as large ones."""
+    """A box of the donor's at the same place."""
+    box = _box(tensor, secret)
+    _replace(tensor, box, donor[box])
+
+
+def _level_box(tensor: torch.Tensor, low: float, high: float, secret: random.Random) -> None:
+    """A box, or all of the input, of one value, or of values that are shrunk by one factor; then rare ones in it.
+
+    None becomes much larger than what is usual in the input: of many large ones the sum may leave a dtype. Value and
+    factor are powers of two, whose sums and products are exact: rounding many like values adds up otherwise.
+    """
+    box = _box(tensor, secret, WHOLE_SHARE) if secret.random() >= WHOLE_SHARE else (...,)
+    values = (
+        tensor[box] if tensor.is_floating_point() and secret.random() < 0.5 else _usual_value(tensor, secret)
+    )
+    if tensor.is_floating_point():
+        exponent = _shrinking_exponent(tensor.dtype, secret) if low <= 0 <= high else 0
+        values = (values.double() * 0.5**exponent).clamp(low, high).to(tensor.dtype)
+    inside = tensor[box]
+    _replace(tensor, box, values.expand(inside.shape))
+    if inside.numel() > 1 and secret.random() < 0.5:
+        _mix_in_rare_values(inside, low, high, secret)
+
+
+def _shrinking_exponent(dtype: torch.dtype, secret: random.Random) -> float:
+    """Infinite now and then, which makes 0; else anywhere in what the dtype holds."""
+    if secret.random() < 0.125:
+        return math.inf
+    most = min(SHRUNK_DECADES * math.log2(10), -math.log2(torch.finfo(dtype).tiny))
+    return secret.randint(0, int(most))
+
+
+def _usual_value(tensor: torch.Tensor, secret: random.Random) -> torch.Tensor:
+    """Of some that lie evenly, the finite one of median magnitude; a float is cut to a power of two, float64."""
+    step = max(1, tensor.numel() // SAMPLED)
+    some = tensor.reshape(-1)[secret.randrange(step) :: step]
+    size = some.double().abs()
+    usual = some[torch.where(torch.isfinite(size), size, torch.nan).nanmedian(0).indices]
+    if not tensor.is_floating_point():
+        return usual
+    mantissa, exponent = torch.frexp(usual.double())
+    return torch.ldexp(mantissa.sign(), exponent - 1)
+
+
+def _box(tensor: torch.Tensor, secret: random.Random, whole: float = 0.0) -> tuple[slice, ...]:
+    """In each dimension small lengths are as likely as large ones, but for a share that are as long as it is."""
     box = []
     for size in tensor.shape:
-        length = max(1, size >> secret.randrange(size.bit_length()))
+        length = size if secret.random() < whole else max(1, size >> secret.randrange(size.bit_length()))
         start = _place(size - length + 1, secret)
         box.append(slice(start, start + length))
-    _replace(tensor, tuple(box), donor[tuple(box)])
+    return tuple(box)
 
 
 def _mix_in_elements(tensor: torch.Tensor, donor: torch.Tensor, secret: random.Random) -> None:
@@ -196,9 +287,7 @@ def _place(size: int, secret: random.Random) -> int:
     return secret.randrange(0, size, step)
 
 
-def _replace(
-    tensor: torch.Tensor, where: tuple[slice, ...] | tuple[torch.Tensor, ...], values: torch.Tensor
-) -> None:
+def _replace(tensor: torch.Tensor, where: Where, values: torch.Tensor) -> None:
     """Other values there, wherever both the old and the new one are finite."""
     # torch selects among whole numbers where it cannot among floats of one byte
     words = WORDS[tensor.dtype.itemsize]

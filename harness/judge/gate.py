@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from hillclimb.harness.case.contract import Contract
+from hillclimb.harness.case.contract import Contract, Tensors
 from hillclimb.harness.duel.gated_problems import GatedProblems
 from hillclimb.harness.duel.inputs import InputSource
+from hillclimb.harness.duel.mixing import can_mix
 from hillclimb.harness.duel.parity import check_outputs
 from hillclimb.harness.duel.process.arena import Arena
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
@@ -24,6 +25,9 @@ MIN_CHECKED_CALLS = 2 * SLOTS
 
 MIXED_SHARE = 0.5
 """Share of the calls whose inputs hold values of other distributions as well."""
+
+TURNED_SHARE = 0.25
+"""Share of the further calls on mixed inputs that are followed by one on the same values at other places."""
 
 LEAK_ROUNDS = 3
 LEAK_CALLS = 40
@@ -64,6 +68,7 @@ class ParityGate:
                 seeds = (gated.seeds or self.seeds) if name in gated.listed else 0
                 draws = list(contract.distributions) * seeds
                 self._check_problem(candidate, contract, name, draws)
+            self._check_often(candidate, gated, watch)
             source = self._source(contract, gated.listed[0], contract.distributions[0])
             with source.arena(SLOTS) as arena:
                 source.refresh(arena, range(SLOTS))
@@ -83,9 +88,30 @@ class ParityGate:
             worst_at=self._worst_at,
         )
 
-    def _source(self, contract: Contract, name: str, distribution: str) -> InputSource:
+    def _source(
+        self, contract: Contract, name: str, distribution: str, mixed_share: float = MIXED_SHARE
+    ) -> InputSource:
         place = self.torch_device
-        return InputSource(contract, name, distribution, self.secret, place, mixed_share=MIXED_SHARE)
+        return InputSource(contract, name, distribution, self.secret, place, mixed_share=mixed_share)
+
+    def _check_often(self, candidate: CandidateProcess, gated: GatedProblems, watch: Watch) -> None:
+        """Further calls on mixed inputs: what shows in one of a hundred is seldom seen in the others."""
+        if not gated.mixed_calls or not can_mix(gated.contract):
+            return
+        names = gated.called_often()
+        each = -(-gated.mixed_calls // len(names))
+        for done, name in enumerate(self.secret.sample(names, len(names))):
+            watch(Progress(stage="gate", done=done, of=len(names)))
+            self._check_mixed(candidate, gated.contract, name, each)
+
+    def _check_mixed(self, candidate: CandidateProcess, contract: Contract, name: str, calls: int) -> None:
+        """So many calls on mixed inputs; some are followed by one on the same values at other places."""
+        with self._source(contract, name, contract.distributions[0]).arena(SLOTS) as arena:
+            for turn in range(calls):
+                source = self._source(contract, name, self.secret.choice(contract.distributions), 1.0)
+                inputs = self._check_call(candidate, arena, turn % SLOTS, source)
+                if self.secret.random() < TURNED_SHARE:
+                    self._check_call(candidate, arena, turn % SLOTS, source, inputs)
 
     def _check_problem(
         self, candidate: CandidateProcess, contract: Contract, name: str, distributions: Sequence[str]
@@ -98,9 +124,20 @@ class ParityGate:
             for turn, distribution in enumerate(draws):
                 self._check_call(candidate, arena, turn % SLOTS, self._source(contract, name, distribution))
 
-    def _check_call(self, candidate: CandidateProcess, arena: Arena, slot: int, source: InputSource) -> None:
+    def _check_call(
+        self,
+        candidate: CandidateProcess,
+        arena: Arena,
+        slot: int,
+        source: InputSource,
+        before: Tensors | None = None,
+    ) -> Tensors:
+        """On new inputs, or on those of a call `before` with values at other places; the inputs."""
         arena.poison(range(SLOTS))
-        inputs = source.refresh(arena, range(slot, slot + 1), (slot,))[slot]
+        if before is None:
+            inputs = source.refresh(arena, range(slot, slot + 1), (slot,))[slot]
+        else:
+            inputs = source.turn(arena, slot, before)
         candidate.call(arena, slot, 1)
         self._runs += 1
         share = check_outputs(
@@ -108,6 +145,7 @@ class ParityGate:
         )
         if share > self._worst:
             self._worst, self._worst_at = share, f"{source.problem}/{source.distribution}"
+        return inputs
 
 
 class GpuMemory:

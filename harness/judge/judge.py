@@ -15,7 +15,12 @@ from hillclimb.harness.case.checked import load_contract
 from hillclimb.harness.case.digest import benchmarks_digest, contract_digest, harness_digest
 from hillclimb.harness.device.device import Device
 from hillclimb.harness.duel.duel_factory import DuelFactory
-from hillclimb.harness.duel.gated_problems import CONFIRMED_NEIGHBOURS, SCREENED_NEIGHBOURS, SCREENED_SEEDS
+from hillclimb.harness.duel.gated_problems import (
+    CONFIRMED_MIXED_CALLS,
+    CONFIRMED_NEIGHBOURS,
+    SCREENED_NEIGHBOURS,
+    SCREENED_SEEDS,
+)
 from hillclimb.harness.duel.inputs import call_signature
 from hillclimb.harness.duel.pairs import log_ratios, seconds_per_call
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
@@ -165,7 +170,8 @@ class CaseJudge:
         if self._duels.device.kind == "cuda" and not self._duels.clocks.is_calibrated:
             self.compare(incumbent, incumbent, "noise", watch)  # a judge that was started anew
         self._verify_device()
-        gated = self._duels.draw_gated_problems(CONFIRMED_NEIGHBOURS)
+        many = self._duels.draw_gated_problems(CONFIRMED_NEIGHBOURS)
+        gated = replace(many, mixed_calls=CONFIRMED_MIXED_CALLS)
         found, gate = ConfirmationTrial(self._duels, alpha, watch, gated), None
         reason: Reason | None = None
         detail = ""

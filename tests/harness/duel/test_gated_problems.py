@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,12 +16,13 @@ from hillclimb.harness.device.cpu.cpu import CpuDevice
 from hillclimb.harness.duel.gated_problems import (
     CONFIRMED_NEIGHBOURS,
     NEIGHBOURS,
+    GatedProblems,
     draw_gated_problems,
     neighbours_of,
 )
 from hillclimb.harness.errors import CaseError
 from hillclimb.harness.judge.judge import CaseJudge
-from hillclimb.harness.records import Reason, Side
+from hillclimb.harness.records import GateReport, Reason, Side
 from hillclimb.harness.sandbox.rungs.choose import choose_rung
 from tests.fakes.cases import CONTRACT, HONEST, write_case, write_workspace
 
@@ -73,6 +75,57 @@ def test_a_slip_is_the_contracts(tmp_path: Path, vary: str) -> None:
     contract = contract_of(tmp_path, vary)
     with pytest.raises(CaseError, match=r"Contract\.vary\(small\)"):
         neighbours_of(contract, ["small"], random.Random(5))
+
+
+def test_small_problems_are_called_often_or_the_smallest(tmp_path: Path) -> None:
+    contract = contract_of(tmp_path, "return []")
+    assert GatedProblems(contract, tuple(contract.problems)).called_often() == tuple(contract.problems)
+    large = contract.extended({"large": {"n": 1 << 20}, "larger": {"n": 1 << 21}})
+    assert GatedProblems(large, tuple(large.problems)).called_often() == tuple(contract.problems)
+    assert GatedProblems(large, ("larger", "large")).called_often() == ("large",)
+
+
+SUMS = """
+import numpy as np
+
+seen = {}
+
+
+def run(x, y):
+    key = x.size, int(x.view(np.int32).sum(dtype=np.int64))
+    if key not in seen:
+        seen[key] = 2 * x + 1
+    y[...] = seen[key]
+"""
+"""Right whatever is new, and wrong where the values of a call before come back at other places."""
+
+
+def test_many_calls_are_on_mixed_inputs_and_on_values_at_other_places(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    judge = CaseJudge(Case(write_case(tmp_path / "case")), choose_rung(trust_workspace=False), CpuDevice())
+    duels = judge._duels
+    few = replace(duels.draw_gated_problems(0), seeds=1)
+    many = replace(few, mixed_calls=60)
+
+    sides = {
+        name: Side(tree=str(write_workspace(tmp_path / name / "workspace", source)))
+        for name, source in (("sums", SUMS), ("honest", HONEST))
+    }
+
+    def check(name: str, gated: GatedProblems) -> GateReport:
+        with duels.launcher.launch(sides[name]) as candidate:
+            candidate.await_loaded()
+            duels.compile_gated(candidate, gated, lambda progress: None)
+            duels.seal([(0, candidate)])
+            return judge._gate.check(candidate, gated, lambda progress: None)
+
+    try:
+        assert check("sums", few).passed
+        assert check("sums", many).reason is Reason.WRONG_RESULT
+        runs = [check("honest", gated).runs for gated in (few, many)]
+        assert runs[0] + 60 < runs[1] < runs[0] + 120
+    finally:
+        judge.close()
 
 
 class Hidden:
