@@ -6,6 +6,7 @@ ill-conditioned, by as much, and no more.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NoReturn
@@ -136,7 +137,13 @@ def describe_error(outputs: Tensors, expected: ExpectedOutputs) -> str:
     where = f"output {name!r}[{place}]" if place else f"output {name!r}"
     got, wanted = value.flatten()[at].item(), expected.reference[name].flatten()[at].item()
     wrong, count = int((share > 1).sum()), expected.counted(name, share).numel()
-    return f"{where} is {got:.6g} and should be {wanted:.6g}; {wrong} of {count} elements are over the budget"
+    told = f"{_spell(got)} and should be {_spell(wanted)}"
+    return f"{where} is {told}; {wrong} of {count} elements are over the budget"
+
+
+def _spell(number: float) -> str:
+    """Whole numbers in full: of two large ones the last digits alone may differ."""
+    return str(number) if isinstance(number, int) else f"{number:.6g}"
 
 
 def _is_whole(spec: Spec, reference: torch.Tensor) -> bool:
@@ -239,6 +246,7 @@ def check_slot(
             raise CandidateFault(Reason.NOT_FINITE, f"{at}: output {key!r} holds NaN or infinity")
     share = worst_error(outputs, expected)
     if share > 1:
-        detail = f"{at}: error is {share:.3g} times the budget: {describe_error(outputs, expected)}"
+        size = f"{share:.3g} times the budget" if math.isfinite(share) else "beyond any budget"
+        detail = f"{at}: error is {size}: {describe_error(outputs, expected)}"
         raise CandidateFault(Reason.WRONG_RESULT, detail)
     return share

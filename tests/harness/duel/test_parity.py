@@ -179,3 +179,14 @@ def test_a_wrong_result_says_where_it_is_wrong() -> None:
         "output 'y'[2, 1] is 0.25 and should be 0; 2 of 12 elements are over the budget"
     )
     assert error_shares({"y": wrong}, expected)["y"].shape == (3, 4)
+
+
+def test_of_whole_numbers_every_digit_is_told() -> None:
+    exact = torch.full((5,), 2**62 + 1)
+    output = exact.clone()
+    output[3] += 1
+    contract = whole(exact)
+    expected = expected_outputs(contract, {}, {}, 4.0)
+    assert describe_error({"y": output}, expected) == (
+        f"output 'y'[3] is {2**62 + 2} and should be {2**62 + 1}; 1 of 5 elements are over the budget"
+    )
