@@ -18,6 +18,7 @@ from hillclimb.agent.commands.climb import climb
 from hillclimb.agent.commands.completion import COMPLETE_VARIABLE, completion
 from hillclimb.agent.commands.config import config
 from hillclimb.agent.commands.evaluate import evaluate
+from hillclimb.agent.commands.gemm import gemm
 from hillclimb.agent.commands.new_case import new_case
 from hillclimb.agent.commands.options import MACHINE, USAGE
 from hillclimb.agent.commands.profile import profile
@@ -107,3 +108,4 @@ app.command()(config)
 app.command()(completion)
 app.command("new-case")(new_case)
 app.add_typer(study, name="study")
+app.add_typer(gemm, name="gemm")

@@ -36,7 +36,7 @@ ROOMS = {
     "agent.commands": (
         "agent.climb agent.evaluate agent.git agent.importers agent.llm.briefing agent.machine "
         "agent.notify agent.proposers agent.record agent.review agent.screen agent.stamp harness.case "
-        "harness.judge harness.studies"
+        "harness.gemm harness.judge harness.studies"
     ),
     "agent.evaluate": (
         "agent.climb agent.git agent.llm.briefing agent.machine agent.proposers agent.record "
@@ -91,6 +91,7 @@ ROOMS = {
         "harness.case harness.channel harness.device harness.device.cpu harness.knobs harness.policy "
         "harness.sandbox.kernel harness.sandbox.rungs"
     ),
+    "harness.gemm": "harness.yaml_errors",
     "harness.judge": (
         "harness.case harness.channel harness.device harness.device.cpu harness.device.gpu harness.duel "
         "harness.duel.process harness.profile harness.sandbox.rungs harness.statistics"
@@ -315,15 +316,21 @@ def test_the_digest_covers_all_that_a_judge_has_loaded() -> None:
 
 
 @pytest.mark.parametrize(
-    "room", ["harness/report/page_text.py", "harness/report/plots.py", "harness/studies/page.py"]
+    "room",
+    [
+        "harness/report/page_text.py",
+        "harness/report/plots.py",
+        "harness/studies/page.py",
+        "harness/gemm/shape.py",
+    ],
 )
 def test_what_draws_does_not_change_the_digest(tmp_path: Path, room: str) -> None:
     package = copy_of_the_package(tmp_path)
     before = harness_digest(package)
     with (package / room).open("a") as file:
         file.write("\n# another word\n")
-    (package / "harness" / "gemm").mkdir()
-    (package / "harness" / "gemm" / "table.py").write_text("ROWS = ()\n")
+    (package / "harness" / "new").mkdir()
+    (package / "harness" / "new" / "table.py").write_text("ROWS = ()\n")
     assert harness_digest(package) == before
 
 

@@ -1,0 +1,148 @@
+"""Commands of the GEMM lab: gemm shapes."""
+
+from __future__ import annotations
+
+import json as as_json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from hillclimb.agent.commands.options import JsonOption
+from hillclimb.harness.errors import UsageError
+from hillclimb.harness.wording import count, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hillclimb.harness.gemm.shape import Dtype, GemmShape
+
+gemm = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="""Matrix products of language models: which shapes there are.
+
+    Examples:
+
+    - `hillclimb gemm shapes`
+
+    - `hillclimb gemm shapes --models Qwen/Qwen3-32B --tp-sizes 4 --batch-sizes 1,64 --dtype fp8`""",
+)
+
+DTYPES = ("bf16", "f16", "fp8", "int8")
+
+
+def _whole_numbers(option: typer.CallbackParam, value: str | None) -> str | None:
+    """Raises UsageError for what is no list of whole numbers above 0."""
+    for part in [] if value is None else str(value).split(","):
+        if not (part.strip().isdecimal() and int(part) > 0):
+            raise UsageError(f"{option.opts[0]} {value}: give whole numbers above 0, such as 1,2,8")
+    return value
+
+
+def _dtype(option: typer.CallbackParam, value: str | None) -> str | None:
+    if value is not None and value not in DTYPES:
+        remedy = did_you_mean(value, DTYPES) or f"choose among {', '.join(DTYPES)}"
+        raise UsageError(f"{option.opts[0]} {value}: {remedy}")
+    return value
+
+
+NamesOption = Annotated[
+    list[str] | None,
+    typer.Option("--shapes", metavar="NAME", help="These alone; may be repeated, or names by commas."),
+]
+ModelsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--models",
+        metavar="MODEL",
+        help="The layers of this model instead of the grid; may be repeated, or names by commas.",
+    ),
+]
+GpusOption = Annotated[
+    str | None,
+    typer.Option(
+        "--tp-sizes",
+        metavar="N,...",
+        callback=_whole_numbers,
+        help="Of models: GPUs that share one. Default: 1.",
+    ),
+]
+TokensOption = Annotated[
+    str | None,
+    typer.Option(
+        "--batch-sizes",
+        metavar="M,...",
+        callback=_whole_numbers,
+        help="Of models: tokens. Default: the grid's.",
+    ),
+]
+DtypeOption = Annotated[
+    str | None,
+    typer.Option(metavar="DTYPE", callback=_dtype, help=f"One of {', '.join(DTYPES)}. Default: bf16."),
+]
+DefinitionsOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Another definition file. Default: the lab's own."),
+]
+
+
+@gemm.command()
+def shapes(
+    names: NamesOption = None,
+    models: ModelsOption = None,
+    tp_sizes: GpusOption = None,
+    batch_sizes: TokensOption = None,
+    dtype: DtypeOption = None,
+    definitions: DefinitionsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """List shapes: the single named ones and the fixed grid, or the layers of models.
+
+    A shape has a name, m, n and k; of a mixture of experts also how many groups share the m rows. All of them stand in
+    one file, to which yours can be added.
+
+    Example: `hillclimb gemm shapes --shapes qkv_m16_n6144_k4096 --dtype fp8`
+    """
+    from hillclimb.harness.gemm.definitions import FILE, choose, read_definitions
+
+    if (tp_sizes or batch_sizes) and not models:
+        raise UsageError("--tp-sizes and --batch-sizes are of --models; name one")
+    known, wanted = read_definitions(definitions or FILE), _dtype_of(dtype)
+    if models:
+        tokens = _numbers(batch_sizes) or list(known.grid.m)
+        found: Iterable[GemmShape] = known.model_shapes(
+            _split(models), _numbers(tp_sizes) or [1], tokens, wanted or "bf16"
+        )
+    else:
+        found = [*known.named_shapes(wanted), *known.grid_shapes(wanted or "bf16")]
+    chosen = choose(found, _split(names))
+    if json:
+        print(
+            as_json.dumps([{**asdict(shape), "flops": shape.flops, "bytes": shape.bytes} for shape in chosen])
+        )
+        return
+    _print_table(chosen)
+
+
+def _print_table(chosen: list[GemmShape]) -> None:
+    width = max(len(shape.name) for shape in chosen)
+    print(f"{'name':{width}}  {'m':>6}  {'n':>6}  {'k':>6}  groups  dtype  FLOP/byte")
+    for shape in chosen:
+        intensity = shape.flops / shape.bytes
+        sizes = f"{shape.m:6}  {shape.n:6}  {shape.k:6}  {shape.groups:6}"
+        print(f"{shape.name:{width}}  {sizes}  {shape.dtype:5}  {intensity:9.4g}")
+    print(count(len(chosen), "shape"))
+
+
+def _split(values: list[str] | None) -> list[str]:
+    return [part.strip() for value in values or () for part in value.split(",")]
+
+
+def _numbers(value: str | None) -> list[int]:
+    return [int(part) for part in value.split(",")] if value else []
+
+
+def _dtype_of(value: str | None) -> Dtype | None:
+    return cast("Dtype | None", value)

@@ -1,0 +1,40 @@
+"""One matrix product: C = A B, or one such product for each group of rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Dtype = Literal["bf16", "f16", "fp8", "int8"]
+"""Of A and B. fp8 is e4m3fn."""
+
+ITEM_BYTES: dict[Dtype, int] = {"bf16": 2, "f16": 2, "fp8": 1, "int8": 1}
+"""Bytes of one element of A or B."""
+
+OUT_BYTES = 2
+"""Bytes of one element of C: f16 where A is f16, else bf16."""
+
+
+@dataclass(frozen=True)
+class GemmShape:
+    """A is m x k, B is k x n, C is m x n. With several groups A's rows are spread over as many matrices B."""
+
+    name: str
+    m: int
+    """Rows of A; of all groups together."""
+    n: int
+    k: int
+    dtype: Dtype
+    groups: int = 1
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations: each of the m rows meets one matrix B."""
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def bytes(self) -> int:
+        """A and every B that any row meets are read once, C is written once."""
+        used = min(self.groups, self.m)
+        read = (self.m * self.k + used * self.n * self.k) * ITEM_BYTES[self.dtype]
+        return read + self.m * self.n * OUT_BYTES
