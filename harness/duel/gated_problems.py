@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hillclimb.harness.case.contract import Contract, Problem
+from hillclimb.harness.duel.mixing import can_mix
 
 NEIGHBOURS = 2
 """Problems that no list shows, in a gate by itself."""
@@ -39,7 +40,9 @@ class GatedProblems:
     """More calls on mixed inputs, in all."""
 
     def called_often(self) -> tuple[str, ...]:
-        """The listed problems that these calls are of: the small ones, or the smallest."""
+        """The listed problems that these calls are of, if there are any: the small ones, or the smallest."""
+        if not self.mixed_calls or not can_mix(self.contract):
+            return ()
         sizes = {name: self.contract.work(self.contract.problems[name]).bytes for name in self.listed}
         most = max(MAX_OFTEN_BYTES, min(sizes.values()))
         return tuple(name for name in self.listed if sizes[name] <= most)

@@ -10,7 +10,6 @@ from itertools import pairwise
 from hillclimb.harness.case.contract import Contract, Tensors
 from hillclimb.harness.duel.gated_problems import GatedProblems
 from hillclimb.harness.duel.inputs import InputSource
-from hillclimb.harness.duel.mixing import can_mix
 from hillclimb.harness.duel.parity import check_outputs
 from hillclimb.harness.duel.process.arena import Arena
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
@@ -62,13 +61,16 @@ class ParityGate:
         self._worst, self._worst_at, self._runs = 0.0, "", 0
         contract = gated.contract
         names = self.secret.sample([*gated.listed, *gated.neighbours], len(gated.listed + gated.neighbours))
+        often = self.secret.sample(gated.called_often(), len(gated.called_often()))
         try:
             for done, name in enumerate(names):
-                watch(Progress(stage="gate", done=done, of=len(names)))
+                watch(Progress(stage="gate", done=done, of=len(names) + len(often)))
                 seeds = (gated.seeds or self.seeds) if name in gated.listed else 0
                 draws = list(contract.distributions) * seeds
                 self._check_problem(candidate, contract, name, draws)
-            self._check_often(candidate, gated, watch)
+            for done, name in enumerate(often, len(names)):
+                watch(Progress(stage="gate", done=done, of=len(names) + len(often)))
+                self._check_mixed(candidate, contract, name, -(-gated.mixed_calls // len(often)))
             source = self._source(contract, gated.listed[0], contract.distributions[0])
             with source.arena(SLOTS) as arena:
                 source.refresh(arena, range(SLOTS))
@@ -94,18 +96,11 @@ class ParityGate:
         place = self.torch_device
         return InputSource(contract, name, distribution, self.secret, place, mixed_share=mixed_share)
 
-    def _check_often(self, candidate: CandidateProcess, gated: GatedProblems, watch: Watch) -> None:
-        """Further calls on mixed inputs: what shows in one of a hundred is seldom seen in the others."""
-        if not gated.mixed_calls or not can_mix(gated.contract):
-            return
-        names = gated.called_often()
-        each = -(-gated.mixed_calls // len(names))
-        for done, name in enumerate(self.secret.sample(names, len(names))):
-            watch(Progress(stage="gate", done=done, of=len(names)))
-            self._check_mixed(candidate, gated.contract, name, each)
-
     def _check_mixed(self, candidate: CandidateProcess, contract: Contract, name: str, calls: int) -> None:
-        """So many calls on mixed inputs; some are followed by one on the same values at other places."""
+        """So many further calls, all on mixed inputs: what shows in one of a hundred is seldom seen in the others.
+
+        Some are followed by one on the same values at other places.
+        """
         with self._source(contract, name, contract.distributions[0]).arena(SLOTS) as arena:
             for turn in range(calls):
                 source = self._source(contract, name, self.secret.choice(contract.distributions), 1.0)

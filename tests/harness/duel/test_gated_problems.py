@@ -79,10 +79,15 @@ def test_a_slip_is_the_contracts(tmp_path: Path, vary: str) -> None:
 
 def test_small_problems_are_called_often_or_the_smallest(tmp_path: Path) -> None:
     contract = contract_of(tmp_path, "return []")
-    assert GatedProblems(contract, tuple(contract.problems)).called_often() == tuple(contract.problems)
+    assert GatedProblems(contract, tuple(contract.problems)).called_often() == ()
+
+    def often(contract: Contract, *names: str) -> tuple[str, ...]:
+        return GatedProblems(contract, names, mixed_calls=9).called_often()
+
+    assert often(contract, *contract.problems) == tuple(contract.problems)
     large = contract.extended({"large": {"n": 1 << 20}, "larger": {"n": 1 << 21}})
-    assert GatedProblems(large, tuple(large.problems)).called_often() == tuple(contract.problems)
-    assert GatedProblems(large, ("larger", "large")).called_often() == ("large",)
+    assert often(large, *large.problems) == tuple(contract.problems)
+    assert often(large, "larger", "large") == ("large",)
 
 
 SUMS = """
