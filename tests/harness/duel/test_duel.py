@@ -22,6 +22,7 @@ from hillclimb.harness.channel.dtypes import TORCH_DTYPES
 from hillclimb.harness.device.cpu.cpu import CpuDevice
 from hillclimb.harness.device.device import Device, RequiredWork
 from hillclimb.harness.duel.duel import InterleavedDuel, clean_blocks
+from hillclimb.harness.duel.inputs import MAX_MIXED
 from hillclimb.harness.duel.pairs import pair_record
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.duel.process.launch_spec import LaunchSpec, ProcessLimits, Timing
@@ -130,12 +131,21 @@ class Ring:
         cache: Literal["cold", "hot"] = "cold",
         key: bytes = b"secret",
         fitted: dict[str, tuple[int, int]] | None = None,
+        most_mixed: int = MAX_MIXED,
     ) -> Iterator[InterleavedDuel]:
         case = self.folder / "cases" / "test" / "affine"
         case = case if case.exists() else write_case(self.folder)
         contract = load_contract(case / "contract.py")
         suite = Suite(problems=self.problems, distribution="normal")
-        terms = DuelSettings(device, self.segment, 4.0, cache, SecretRandom(key), segment_calls=fitted or {})
+        terms = DuelSettings(
+            device,
+            self.segment,
+            4.0,
+            cache,
+            SecretRandom(key),
+            segment_calls=fitted or {},
+            most_mixed=most_mixed,
+        )
         sides = self._process(a), self._process(b)
         for side in sides:
             side.await_loaded()
@@ -316,12 +326,11 @@ def run(x, y):
 """Right where the inputs are those of the benchmark."""
 
 
-def test_what_is_timed_is_checked_on_other_inputs_too(ring: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hillclimb.harness.duel.inputs.MAX_MIXED", 0)  # mixed ones would show it sooner
+def test_what_is_timed_is_checked_on_other_inputs_too(ring: Ring) -> None:
     with ring.duel(KERNEL, KERNEL, Card()) as duel:
         duel.size_segments()
         duel.check_distributions(["offset", "tiny"])
-    with ring.duel(KERNEL + PICKY, KERNEL, Card()) as duel:
+    with ring.duel(KERNEL + PICKY, KERNEL, Card(), most_mixed=0) as duel:  # mixed ones would show it sooner
         duel.size_segments()
         duel.time_block()
         duel.check_distributions(["tiny"])
