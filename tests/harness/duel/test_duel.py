@@ -92,14 +92,21 @@ class Physical(Card):
 
 
 class Haunted(Card):
-    """Busy for a while after every turn of one process, by a clock of its own, which nobody else's work slows."""
-
-    haunting = 0
+    """Busy for a while after every turn of one side, by a clock of its own, which nobody else's work slows."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._ran = 0
-        self.now = 0.0
+        self.is_busy, self.now = False, 0.0
+
+    def follow(self, side: CandidateProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+        turn = side.time
+
+        def time(*given: Any) -> Timing:
+            timing = turn(*given)
+            self.is_busy = True
+            return timing
+
+        monkeypatch.setattr(side, "time", time)
 
     def perf_counter(self) -> float:
         return self.now
@@ -107,9 +114,8 @@ class Haunted(Card):
     process_time = perf_counter
 
     def synchronize(self) -> None:
-        ran = int(Path(f"/proc/{self.haunting}/schedstat").read_text().split()[0]) if self.haunting else 0
-        self.now += 0.1 if ran == self._ran else 0.2
-        self._ran = ran
+        self.now += 0.2 if self.is_busy else 0.1
+        self.is_busy = False
 
 
 @dataclass
@@ -465,7 +471,7 @@ def test_work_that_runs_on_after_a_turn_is_put_down_to_its_side(
     monkeypatch.setattr("hillclimb.harness.duel.duel.time", device)
     expected: Any = (CandidateFault, MachineError)[guilty]
     with ring.duel(KERNEL, KERNEL, device) as duel, pytest.raises(expected) as caught:
-        device.haunting = duel.sides[guilty].pid
+        device.follow(duel.sides[guilty], monkeypatch)
         duel.size_segments()
         for _ in range(20):
             duel.time_block()
