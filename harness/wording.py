@@ -30,6 +30,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"did you mean {found[0]!r}?" if found else ""
 
 
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """What to give in place of a name that is not known: the nearest one, or what there is."""
+    names = list(known)
+    return did_you_mean(name, names) or f"choose among {choices(name, names)}"
+
+
 def choices(name: str, known: Iterable[str]) -> str:
     """All known names where they are few, else the nearest three and how many there are."""
     names = list(dict.fromkeys(known))

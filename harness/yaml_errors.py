@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from hillclimb.harness.errors import CaseError
@@ -121,8 +121,9 @@ def case_error(
     prefix: str = "",
     drop: Iterable[str] = (),
     known: Iterable[str] = (),
+    page: str = "docs/reference/case-format.md",
 ) -> CaseError:
-    """The first thing wrong, as a CaseError; `known` are the keys to suggest for an unknown one."""
+    """The first thing wrong, as a CaseError; `known` are the keys to suggest for an unknown one, `page` shows all."""
     all_errors = error.errors(include_url=False)
     known = list(known)
     first = _most_telling(all_errors, known)
@@ -130,15 +131,30 @@ def case_error(
     key = ".".join([prefix, *parts] if prefix else parts)
     value = _short(first.get("ctx", {}).get("tag", first.get("input")))
     if first["type"] == "extra_forbidden":
-        remedy = did_you_mean(parts[-1], known) or "remove it (see docs/reference/case-format.md)"
+        remedy = did_you_mean(parts[-1], known) or f"remove it (see {page})"
         return CaseError(path, key, f"unknown key (value {value})", remedy)
     if first["type"] in ("missing", "union_tag_not_found"):
-        return CaseError(path, key, "is missing", "add it (docs/reference/case-format.md shows it)")
+        return CaseError(path, key, "is missing", f"add it ({page} shows it)")
     if first["type"] == "value_error":
         return CaseError(path, key, f"value {value} is wrong", first["msg"].removeprefix("Value error, "))
     same = [other for other in all_errors if _keys(other, set(drop)) == parts]
     wanted = _expected(first) if len(same) == 1 else "true, false, a number or text"
     return CaseError(path, key, f"value {value} is wrong", f"it must be {wanted}")
+
+
+def keys_of(model: type[BaseModel]) -> set[str]:
+    """Every key of a section and of the sections below it, for 'did you mean'."""
+    fields = model.model_fields.items()
+    below = (keys_of(kind) for _, field in fields for kind in _models_in(field.annotation))
+    return {field.alias or name for name, field in fields}.union(*below)
+
+
+def _models_in(kind: object) -> Iterator[type[BaseModel]]:
+    """The models that a field's type is made of, whatever holds them."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield kind
+    for part in get_args(kind):
+        yield from _models_in(part)
 
 
 def _most_telling(errors: list[ErrorDetails], known: list[str]) -> ErrorDetails:

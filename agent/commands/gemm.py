@@ -5,18 +5,14 @@ from __future__ import annotations
 import json as as_json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated, cast, get_args
 
 import typer
 
-from hillclimb.agent.commands.options import JsonOption
+from hillclimb.agent.commands.options import JsonOption, as_text
 from hillclimb.harness.errors import UsageError
-from hillclimb.harness.wording import count, did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from hillclimb.harness.gemm.shape import Dtype, GemmShape
+from hillclimb.harness.gemm.shape import Dtype, GemmShape
+from hillclimb.harness.wording import count, suggestion
 
 gemm = typer.Typer(
     no_args_is_help=True,
@@ -30,57 +26,67 @@ gemm = typer.Typer(
     - `hillclimb gemm shapes --models Qwen/Qwen3-32B --tp-sizes 4 --batch-sizes 1,64 --dtype fp8`""",
 )
 
-DTYPES = ("bf16", "f16", "fp8", "int8")
+DTYPES = get_args(Dtype)
 
 
-def _whole_numbers(option: typer.CallbackParam, value: str | None) -> str | None:
+def _names(values: list[str] | None) -> list[str]:
+    return [part.strip() for value in values or () for part in value.split(",")]
+
+
+def _whole_numbers(option: typer.CallbackParam, values: list[str] | None) -> list[int]:
     """Raises UsageError for what is no list of whole numbers above 0."""
-    for part in [] if value is None else str(value).split(","):
-        if not (part.strip().isdecimal() and int(part) > 0):
+    for value in values or ():
+        if not all(part.isdecimal() and int(part) > 0 for part in _names([value])):
             raise UsageError(f"{option.opts[0]} {value}: give whole numbers above 0, such as 1,2,8")
-    return value
+    return [int(part) for part in _names(values)]
 
 
-def _dtype(option: typer.CallbackParam, value: str | None) -> str | None:
+def _dtype(option: typer.CallbackParam, value: str | None) -> Dtype | None:
     if value is not None and value not in DTYPES:
-        remedy = did_you_mean(value, DTYPES) or f"choose among {', '.join(DTYPES)}"
-        raise UsageError(f"{option.opts[0]} {value}: {remedy}")
-    return value
+        raise UsageError(f"{option.opts[0]} {value}: {suggestion(value, DTYPES)}")
+    return cast("Dtype | None", value)
 
 
 NamesOption = Annotated[
     list[str] | None,
-    typer.Option("--shapes", metavar="NAME", help="These alone; may be repeated, or names by commas."),
+    typer.Option(
+        "--shapes", metavar="NAME", callback=_names, help="These alone; may be repeated, or names by commas."
+    ),
 ]
 ModelsOption = Annotated[
     list[str] | None,
     typer.Option(
         "--models",
         metavar="MODEL",
+        callback=_names,
         help="The layers of this model instead of the grid; may be repeated, or names by commas.",
     ),
 ]
 GpusOption = Annotated[
-    str | None,
+    list[int] | None,
     typer.Option(
         "--tp-sizes",
         metavar="N,...",
+        parser=as_text,
         callback=_whole_numbers,
         help="Of models: GPUs that share one. Default: 1.",
     ),
 ]
 TokensOption = Annotated[
-    str | None,
+    list[int] | None,
     typer.Option(
         "--batch-sizes",
         metavar="M,...",
+        parser=as_text,
         callback=_whole_numbers,
         help="Of models: tokens. Default: the grid's.",
     ),
 ]
 DtypeOption = Annotated[
-    str | None,
-    typer.Option(metavar="DTYPE", callback=_dtype, help=f"One of {', '.join(DTYPES)}. Default: bf16."),
+    Dtype | None,
+    typer.Option(
+        metavar="DTYPE", parser=as_text, callback=_dtype, help=f"One of {', '.join(DTYPES)}. Default: bf16."
+    ),
 ]
 DefinitionsOption = Annotated[
     Path | None,
@@ -109,15 +115,12 @@ def shapes(
 
     if (tp_sizes or batch_sizes) and not models:
         raise UsageError("--tp-sizes and --batch-sizes are of --models; name one")
-    known, wanted = read_definitions(definitions or FILE), _dtype_of(dtype)
+    known = read_definitions(definitions or FILE)
     if models:
-        tokens = _numbers(batch_sizes) or list(known.grid.m)
-        found: Iterable[GemmShape] = known.model_shapes(
-            _split(models), _numbers(tp_sizes) or [1], tokens, wanted or "bf16"
-        )
+        found = known.model_shapes(models, tp_sizes or [1], batch_sizes or known.grid.m, dtype or "bf16")
     else:
-        found = [*known.named_shapes(wanted), *known.grid_shapes(wanted or "bf16")]
-    chosen = choose(found, _split(names))
+        found = [*known.named_shapes(dtype), *known.grid_shapes(dtype or "bf16")]
+    chosen = choose(found, names or ())
     if json:
         print(
             as_json.dumps([{**asdict(shape), "flops": shape.flops, "bytes": shape.bytes} for shape in chosen])
@@ -134,15 +137,3 @@ def _print_table(chosen: list[GemmShape]) -> None:
         sizes = f"{shape.m:6}  {shape.n:6}  {shape.k:6}  {shape.groups:6}"
         print(f"{shape.name:{width}}  {sizes}  {shape.dtype:5}  {intensity:9.4g}")
     print(count(len(chosen), "shape"))
-
-
-def _split(values: list[str] | None) -> list[str]:
-    return [part.strip() for value in values or () for part in value.split(",")]
-
-
-def _numbers(value: str | None) -> list[int]:
-    return [int(part) for part in value.split(",")] if value else []
-
-
-def _dtype_of(value: str | None) -> Dtype | None:
-    return cast("Dtype | None", value)

@@ -13,7 +13,6 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 
 from pydantic import (
-    BaseModel,
     ValidationError,
 )
 
@@ -22,7 +21,7 @@ from hillclimb.harness.case.workspace_names import require_names
 from hillclimb.harness.errors import CaseError, UsageError
 from hillclimb.harness.knobs.knobs import KNOBS_FILE, Knobs, load_knobs
 from hillclimb.harness.wording import choices, did_you_mean
-from hillclimb.harness.yaml_errors import case_error, read_yaml
+from hillclimb.harness.yaml_errors import case_error, keys_of, read_yaml
 
 
 class Case:
@@ -139,7 +138,7 @@ def _load_settings(path: Path) -> Settings:
     try:
         return Settings.model_validate(read_yaml(path))
     except ValidationError as error:
-        raise case_error(path, error, known=_keys(Settings)) from None
+        raise case_error(path, error, known=keys_of(Settings)) from None
 
 
 def _load_suite(folder: Path, name: str) -> Suite:
@@ -147,15 +146,4 @@ def _load_suite(folder: Path, name: str) -> Suite:
     try:
         return Suite.model_validate(read_yaml(path))
     except ValidationError as error:
-        raise case_error(path, error, known=_keys(Suite)) from None
-
-
-def _keys(model: type[BaseModel]) -> set[str]:
-    """Every key of a section and of the sections below it, for 'did you mean'."""
-    found: set[str] = set()
-    for name, field in model.model_fields.items():
-        found.add(field.alias or name)
-        for kind in (field.annotation, *getattr(field.annotation, "__args__", ())):
-            if isinstance(kind, type) and issubclass(kind, BaseModel):
-                found |= _keys(kind)
-    return found
+        raise case_error(path, error, known=keys_of(Suite)) from None

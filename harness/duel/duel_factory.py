@@ -31,7 +31,7 @@ from hillclimb.harness.duel.workload import DuelSettings
 from hillclimb.harness.errors import CaseError, UsageError
 from hillclimb.harness.records import Pair, Progress, Side, Watch
 from hillclimb.harness.statistics.clocks import ClockCalibration
-from hillclimb.harness.wording import choices, did_you_mean
+from hillclimb.harness.wording import choices, suggestion
 
 COMPARISONS: tuple[PairStage, ...] = ("noise", "cumulative")
 """Stages in which both sides have passed before."""
@@ -396,5 +396,4 @@ class DuelFactory:
 
 def _expect_among(file: Path, key: str, value: str, offered: list[str]) -> None:
     if value not in offered:
-        known = did_you_mean(value, offered) or f"choose among {choices(value, offered)}"
-        raise CaseError(file, key, f"value {value!r} is not in contract.py", known)
+        raise CaseError(file, key, f"value {value!r} is not in contract.py", suggestion(value, offered))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from types import EllipsisType
 
 import torch
 
@@ -37,6 +36,10 @@ SHRUNK_DECADES = 16.0
 """Powers of ten by which many values are shrunk together, at most; fewer where the dtype's normal numbers end. Products
 of two values that are shrunk as far are still normal in 32 bits."""
 
+ALONE_SHARE = 0.2
+"""Of mixed inputs, in how many one box of one input is shrunk or made alike, and nothing else is changed: what looks at
+all magnitudes would tell rare values by them."""
+
 WHOLE_SHARE = 0.4
 """Of the boxes whose values are shrunk or made alike, how many are the whole input, and of the others' lengths how many
 are whole."""
@@ -59,6 +62,12 @@ def mix(contract: Contract, inputs: Tensors, donor: Tensors | None, secret: rand
     if not able:
         return inputs
     mixed = dict(inputs)
+    with_domain = [name for name in able if name in contract.domains]
+    if with_domain and secret.random() < ALONE_SHARE:
+        name = secret.choice(with_domain)
+        mixed[name] = inputs[name].clone()
+        _level_box(mixed[name], *contract.domains[name], secret)
+        return mixed
     for name in secret.sample(able, secret.randint(1, len(able))):
         mixed[name] = inputs[name].clone()
         for _ in range(secret.choice(ROUNDS)):
@@ -93,7 +102,7 @@ def can_mix(contract: Contract) -> bool:
 Way = Callable[[torch.Tensor, random.Random], None]
 """Replaces elements in place."""
 
-Where = tuple[slice | EllipsisType, ...] | tuple[torch.Tensor, ...]
+Where = tuple[slice, ...] | tuple[torch.Tensor, ...]
 """Which elements: a box, or single ones."""
 
 
@@ -110,7 +119,7 @@ def _ways(contract: Contract, name: str, donor: Tensors | None) -> list[Way]:
         low, high = contract.domains[name]
         ways += [
             lambda tensor, secret: _mix_in_rare_values(tensor, low, high, secret),
-            lambda tensor, secret: _level_box(tensor, low, high, secret),
+            lambda tensor, secret: _level_and_mix(tensor, low, high, secret),
         ]
     return ways
 
@@ -135,23 +144,28 @@ def _mix_in_box(tensor: torch.Tensor, donor: torch.Tensor, secret: random.Random
     _replace(tensor, box, donor[box])
 
 
-def _level_box(tensor: torch.Tensor, low: float, high: float, secret: random.Random) -> None:
-    """A box, or all of the input, of one value, or of values that are shrunk by one factor; then rare ones in it.
+def _level_and_mix(tensor: torch.Tensor, low: float, high: float, secret: random.Random) -> None:
+    """As `_level_box`, and every other time rare values in it."""
+    inside = tensor[_level_box(tensor, low, high, secret)]
+    if inside.numel() > 1 and secret.random() < 0.5:
+        _mix_in_rare_values(inside, low, high, secret)
+
+
+def _level_box(tensor: torch.Tensor, low: float, high: float, secret: random.Random) -> tuple[slice, ...]:
+    """A box, or all of the input, of one value, or of values that are shrunk by one factor; where it lies.
 
     None becomes much larger than what is usual in the input: of many large ones the sum may leave a dtype. Value and
     factor are powers of two, whose sums and products are exact: rounding many like values adds up otherwise.
     """
-    box = _box(tensor, secret, WHOLE_SHARE) if secret.random() >= WHOLE_SHARE else (...,)
+    box = _box(tensor, secret, 1.0 if secret.random() < WHOLE_SHARE else WHOLE_SHARE)
     values = (
         tensor[box] if tensor.is_floating_point() and secret.random() < 0.5 else _usual_value(tensor, secret)
     )
     if tensor.is_floating_point():
         exponent = _shrinking_exponent(tensor.dtype, secret) if low <= 0 <= high else 0
         values = (values.double() * 0.5**exponent).clamp(low, high).to(tensor.dtype)
-    inside = tensor[box]
-    _replace(tensor, box, values.expand(inside.shape))
-    if inside.numel() > 1 and secret.random() < 0.5:
-        _mix_in_rare_values(inside, low, high, secret)
+    _replace(tensor, box, values.expand(tensor[box].shape))
+    return box
 
 
 def _shrinking_exponent(dtype: torch.dtype, secret: random.Random) -> float:

@@ -7,13 +7,13 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, PositiveInt, ValidationError
+from pydantic import Field, PositiveInt, ValidationError
 
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.model import Model, ModelPart, Weight, weights
 from hillclimb.harness.gemm.shape import Dtype, GemmShape
-from hillclimb.harness.wording import choices, did_you_mean
-from hillclimb.harness.yaml_errors import case_error, read_yaml
+from hillclimb.harness.wording import suggestion
+from hillclimb.harness.yaml_errors import case_error, keys_of, read_yaml
 
 FILE = Path(__file__).with_name("shapes.yaml")
 """The one that is used where none is named."""
@@ -91,7 +91,7 @@ class Definitions(ModelPart):
     def model(self, name: str) -> Model:
         """Raises UsageError where the file does not hold it."""
         if name not in self.models:
-            raise UsageError(f"no model {name!r}: {_known(name, self.models)}")
+            raise UsageError(f"no model {name!r}: {suggestion(name, self.models)}")
         return self.models[name]
 
     def _weight(self, wanted: GridWeight) -> Weight:
@@ -99,7 +99,9 @@ class Definitions(ModelPart):
             weight.layer: weight for weight in weights(wanted.model, self.model(wanted.model), wanted.tp)
         }
         if wanted.layer not in known:
-            raise UsageError(f"{wanted.model} has no layer {wanted.layer!r}: {_known(wanted.layer, known)}")
+            raise UsageError(
+                f"{wanted.model} has no layer {wanted.layer!r}: {suggestion(wanted.layer, known)}"
+            )
         return known[wanted.layer]
 
 
@@ -113,7 +115,7 @@ def read_definitions(path: Path = FILE) -> Definitions:
     try:
         definitions = Definitions.model_validate(document)
     except ValidationError as error:
-        raise case_error(path, error, known=_keys(Definitions)) from None
+        raise case_error(path, error, known=keys_of(Definitions), page=str(FILE)) from None
     list(definitions.grid_shapes())
     return definitions
 
@@ -123,17 +125,8 @@ def choose(shapes: Iterable[GemmShape], names: Sequence[str]) -> list[GemmShape]
     known = {shape.name: shape for shape in shapes}
     for name in names:
         if name not in known:
-            raise UsageError(f"no shape {name!r}: {_known(name, known)}")
+            raise UsageError(f"no shape {name!r}: {suggestion(name, known)}")
     return [known[name] for name in names or known]
-
-
-def _known(name: str, known: Iterable[str]) -> str:
-    known = list(known)
-    return did_you_mean(name, known) or f"choose among {choices(name, known)}"
-
-
-def _keys(model: type[BaseModel]) -> list[str]:
-    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _shape(weight: Weight, tokens: int, dtype: Dtype) -> GemmShape:

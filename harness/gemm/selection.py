@@ -11,7 +11,7 @@ efficiency to the next if a chosen kernel reaches it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -69,15 +69,11 @@ class Selector:
     forbidden: frozenset[int] = frozenset()
     seconds: float = 60.0
     """Time for one integer program. 234 shapes and 600 kernels took 1 to 30 s on one core."""
-    _allowed: Matrix = field(init=False)
 
     def __post_init__(self) -> None:
         if both := self.required & self.forbidden:
             raise UsageError(f"kernel {min(both)} must be there and must not; take one of the two back")
-        allowed = self.efficiency.copy()
-        allowed[:, list(self.forbidden)] = 0.0
-        object.__setattr__(self, "_allowed", allowed)
-        self._expect_served(allowed > 0, "no kernel runs")
+        self._expect_served(self._allowed > 0, "no kernel runs")
 
     def cover(self, threshold: float, noise: Matrix | float = 0.0) -> Selection:
         """The fewest kernels by which each shape has one of this efficiency; of such sets the one best in the mean.
@@ -113,6 +109,12 @@ class Selector:
     @property
     def _kernels(self) -> int:
         return int(self.efficiency.shape[1])
+
+    @cached_property
+    def _allowed(self) -> Matrix:
+        allowed = self.efficiency.copy()
+        allowed[:, list(self.forbidden)] = 0.0
+        return allowed
 
     @cached_property
     def _weights(self) -> NDArray[np.float64]:

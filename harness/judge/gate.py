@@ -61,7 +61,8 @@ class ParityGate:
         self._worst, self._worst_at, self._runs = 0.0, "", 0
         contract = gated.contract
         names = self.secret.sample([*gated.listed, *gated.neighbours], len(gated.listed + gated.neighbours))
-        often = self.secret.sample(gated.called_often(), len(gated.called_often()))
+        small = gated.called_often()
+        often = self.secret.sample(small, len(small))
         try:
             for done, name in enumerate(names):
                 watch(Progress(stage="gate", done=done, of=len(names) + len(often)))

@@ -47,6 +47,8 @@ def test_layers_of_models_by_gpus_and_tokens() -> None:
     assert len(found) == 4 * 2 * 2
     assert {shape["m"] for shape in found} == {1, 64}
     assert {shape["dtype"] for shape in found} == {"int8"}
+    apart = ("--tp-sizes", "4", "--tp-sizes", "8", "--batch-sizes", "1", "--batch-sizes", "64")
+    assert json.loads(typed(*words[:2], *apart, *words[-2:], "--json")) == found
 
 
 @pytest.mark.parametrize(

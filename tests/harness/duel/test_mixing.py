@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hillclimb.harness.case.contract import Contract, Tensors
 from hillclimb.harness.duel.inputs import MAX_MIXED, InputSource
-from hillclimb.harness.duel.mixing import _level_box, can_mix, mix, turned
+from hillclimb.harness.duel.mixing import _level_and_mix, can_mix, mix, turned
 from hillclimb.harness.duel.secret_random import SecretRandom
 from tests.harness.duel.test_inputs import Mixed
 
@@ -186,7 +186,7 @@ def test_what_is_alike_or_shrunk_stays_in_the_domain(
     generator = torch.Generator().manual_seed(seed)
     own = (low + (high - low) * torch.rand((6, 9), generator=generator, dtype=torch.float64)).to(dtype)
     found = own.clone()
-    _level_box(found, low, high, random.Random(seed))
+    _level_and_mix(found, low, high, random.Random(seed))
     slack = 2 * torch.finfo(dtype).eps
     assert bool(
         ((low - slack * abs(low) <= found.double()) & (found.double() <= high + slack * abs(high))).all()
@@ -209,6 +209,23 @@ def test_in_the_end_whole_inputs_are_0_alike_and_small_as_a_whole() -> None:
     assert all(float(found.abs().max()) <= max(2 * usual, 1e4) for found in seen)
 
 
+def test_one_box_of_one_input_is_often_all_that_is_changed() -> None:
+    """Small values in some rows of one matrix, where none is rare, show what takes all rows by one scale."""
+    generator = torch.Generator().manual_seed(1)
+    own = {name: 1 + torch.rand((48, 48), generator=generator) for name in "ab"}
+    donor = {name: torch.full((48, 48), 10.0) for name in "ab"}
+    shown = 0
+    for seed in range(1000):
+        found = mixed(own, donor, seed, a=(-1e3, 1e3), b=(-1e3, 1e3))
+        small = (found["a"].abs() < 0.1).all(1)
+        shown += (
+            bool(small.any())
+            and float(found["a"].abs().median()) > 0.1
+            and all(float(one.abs().max()) < 5 for one in found.values())
+        )
+    assert shown >= 20
+
+
 def _is_rare(found: torch.Tensor) -> bool:
     _, counts = found.unique(return_counts=True)
     return 0 < int(counts.min()) < 9
@@ -218,7 +235,7 @@ def test_one_value_is_a_power_of_two_whose_sums_are_exact() -> None:
     own = torch.randn(4096, generator=torch.Generator().manual_seed(1))
     for seed in range(50):
         found = own.clone()
-        _level_box(found, -1e4, 1e4, random.Random(seed))
+        _level_and_mix(found, -1e4, 1e4, random.Random(seed))
         if len(found.unique()) == 1 and bool(found.any()):
             assert float(torch.frexp(found).mantissa.abs().max()) == 0.5
             assert float(found.cumsum(0)[-1]) == float(found.double().sum())
@@ -231,7 +248,7 @@ def test_many_like_values_stay_where_their_sums_fit_the_dtype() -> None:
         a, b = (torch.randn(4096, generator=generator).half() for _ in range(2))
         secret = random.Random(seed)
         for one in (a, b):
-            _level_box(one, -64, 64, secret)
+            _level_and_mix(one, -64, 64, secret)
         assert abs(float(a.double() @ b.double())) < 65504
 
 
@@ -240,7 +257,7 @@ def test_whole_numbers_become_one_that_the_input_held() -> None:
     alike = 0
     for seed in range(60):
         found = own.clone()
-        _level_box(found, 0, 10**6, random.Random(seed))
+        _level_and_mix(found, 0, 10**6, random.Random(seed))
         values, counts = found.unique(return_counts=True)
         assert set(values[counts > 40].tolist()) <= set(own.flatten().tolist())
         alike += len(values) == 1
@@ -252,7 +269,7 @@ def test_what_is_infinite_stays_and_does_not_count_as_usual() -> None:
     own[0, :4] = 1.0
     for seed in range(60):
         found = own.clone()
-        _level_box(found, -1e4, 1e4, random.Random(seed))
+        _level_and_mix(found, -1e4, 1e4, random.Random(seed))
         assert torch.equal(found.isfinite(), own.isfinite())
         assert not bool(found.isnan().any())
 

@@ -145,6 +145,12 @@ def test_a_file_of_ones_own_adds_shapes_and_models(tmp_path: Path) -> None:
         (("named", "mine"), {"m": 1, "n": 5}, "mine.k: is missing"),
         (("named", "mine"), {"m": 1, "n": 5, "k": 7, "dtype": "fp16"}, "mine.dtype: value 'fp16' is wrong"),
         (("modells",), {}, "modells: unknown key .* did you mean 'models'"),
+        (("models", "mine"), {"hidden": 1, "haeds": 1}, "haeds: unknown key .* did you mean 'heads'"),
+        (
+            ("models", "Qwen/Qwen3-8B", "colour"),
+            1,
+            r"colour: unknown key .* remove it \(see .*shapes\.yaml\)",
+        ),
         (("grid", "m"), [], "grid.m: value .* at least 1"),
         (("grid", "m"), [1, "2"], "grid.m.1: value '2' is wrong"),
     ],
