@@ -215,7 +215,7 @@ def test_one_box_of_one_input_is_often_all_that_is_changed() -> None:
     own = {name: 1 + torch.rand((48, 48), generator=generator) for name in "ab"}
     donor = {name: torch.full((48, 48), 10.0) for name in "ab"}
     shown = 0
-    for seed in range(1000):
+    for seed in range(3000):
         found = mixed(own, donor, seed, a=(-1e3, 1e3), b=(-1e3, 1e3))
         small = (found["a"].abs() < 0.1).all(1)
         shown += (
@@ -278,11 +278,12 @@ def test_what_is_infinite_stays_and_does_not_count_as_usual() -> None:
 def test_what_is_turned_holds_the_same_values_at_other_places(
     shape: tuple[int, ...], dtype: torch.dtype, seed: int
 ) -> None:
-    own = torch.arange(math.prod(shape)).reshape(shape).to(dtype)
+    own = (torch.arange(math.prod(shape)) % 100).reshape(shape).to(dtype)  # any of these dtypes holds 99
+    before = own.double().flatten().tolist()
     found = moved({"x": own}, seed, x=(0, 1000))["x"]
     assert found.dtype == dtype
     assert sorted(found.double().flatten().tolist()) == sorted(own.double().flatten().tolist())
-    assert own.double().flatten().tolist() == own.double().flatten().sort().values.tolist(), "it is a copy"
+    assert own.double().flatten().tolist() == before, "it is a copy"
 
 
 def test_what_is_turned_is_flipped_or_rolled_along_one_dimension() -> None:
