@@ -15,7 +15,7 @@ NEIGHBOURS = 2
 SCREENED_NEIGHBOURS, SCREENED_SEEDS = 1, 1
 """In the gate of a screening, and the seeds there: a neighbour may have to be compiled, and every call takes time."""
 
-CONFIRMED_NEIGHBOURS, CONFIRMED_MIXED_CALLS = 12, 240
+CONFIRMED_NEIGHBOURS, CONFIRMED_MIXED_CALLS = 12, 1000
 """In the gate of a confirmation, which few candidates reach and every win has passed: such problems, and calls on mixed
 inputs beside those that every gate has."""
 

@@ -14,12 +14,18 @@ from hillclimb.harness.case.contract import Contract, Problem, Tensors
 from hillclimb.harness.channel.layout import CallSignature, SlotLayout, call_order, lay_out
 from hillclimb.harness.channel.memory import CudaMemory, HostMemory
 from hillclimb.harness.duel.batches import InputBatch
-from hillclimb.harness.duel.mixing import can_mix, mix, turned
+from hillclimb.harness.duel.mixing import can_mix, changeable, mix, turned
+from hillclimb.harness.duel.parity import is_answerable
 from hillclimb.harness.duel.process.arena import Arena, shapes_of
+from hillclimb.harness.duel.structures import structure_some
 
 MIXED_SHARE, MAX_MIXED = 0.25, 8
 """Share of the slots refreshed together whose inputs are mixed, and the most slots. Half of them are among the kept
 ones, which are compared: that inputs are mixed says little about whether they are."""
+
+STRUCTURED_SHARE, MAX_STRUCTURED_BYTES = 0.2, 4 << 20
+"""Of mixed inputs, in how many some have a structure as a whole, and nothing else is changed; of problems that move at
+most so many bytes, since whether the contract has an answer to them is tried first."""
 
 
 def call_signature(contract: Contract, name: str, place: str, *, is_run: bool = True) -> CallSignature:
@@ -57,6 +63,8 @@ class InputSource:
     """By which many calls' inputs are drawn sooner than call by call."""
     mixed_share: float = MIXED_SHARE
     most_mixed: int = MAX_MIXED
+    structure_turn: int | None = None
+    """Mixed inputs all have a structure, whichever is of this turn; None: some have, drawn by chance."""
 
     def draw(self, generator: torch.Generator) -> Tensors:
         return self.contract.inputs(self.contract.problems[self.problem], self.distribution, generator)
@@ -83,7 +91,7 @@ class InputSource:
             for slot in sorted(set(some).intersection({*kept, *mixed})):
                 inputs = {name: rows[slot - some.start].clone() for name, rows in drawn.items()}
                 if slot in mixed:
-                    inputs = mix(self.contract, inputs, donor, self.secret)
+                    inputs = self._mixed(inputs, donor)
                     arena.fill(slot, inputs)
                 if slot in kept:
                     remembered[slot] = inputs
@@ -91,13 +99,29 @@ class InputSource:
         for slot in rest:
             inputs = self.draw(generator) if slot == rest.start else self.draw_unchecked(generator)
             if slot in mixed:
-                inputs = mix(self.contract, inputs, donor, self.secret)
+                inputs = self._mixed(inputs, donor)
             arena.fill(slot, inputs)
             if slot in kept:
                 remembered[slot] = inputs
         arena.poison(slots)
         self._await_device()
         return remembered
+
+    def _mixed(self, inputs: Tensors, donor: Tensors | None) -> Tensors:
+        return self._structured(inputs) or mix(self.contract, inputs, donor, self.secret)
+
+    def _structured(self, inputs: Tensors) -> Tensors | None:
+        """Some with a structure as a whole; None where it is not their turn, or the contract has no answer to it."""
+        problem = self.contract.problems[self.problem]
+        if self.structure_turn is None:
+            is_small = self.contract.work(problem).bytes <= MAX_STRUCTURED_BYTES
+            if not is_small or self.secret.random() >= STRUCTURED_SHARE:
+                return None
+        able = changeable(self.contract, inputs)
+        if not able:
+            return None
+        found = structure_some(inputs, self.contract.domains, able, self.secret, self.structure_turn)
+        return found if is_answerable(self.contract, problem, found) else None
 
     def turn(self, arena: Arena, slot: int, inputs: Tensors) -> Tensors:
         """What was handed over before, with some of its values at other places, in this slot."""

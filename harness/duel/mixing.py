@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from itertools import combinations
 
 import torch
 
@@ -40,6 +41,12 @@ ALONE_SHARE = 0.2
 """Of mixed inputs, in how many one box of one input is shrunk or made alike, and nothing else is changed: what looks at
 all magnitudes would tell rare values by them."""
 
+WHOLE_DONOR_SHARE = 0.1
+"""Of mixed inputs, in how many some are wholly of another distribution than the others."""
+
+SWAPPED_SHARE = 0.25
+"""Where values move to other places, in how many calls two inputs that are alike are swapped."""
+
 WHOLE_SHARE = 0.4
 """Of the boxes whose values are shrunk or made alike, how many are the whole input, and of the others' lengths how many
 are whole."""
@@ -61,13 +68,13 @@ def mix(contract: Contract, inputs: Tensors, donor: Tensors | None, secret: rand
     able = [name for name, found in ways.items() if found]
     if not able:
         return inputs
-    mixed = dict(inputs)
     with_domain = [name for name in able if name in contract.domains]
-    if with_domain and secret.random() < ALONE_SHARE:
-        name = secret.choice(with_domain)
-        mixed[name] = inputs[name].clone()
-        _level_box(mixed[name], *contract.domains[name], secret)
-        return mixed
+    kind = secret.random()
+    if with_domain and kind < ALONE_SHARE:
+        return _with_one_box(contract, inputs, secret.choice(with_domain), secret)
+    if donor is not None and kind > 1 - WHOLE_DONOR_SHARE and (with_domain or len(able) > 1):
+        return _with_whole_donors(contract, inputs, donor, able, secret)
+    mixed = dict(inputs)
     for name in secret.sample(able, secret.randint(1, len(able))):
         mixed[name] = inputs[name].clone()
         for _ in range(secret.choice(ROUNDS)):
@@ -75,23 +82,70 @@ def mix(contract: Contract, inputs: Tensors, donor: Tensors | None, secret: rand
     return mixed
 
 
+def _with_one_box(contract: Contract, inputs: Tensors, name: str, secret: random.Random) -> Tensors:
+    changed = inputs[name].clone()
+    _level_box(changed, *contract.domains[name], secret)
+    return {**inputs, name: changed}
+
+
+def _with_whole_donors(
+    contract: Contract, inputs: Tensors, donor: Tensors, able: list[str], secret: random.Random
+) -> Tensors:
+    """Some inputs wholly of the other distribution, or of a magnitude between the two where a domain allows it.
+
+    Not all are as the donor has them: one draw serves many calls.
+    """
+    mixed, alone = dict(inputs), len(able) == 1
+    for name in secret.sample(able, max(1, secret.randrange(len(able)))):
+        values = donor[name]
+        if name in contract.domains and (alone or secret.random() < 0.5):
+            values = _between(values, inputs[name], contract.domains[name], secret)
+        mixed[name] = inputs[name].clone()
+        _replace(mixed[name], tuple(slice(size) for size in values.shape), values)
+    return mixed
+
+
+def _between(
+    values: torch.Tensor, other: torch.Tensor, domain: tuple[float, float], secret: random.Random
+) -> torch.Tensor:
+    """The values, if floats multiplied by one factor: as large as usual in one of the two, or anything between."""
+    if not values.is_floating_point():
+        return values
+    own, wanted = (_usual_value(tensor, secret).abs() for tensor in (values, other))
+    ratio = torch.where((own > 0) & (wanted > 0), wanted / own, 1.0) ** secret.random()
+    return (values.double() * ratio).clamp(*domain).to(values.dtype)
+
+
 def turned(contract: Contract, inputs: Tensors, secret: random.Random) -> Tensors:
-    """The same values at other places: some inputs flipped or rolled along one dimension. What was kept of a sum,
-    a largest value or a sample is then of another result.
+    """The same values at other places: some inputs flipped or rolled along one dimension, or two that are alike
+    swapped. What was kept of a sum, a largest value or a sample is then of another result.
 
     Only inputs with a domain and without infinite values are; the others are handed back as they are.
     """
-    able = [
+    able, moved = changeable(contract, inputs), dict(inputs)
+    alike = [pair for pair in combinations(able, 2) if _may_be_swapped(contract, inputs, *pair)]
+    if alike and secret.random() < SWAPPED_SHARE:
+        one, other = secret.choice(alike)
+        return {**moved, one: inputs[other].clone(), other: inputs[one].clone()}
+    for name in secret.sample(able, secret.randint(1, len(able))) if able else ():
+        moved[name] = _turned(inputs[name], secret)
+    return moved
+
+
+def changeable(contract: Contract, inputs: Tensors) -> list[str]:
+    """The inputs with a domain and without infinite values, of more than one element."""
+    return [
         name
         for name, tensor in inputs.items()
         if name in contract.domains
         and _is_mixable(tensor, has_domain=True)
         and bool(_is_finite(tensor).all())
     ]
-    moved = dict(inputs)
-    for name in secret.sample(able, secret.randint(1, len(able))) if able else ():
-        moved[name] = _turned(inputs[name], secret)
-    return moved
+
+
+def _may_be_swapped(contract: Contract, inputs: Tensors, one: str, other: str) -> bool:
+    kinds = [(inputs[name].shape, inputs[name].dtype, tuple(contract.domains[name])) for name in (one, other)]
+    return kinds[0] == kinds[1]
 
 
 def can_mix(contract: Contract) -> bool:

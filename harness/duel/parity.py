@@ -95,6 +95,15 @@ def expected_outputs(
     )
 
 
+def is_answerable(contract: Contract, problem: Problem, inputs: Tensors) -> bool:
+    """Whether the contract keeps its promises for these inputs, which no distribution gave: sums may leave a dtype."""
+    try:
+        expected_outputs(contract, problem, inputs, 1.0)
+    except CaseError:
+        return False
+    return True
+
+
 def error_shares(outputs: Tensors, expected: ExpectedOutputs) -> Tensors:
     """Of every element its error as a share of the budget, float64: infinite for NaN and for an infinity out of place.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from hillclimb.harness.case.contract import Contract, Tensors
@@ -24,6 +24,9 @@ MIN_CHECKED_CALLS = 2 * SLOTS
 
 MIXED_SHARE = 0.5
 """Share of the calls whose inputs hold values of other distributions as well."""
+
+STRUCTURED_EVERY = 3
+"""Of further calls on mixed inputs, one in so many has a structure, each in turn."""
 
 TURNED_SHARE = 0.25
 """Share of the further calls on mixed inputs that are followed by one on the same values at other places."""
@@ -100,11 +103,14 @@ class ParityGate:
     def _check_mixed(self, candidate: CandidateProcess, contract: Contract, name: str, calls: int) -> None:
         """So many further calls, all on mixed inputs: what shows in one of a hundred is seldom seen in the others.
 
-        Some are followed by one on the same values at other places.
+        A third have structures in turn. Some are followed by a call on the same values at other places.
         """
+        first = self.secret.getrandbits(30)
         with self._source(contract, name, contract.distributions[0]).arena(SLOTS) as arena:
             for turn in range(calls):
                 source = self._source(contract, name, self.secret.choice(contract.distributions), 1.0)
+                if turn % STRUCTURED_EVERY == 0:
+                    source = replace(source, structure_turn=first + turn // STRUCTURED_EVERY)
                 inputs = self._check_call(candidate, arena, turn % SLOTS, source)
                 if self.secret.random() < TURNED_SHARE:
                     self._check_call(candidate, arena, turn % SLOTS, source, inputs)

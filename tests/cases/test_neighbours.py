@@ -70,14 +70,42 @@ def test_neighbours_are_new_and_not_too_small(
     new = [other for other in near if other not in listed.values()]
     assert found[: len(new)] == new
     largest = {name: max(sizes[name] for sizes in listed.values()) for name in problem}
-    for other in found[len(new) :]:
-        ((name, size),) = set(other.items()) - set(problem.items())
-        assert 1.5 * problem[name] < size <= min(2.5 * problem[name], largest[name])
-    grown = {next(n for n in problem if other[n] != problem[n]) for other in found[len(new) :]}
+    assert all(other[name] <= largest[name] for other in found[len(new) :] for name in problem)
+    enlarged = [other for other in found[len(new) :] if any(other[n] > 1.5 * problem[n] for n in problem)]
+    assert all(other[name] <= 2.5 * problem[name] for other in enlarged for name in problem)
+    grown = {n for other in enlarged for n in problem if other[n] > 1.5 * problem[n]}
     assert {n for n, size in problem.items() if size > 99 and largest[n] > 2 * size} <= grown
     assert len({tuple(other.values()) for other in found}) == len(found)
     assert min((min(other.values()) for other in found), default=1) >= 1
     assert all(list(other) == list(problem) for other in found)
+
+
+@given(sizes, sizes, st.integers())
+def test_some_lie_between_this_problem_and_a_smaller_one(
+    problem: dict[str, int], other: dict[str, int], seed: int
+) -> None:
+    known = {"one": problem, "two": other}
+    near = changed(problem, random.Random(seed), ("m", "n", "k"))
+    for found in neighbours(problem, random.Random(seed), known, ("m", "n", "k")):
+        apart = [name for name in problem if found[name] != problem[name]]
+        if found not in near and len(apart) > 1:
+            assert all(min(problem[n], other[n]) <= found[n] <= max(problem[n], other[n]) for n in problem)
+
+
+def test_sizes_between_are_of_every_magnitude_and_often_round() -> None:
+    """From 256 x 256 x 256 down to 4 x 4 x 4, 128 x 128 x 128 and its like among them."""
+    large, small = (dict.fromkeys(("m", "n", "k"), size) for size in (256, 4))
+    near = changed(large, random.Random(0), ("m", "n", "k"))
+    found = [
+        other
+        for seed in range(300)
+        for other in neighbours(large, random.Random(seed), {"one": large, "two": small}, ("m", "n", "k"))
+        if other not in near and len({*other.values()} & {256}) == 0
+    ]
+    sizes_found = [other["m"] for other in found]
+    for low, high in ((4, 16), (16, 64), (64, 256)):
+        assert sum(low <= size < high for size in sizes_found) > len(found) / 8
+    assert sum(all(size % 32 == 0 for size in other.values()) for other in found) > len(found) / 20
 
 
 @given(sizes, st.integers())

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
-from math import isqrt
 from typing import Any
 
 NamedSizes = Mapping[str, Any]
@@ -13,6 +13,15 @@ NamedSizes = Mapping[str, Any]
 
 PRIMES = 2
 """Below a size and above it, how many primes are near."""
+
+SCATTER = 0.2
+"""Of sizes between two problems', by how much each may be nearer to one of them than the others are."""
+
+MAX_GROWTH = 2
+"""Times a size, or all of a problem's multiplied, what lies between is at most."""
+
+MAX_ROUND_BITS = 7
+"""Of sizes that are round: multiples of up to this power of two, 128."""
 
 MAX_UNLIKE = 64
 """Times one size, the other is at most where they are swapped. Many short rows are unlike few long ones: what needs a
@@ -26,13 +35,17 @@ def neighbours(
     *groups: tuple[str, ...],
     least: int = 1,
 ) -> list[dict[str, Any]]:
-    """As `changed`, without the problems that are listed, and with one size about twice as large.
+    """As `changed`, without the problems that are listed, and with one size about twice as large or all named sizes
+    between those of this problem and of another one.
 
     No size becomes larger so than it is in any listed problem: what is beyond them all may be beyond the operator.
     """
-    near = changed(problem, secret, *groups, least=least)
-    larger = [other for other in _enlarged(problem, secret, groups, listed) if other not in near]
-    return unlisted([*near, *larger], listed)
+    found = changed(problem, secret, *groups, least=least)
+    names = [name for group in groups for name in group]
+    for other in (*_enlarged(problem, secret, names, listed), *_between(problem, secret, names, listed)):
+        if other not in found:
+            found.append(other)
+    return unlisted(found, listed)
 
 
 def changed(
@@ -80,17 +93,41 @@ def _near(size: int, secret: random.Random, least: int) -> list[int]:
 
 
 def _enlarged(
-    problem: NamedSizes,
-    secret: random.Random,
-    groups: Iterable[tuple[str, ...]],
-    listed: Mapping[str, NamedSizes],
+    problem: NamedSizes, secret: random.Random, names: Iterable[str], listed: Mapping[str, NamedSizes]
 ) -> Iterator[dict[str, Any]]:
     """One named size anywhere between one and a half times and two and a half times as large."""
-    for name in (name for names in groups for name in names):
+    for name in names:
         size = problem[name]
         most = min(5 * size // 2, max((other[name] for other in listed.values()), default=size))
         if 3 * size // 2 < most:
             yield {**problem, name: secret.randint(3 * size // 2 + 1, most)}
+
+
+def _between(
+    problem: NamedSizes, secret: random.Random, names: Sequence[str], listed: Mapping[str, NamedSizes]
+) -> Iterator[dict[str, Any]]:
+    """All named sizes about as far from this problem's to a smaller one's, by logarithm; every other time round."""
+    extent = math.prod(problem[name] for name in names)
+    smaller = [
+        other
+        for other in listed.values()
+        if 0 < math.prod(other[name] for name in names) <= extent and dict(other) != dict(problem)
+    ]
+    for is_round in (False, True) if smaller else ():
+        other, share = secret.choice(smaller), secret.random()
+        step = 1 << secret.randint(1, MAX_ROUND_BITS) if is_round else 1
+        ends = {name: min(other[name], MAX_GROWTH * problem[name]) for name in names}
+        found = {name: _size_between(problem[name], ends[name], share, step, secret) for name in names}
+        if math.prod(found.values()) <= MAX_GROWTH * extent:
+            yield {**problem, **found}
+
+
+def _size_between(one: int, other: int, share: float, step: int, secret: random.Random) -> int:
+    """A multiple of the step as far as there is one between the two."""
+    share = min(1.0, max(0.0, share + secret.uniform(-SCATTER, SCATTER)))
+    size = round(math.exp((1 - share) * math.log(one) + share * math.log(other)))
+    rounded = round(size / step) * step
+    return rounded if min(one, other) <= rounded <= max(one, other) else size
 
 
 def _primes_near(size: int) -> list[int]:
@@ -108,4 +145,4 @@ def _first_primes(numbers: Iterable[int]) -> list[int]:
 
 
 def _is_prime(number: int) -> bool:
-    return number > 1 and all(number % divisor for divisor in range(2, isqrt(number) + 1))
+    return number > 1 and all(number % divisor for divisor in range(2, math.isqrt(number) + 1))

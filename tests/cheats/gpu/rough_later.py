@@ -4,7 +4,6 @@ family: told-from-timing
 case: rows
 entries: [10, 30, 32]
 reason: [wrong_result, not_finite]
-says: "(while timed)"
 stage: confirm
 """
 

@@ -337,3 +337,58 @@ def test_a_layout_says_what_is_changed_and_what_need_not_be_whole() -> None:
 
 def test_on_a_cpu_calls_are_drawn_one_by_one() -> None:
     assert batches.InputBatches().get("one", "normal", source().draw_unchecked, "cpu") is None
+
+
+class Sums(Mixed):
+    """x has a domain; sums of one sign leave float16."""
+
+    domains: ClassVar = {"x": (-6e4, 6e4)}
+
+    def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
+        return {"x": 3e3 * torch.randn(problem["n"], generator=generator)}
+
+    def outputs(self, problem: Problem) -> dict[str, Spec]:
+        return {"y": Spec((), torch.float16)}
+
+    def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
+        return {"y": inputs["x"].double().sum()}
+
+    def attainable(self, problem: Problem, inputs: Tensors) -> Tensors:
+        return {"y": inputs["x"].double().sum().half()}
+
+
+class LargeSums(Sums):
+    def work(self, problem: Problem) -> Work:
+        return Work(1, 5 << 20)
+
+
+def of_mixed_calls(contract: Contract, turn: int | None = None, count: int = 400) -> list[torch.Tensor]:
+    """What some calls are handed of which all have mixed inputs."""
+    drawing = InputSource(contract, "one", "normal", SecretRandom(b"k"), "cpu", mixed_share=1.0)
+    found = []
+    with drawing.arena(1) as room:
+        for call in range(count):
+            now = replace(drawing, structure_turn=None if turn is None else turn + call)
+            found.append(now.refresh(room, range(1), (0,))[0]["x"])
+    return found
+
+
+def is_sorted(x: torch.Tensor) -> bool:
+    return len(x.unique()) > 20 and (bool((x.diff() >= 0).all()) or bool((x.diff() <= 0).all()))
+
+
+def test_some_mixed_inputs_have_a_structure_or_all_in_turn() -> None:
+    by_chance, in_turn = (sum(map(is_sorted, of_mixed_calls(Sums(), turn))) for turn in (None, 5))
+    assert 2 < by_chance < in_turn / 2
+    assert in_turn > 20
+
+
+def test_a_structure_that_the_contract_has_no_answer_to_is_not_drawn() -> None:
+    sums = [float(x.double().sum()) for x in of_mixed_calls(Sums(), 0) if bool((x >= 0).all())]
+    assert max(sums) < 65520, "it is infinite in float16"
+    assert max(sums) > 1000, "smaller ones of one sign are drawn"
+
+
+def test_large_problems_have_structures_only_in_turn() -> None:
+    assert not any(map(is_sorted, of_mixed_calls(LargeSums())))
+    assert any(map(is_sorted, of_mixed_calls(LargeSums(), 0)))

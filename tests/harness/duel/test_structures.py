@@ -1,0 +1,150 @@
+"""Inputs with a structure as a whole."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hillclimb.harness.case.contract import Tensors
+from hillclimb.harness.duel.structures import structure_some, structures_of
+
+FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]
+WHOLE = [torch.int8, torch.uint8, torch.int32, torch.int64]
+WIDE = (-1e4, 1e4)
+
+
+def drawn(*shape: int, seed: int = 0, scale: float = 3.0) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)) * scale
+
+
+def structured(tensor: torch.Tensor, domain: tuple[float, float], secret: random.Random) -> torch.Tensor:
+    return structure_some({"x": tensor}, {"x": domain}, ["x"], secret)["x"]
+
+
+def many(own: torch.Tensor, domain: tuple[float, float] = WIDE, count: int = 400) -> list[torch.Tensor]:
+    return [structured(own, domain, random.Random(seed)) for seed in range(count)]
+
+
+def share(found: list[torch.Tensor], told: Callable[[torch.Tensor], bool]) -> float:
+    return sum(map(told, found)) / len(found)
+
+
+def is_sorted(x: torch.Tensor) -> bool:
+    return all(bool((x.diff(dim=dim) >= 0).all()) for dim in range(x.dim()))
+
+
+def is_of_two_values(x: torch.Tensor) -> bool:
+    return len(x.unique()) == 2
+
+
+TOLD: dict[str, Callable[[torch.Tensor], bool]] = {
+    "rising": is_sorted,
+    "falling": lambda x: is_sorted(-x),
+    "whole numbers": lambda x: bool((x == x.round()).all()),
+    "not negative": lambda x: bool((x >= 0).all()),
+    "not positive": lambda x: bool((x <= 0).all()),
+    "zeros and one number": lambda x: is_of_two_values(x) and bool((x == 0).any()),
+    "one number of either sign": lambda x: is_of_two_values(x.abs() + (x < 0)) and len(x.abs().unique()) == 1,
+    "one element": lambda x: int((x != 0).sum()) == 1,
+    "mostly 0": lambda x: 1 < int((x != 0).sum()) <= x.numel() // 4,
+    "zeros at the end": lambda x: bool((x[..., -1] == 0).all()) and bool((x[..., 0] != 0).all()),
+    "what bfloat16 holds": lambda x: bool((x.bfloat16().float() == x).all()),
+    "of unit length": lambda x: math.isclose(float(x.norm()), 1.0, rel_tol=1e-5),
+}
+"""Structures of vectors that a kernel could tell."""
+
+OF_MATRICES: dict[str, Callable[[torch.Tensor], bool]] = {
+    "lower": lambda x: bool((x == x.tril()).all()) and not bool((x == x.triu()).all()),
+    "upper": lambda x: bool((x == x.triu()).all()) and not bool((x == x.tril()).all()),
+    "diagonal": lambda x: torch.equal(x, x.diag().diag()) and int((x != 0).sum()) > 1,
+    "symmetric": lambda x: torch.equal(x, x.T) and int((x != 0).sum()) > len(x) ** 2 // 2,
+    "equal rows": lambda x: bool((x == x[0]).all()),
+    "equal columns": lambda x: bool((x[:, 0] == x.T).all()),
+    "rows of unit length": lambda x: bool(torch.isclose(x.norm(dim=1), torch.ones(len(x))).all()),
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_vectors_have_every_structure(name: str) -> None:
+    assert share(many(drawn(40)), TOLD[name]) > 0.01
+
+
+@pytest.mark.parametrize("name", {**TOLD, **OF_MATRICES})
+def test_matrices_have_every_structure(name: str) -> None:
+    assert share(many(drawn(12, 12)), {**TOLD, **OF_MATRICES}[name]) > 0.01
+
+
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=4).filter(lambda shape: math.prod(shape) > 1),
+    st.sampled_from([*FLOATS, *WHOLE]),
+    st.sampled_from([(-100.0, 100.0), (0.0, 5.0), (0.5, 20.0), (-7.0, -1.0)]),
+    st.integers(0, 10**6),
+    st.booleans(),
+)
+def test_what_is_structured_stays_in_its_domain_and_grows_no_larger(
+    shape: list[int], dtype: torch.dtype, domain: tuple[float, float], seed: int, is_permuted: bool
+) -> None:
+    low, high = domain
+    if not dtype.is_signed and low < 0:
+        low, high = 0.0, max(high, 3.0)
+    own = (drawn(*shape, seed=seed).double() * 4).clamp(low, high)
+    own = own.clamp(math.ceil(low), math.floor(high)).round().to(dtype) if dtype in WHOLE else own.to(dtype)
+    if is_permuted:
+        own = own.permute(*reversed(range(len(shape))))
+    before = own.double().flatten().tolist()
+    found = structured(own, (low, high), random.Random(seed))
+    assert (found.shape, found.dtype, found.stride()) == (own.shape, own.dtype, own.stride())
+    values = found.double()
+    assert bool(((values >= low) & (values <= high)).all())
+    assert float(values.abs().max()) <= max(1.0, float(own.double().abs().max().ceil()))
+    assert own.double().flatten().tolist() == before, "it is a copy"
+
+
+@given(st.integers(0, 10**6))
+def test_whole_numbers_are_only_moved_repeated_or_0(seed: int) -> None:
+    own = torch.arange(3, 27).reshape(4, 6)
+    values = structured(own, (0, 100), random.Random(seed)).flatten().tolist()
+    assert {*values} <= {0, *own.flatten().tolist()}
+
+
+def test_turns_that_count_up_give_every_structure() -> None:
+    own = drawn(12, 12)
+    count = len(structures_of(own, *WIDE))
+    for first in (0, 7):
+        found = [
+            structure_some({"x": own}, {"x": WIDE}, ["x"], random.Random(turn), turn)["x"]
+            for turn in range(first, first + 12 * count)
+        ]
+        assert all(any(map(is_so, found)) for is_so in {**TOLD, **OF_MATRICES}.values())
+
+
+def both(inputs: Tensors, seed: int, **domains: tuple[float, float]) -> Tensors:
+    known = domains or dict.fromkeys(inputs, WIDE)
+    return structure_some(inputs, known, list(known), random.Random(seed))
+
+
+def test_one_input_may_be_another_its_transpose_or_a_slice_of_it() -> None:
+    own = {"a": drawn(5, 5, seed=1), "b": drawn(5, 5, seed=2), "x": drawn(5, seed=3)}
+    found = [both(own, seed) for seed in range(400)]
+    assert any(torch.equal(new["a"], own["b"]) and new["b"] is own["b"] for new in found)
+    assert any(torch.equal(new["b"], own["a"].T) for new in found)
+    assert {k for k in range(5) if any(torch.equal(new["x"], own["a"][k]) for new in found)} == {*range(5)}
+
+
+def test_only_what_is_named_is_structured() -> None:
+    own = {"a": drawn(4, 4, seed=1), "mask": drawn(4, 4, seed=2)}
+    found = [both(own, seed, a=WIDE) for seed in range(50)]
+    assert all(new["mask"] is own["mask"] for new in found)
+    assert any(not torch.equal(new["a"], own["a"]) for new in found)
+
+
+def test_another_inputs_values_stay_in_the_domain() -> None:
+    own = {"a": drawn(6, seed=1, scale=50.0), "b": drawn(6, seed=2)}
+    for seed in range(200):
+        assert float(both(own, seed, a=(-500.0, 500.0), b=(-4.0, 4.0))["b"].abs().max()) <= 12.0
