@@ -1,4 +1,4 @@
-"""hillclimb gemm shapes, as it is typed."""
+"""hillclimb gemm shapes and gemm compare, as they are typed."""
 
 from __future__ import annotations
 
@@ -70,3 +70,48 @@ def test_a_slip_is_told_with_what_to_do(words: list[str], told: str) -> None:
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no definition file .*none\.yaml"):
         typed("--definitions", str(tmp_path / "none.yaml"))
+
+
+def results(path: Path, provider: str, **milliseconds: float) -> str:
+    """A file of times by shape, square ones of the size that the name ends with."""
+    file = {
+        "schema": 1, "provider": provider, "gpu": {"name": "NVIDIA H200", "driver": "580"},
+        "results": [
+            {"name": name, **dict.fromkeys("mnk", int(name[1:])), "dtype": "bf16", "runtime_ms": ms}
+            for name, ms in milliseconds.items()
+        ],
+    }  # fmt: skip
+    path.write_text(json.dumps(file))
+    return str(path)
+
+
+def compared(*words: str) -> tuple[int, str]:
+    found = CliRunner().invoke(app, ["gemm", "compare", *words])
+    if isinstance(found.exception, UsageError):
+        raise found.exception
+    return found.exit_code, found.output
+
+
+def test_providers_stand_beside_a_baseline(tmp_path: Path) -> None:
+    base = results(tmp_path / "cublas", "cublas", s1024=0.01, s2048=0.05)
+    mine = results(tmp_path / "mine", "mine", s1024=0.008, s2048=0.06)
+    status, text = compared("--baseline", base, mine)
+    assert status == 0
+    assert "1.250x+" in text
+    assert "0.833x-" in text
+    assert compared("--baseline", base, mine, "--fail-on", "slower")[0] == 1
+    assert compared("--baseline", base, mine, "--fail-on", "slower", "--shapes", "s1024")[0] == 0
+    status, text = compared("--baseline", base, mine, "--json")
+    assert json.loads(text)["shapes"][0]["cells"]["mine"]["speedup"] == pytest.approx(1.25)
+    assert compared("--baseline", base, mine, "--format", "markdown")[1].startswith(
+        "| shape | cublas TFLOP/s |"
+    )
+
+
+def test_a_gap_is_named_and_ends_with_1(tmp_path: Path) -> None:
+    base = results(tmp_path / "cublas", "cublas", s1024=0.01, s2048=0.05)
+    status, text = compared("--baseline", base, results(tmp_path / "mine", "mine", s1024=0.01))
+    assert status == 1
+    assert "missing: mine, s2048: no record; measure it" in text
+    with pytest.raises(UsageError, match="No such file"):
+        compared("--baseline", base, str(tmp_path / "none"))

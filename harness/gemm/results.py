@@ -1,0 +1,188 @@
+"""What a provider of kernels was measured to do: one JSON file a provider, whoever wrote it.
+
+A provider is what one would call for a matrix product: a library, the CUTLASS profiler, Triton, generated kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, PositiveFloat, PositiveInt, ValidationError, model_validator
+
+from hillclimb.harness.errors import UsageError
+from hillclimb.harness.gemm.shape import Dtype, GemmShape
+from hillclimb.harness.records.record import Record
+from hillclimb.harness.wording import suggestion
+
+Statistic = Literal["median", "mean", "min"]
+Name = Annotated[str, Field(min_length=1)]
+
+TFLOPS_TOLERANCE = 0.02
+"""By how much, as a share, a file's own TFLOP/s may differ from flops / runtime: its digits, or 2(mnk + mn)."""
+
+PEAK_TFLOPS: dict[str, dict[Dtype, float]] = {
+    "H100": {"bf16": 989.5, "f16": 989.5, "fp8": 1979.0, "int8": 1979.0},
+    "H200": {"bf16": 989.5, "f16": 989.5, "fp8": 1979.0, "int8": 1979.0},
+}
+"""Dense, by a part of the card's name, as NVIDIA's data sheets of the SXM cards give it: no kernel can be faster."""
+
+
+class GpuCard(Record):
+    """Where it was measured."""
+
+    name: Name
+    """As the driver gives it, such as NVIDIA H100 80GB HBM3."""
+    driver: str = ""
+
+    def peak_tflops(self, dtype: Dtype) -> float:
+        """Infinite for a card that is not known."""
+        return next((peaks[dtype] for part, peaks in PEAK_TFLOPS.items() if part in self.name), math.inf)
+
+
+class Product(Record):
+    """A shape: what was multiplied."""
+
+    name: Name
+    m: PositiveInt
+    n: PositiveInt
+    k: PositiveInt
+    dtype: Dtype
+    groups: PositiveInt = 1
+
+    @property
+    def shape(self) -> GemmShape:
+        """By which products of several files are told to be the same, whatever they are named."""
+        return GemmShape("", self.m, self.n, self.k, self.dtype, self.groups)
+
+
+class Measured(Product):
+    """One kernel's time for one shape."""
+
+    kernel: str = ""
+    """Its own name, where the provider has several."""
+    runtime_ms: PositiveFloat
+    statistic: Statistic = "median"
+    """Of the calls: a mean is not compared with a minimum."""
+    low_ms: PositiveFloat | None = None
+    high_ms: PositiveFloat | None = None
+    """A 95 % interval of the time, where there is one."""
+    tflops: PositiveFloat | None = None
+    """As the file gives it; it follows from the shape and the time, and has to agree with them."""
+    is_checked: bool = False
+    """Whether the result was compared with a reference, and was right."""
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        low, high = self.interval_ms
+        if not low <= self.runtime_ms <= high < math.inf:
+            raise ValueError(
+                f"runtime_ms {self.runtime_ms} is not between low_ms and high_ms, {low} to {high}"
+            )
+        own = self.achieved_tflops
+        if self.tflops and abs(self.tflops / own - 1) > TFLOPS_TOLERANCE + 1 / self.k:
+            raise ValueError(f"tflops {self.tflops} is not 2mnk / runtime_ms, {own:.6g}")
+        return self
+
+    @property
+    def interval_ms(self) -> tuple[float, float]:
+        """The time itself at both ends, where no interval was given."""
+        return self.low_ms or self.runtime_ms, self.high_ms or self.runtime_ms
+
+    @property
+    def achieved_tflops(self) -> float:
+        """From the shape and the time."""
+        return self.shape.flops / self.runtime_ms / 1e9
+
+
+class Failed(Product):
+    """A kernel that gave no time for a shape, or a wrong result. Without a name: the provider as a whole."""
+
+    kernel: str = ""
+    status: Literal["incorrect", "failed", "unsupported", "aborted", "timed_out", "impossible"]
+    """incorrect: it ran, and its result is wrong. aborted: its process ended, or what it wrote did."""
+    reason: str = ""
+
+
+class ProviderResults(Record):
+    """One file."""
+
+    schema_version: Literal[1] = Field(1, alias="schema")
+    provider: Name
+    gpu: GpuCard
+    software: dict[str, str] = Field(default_factory=dict)
+    """Versions by name, such as cuda, torch, cutlass."""
+    digest: str = ""
+    """sha256 of what else decides a time: the kernels' source, the flags of the compiler."""
+    cache: Literal["cold", "hot", "unknown"] = "unknown"
+    """Whether the operands were in the L2 cache."""
+    results: tuple[Measured, ...] = ()
+    failed: tuple[Failed, ...] = ()
+
+    def possible(self) -> list[Measured]:
+        """Those that are not faster than the card can be."""
+        return [one for one in self.results if one.achieved_tflops <= self.gpu.peak_tflops(one.dtype)]
+
+    def best(self) -> dict[GemmShape, Measured]:
+        """The fastest possible one of every shape."""
+        found: dict[GemmShape, Measured] = {}
+        for one in self.possible():
+            if one.shape not in found or one.runtime_ms < found[one.shape].runtime_ms:
+                found[one.shape] = one
+        return found
+
+
+def read_results(path: Path) -> ProviderResults:
+    """Raises UsageError for a file that is not there, or does not hold what docs/reference/schema says."""
+    try:
+        return ProviderResults.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}; give a file of a provider's results") from None
+    except ValidationError as error:
+        raise UsageError(
+            f"{path}: {_first(error)}; docs/reference/schema/gemm-results.json says what a file holds"
+        ) from None
+
+
+def read_all(paths: Iterable[Path]) -> list[ProviderResults]:
+    """Raises UsageError as `read_results` does, and where two files are of one provider."""
+    found: dict[str, Path] = {}
+    files = []
+    for path in paths:
+        file = read_results(path)
+        if file.provider in found:
+            raise UsageError(
+                f"{path} and {found[file.provider]} are both of {file.provider!r}; give one of them"
+            )
+        found[file.provider] = path
+        files.append(file)
+    return files
+
+
+def only(files: Sequence[ProviderResults], names: Sequence[str]) -> list[ProviderResults]:
+    """The files with the shapes of these names alone; as they are where there are none.
+
+    Raises UsageError for a name that no file has.
+    """
+    known = {one.name for file in files for one in (*file.results, *file.failed)}
+    for name in names:
+        if name not in known:
+            raise UsageError(f"no file has a shape {name!r}: {suggestion(name, known)}")
+    return [_only(file, names) if names else file for file in files]
+
+
+def _only(file: ProviderResults, names: Sequence[str]) -> ProviderResults:
+    results = tuple(one for one in file.results if one.name in names)
+    failed = tuple(one for one in file.failed if one.name in names)
+    return file.model_copy(update={"results": results, "failed": failed})
+
+
+def _first(error: ValidationError) -> str:
+    """Where the first slip is, and what it is."""
+    slip, count = error.errors()[0], error.error_count()
+    place = ".".join(str(part) for part in slip["loc"]) or "the file"
+    more = f", and {count - 1} more" if count > 1 else ""
+    given = f" (it is {slip['input']!r})" if isinstance(slip["input"], str | int | float) else ""
+    return f"{place}: {slip['msg'].removeprefix('Value error, ')}{given}{more}"
