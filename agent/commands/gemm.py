@@ -1,4 +1,4 @@
-"""Commands of the GEMM lab: gemm shapes, gemm compare."""
+"""Commands of the GEMM lab: gemm shapes, gemm compare, gemm select."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json as as_json
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
@@ -15,10 +15,15 @@ from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.shape import Dtype, GemmShape
 from hillclimb.harness.wording import count, suggestion
 
+if TYPE_CHECKING:
+    from hillclimb.harness.gemm.choosing import Choice
+    from hillclimb.harness.gemm.dispatch import Dispatch
+
 gemm = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="""Matrix products of language models: which shapes there are, and how providers of kernels compare on them.
+    help="""Matrix products of language models: which shapes there are, how providers of kernels compare on them,
+    and which few kernels serve them all.
 
     Examples:
 
@@ -26,7 +31,9 @@ gemm = typer.Typer(
 
     - `hillclimb gemm shapes --models Qwen/Qwen3-32B --tp-sizes 4 --batch-sizes 1,64 --dtype fp8`
 
-    - `hillclimb gemm compare --baseline cublas.json triton.json cutlass.json`""",
+    - `hillclimb gemm compare --baseline cublas.json triton.json cutlass.json`
+
+    - `hillclimb gemm select cutlass.json triton.json --min-gemm-efficiency 0.98 --output chosen`""",
 )
 
 DTYPES = get_args(Dtype)
@@ -182,6 +189,114 @@ def compare(
         print(as_markdown(comparison) if style is Format.MARKDOWN else as_table(comparison))
     if comparison.gaps or (fail_on is FailOn.SLOWER and comparison.slower()):
         raise typer.Exit(1)
+
+
+ThresholdOption = Annotated[
+    float | None,
+    typer.Option(
+        "--min-gemm-efficiency", min=0, max=1, help="Of the best, that every shape reaches. Default: 0.98."
+    ),
+]
+BestOption = Annotated[int | None, typer.Option(min=1, metavar="K", help="The best K in the mean instead.")]
+CurveOption = Annotated[int, typer.Option(min=0, metavar="K", help="Also what the best 1 to K reach.")]
+CallsOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="YAML: shape -> how often it is called. Others do not count."),
+]
+RequireOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KERNEL", callback=_names, help="Must be chosen; * stands for anything."),
+]
+ForbidOption = Annotated[
+    list[str] | None, typer.Option(metavar="KERNEL", callback=_names, help="Must not be chosen; likewise.")
+]
+HeldOutOption = Annotated[
+    list[int] | None,
+    typer.Option(
+        metavar="M,...",
+        parser=as_text,
+        callback=_whole_numbers,
+        help="Leave these out, and tell what they get.",
+    ),
+]
+ExactOption = Annotated[
+    bool, typer.Option("--exact", help="An efficiency below the threshold by its noise alone does not count.")
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Write dispatch.json, dispatch.hpp and dispatch.py there."),
+]
+
+
+@gemm.command()
+def select(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Results, with many kernels a shape.")
+    ],
+    threshold: ThresholdOption = None,
+    best: BestOption = None,
+    curve: CurveOption = 0,
+    calls: CallsOption = None,
+    require: RequireOption = None,
+    forbid: ForbidOption = None,
+    held_out_m: HeldOutOption = None,
+    exact: ExactOption = False,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, help="For one search; what is found by then counts.")
+    ] = 60.0,
+    output: OutputOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Choose the few kernels that serve many shapes, and the dispatch among them.
+
+    By default the fewest by which every shape reaches a share of its best kernel's speed. The search is exact. Where
+    the time does not suffice, how far the choice may be from the best is told.
+
+    The dispatch gives a measured shape its fastest chosen kernel, and another one what its neighbours say.
+
+    Example: `hillclimb gemm select cutlass.json --best 8 --held-out-m 24,96,384`
+    """
+    from hillclimb.harness.gemm.choosing import Wish, choose_kernels, matching
+    from hillclimb.harness.gemm.portfolio import gather
+    from hillclimb.harness.gemm.results import read_all, read_calls
+
+    if threshold is not None and best is not None:
+        raise UsageError("--min-gemm-efficiency and --best are two questions; ask one of them")
+    portfolio = gather(read_all(files))
+    kernels = portfolio.kernels
+    portfolio, weights = portfolio.called(read_calls(calls)) if calls else (portfolio, None)
+    must, must_not = (matching(patterns or (), kernels) for patterns in (require, forbid))
+    wish = Wish(threshold, best, must, must_not, not exact, seconds)
+    choice = choose_kernels(portfolio, wish, weights, held_out_m or (), curve)
+    if output:
+        _write_dispatch(output, choice.dispatch)
+    print(choice.model_dump_json(by_alias=True) if json else _told(choice, output))
+
+
+def _write_dispatch(folder: Path, table: Dispatch) -> None:
+    from hillclimb.harness.gemm.dispatch_source import as_cpp, as_python
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "dispatch.json").write_text(table.model_dump_json(by_alias=True, indent=1) + "\n")
+    (folder / "dispatch.hpp").write_text(as_cpp(table))
+    (folder / "dispatch.py").write_text(as_python(table))
+
+
+def _told(choice: Choice, output: Path | None) -> str:
+    """The kernels, a line for each part of the shapes, and the curve."""
+    lines = [*choice.kernels, ""]
+    for name, part in (("chosen for", choice.on_shapes), ("held out", choice.held_out)):
+        if part:
+            worst = f"worst {part.worst:.4f} at {part.worst_shape}"
+            lines.append(f"{name}: {count(part.shapes, 'shape')}, mean {part.mean:.4f}, {worst}")
+    if choice.gap:
+        lines.append(f"another choice may be better by {choice.gap:.4f} in the mean; give it more --seconds")
+    lines += [
+        f"best {point.kernels}: mean {point.mean:.4f}, worst {point.worst:.4f}" for point in choice.curve
+    ]
+    fall_back = choice.dispatch.kernels[choice.dispatch.fall_back]
+    lines.append(f"{count(len(choice.kernels), 'kernel')}; what nothing is known of gets {fall_back}")
+    return "\n".join([*lines, *([f"written to {output}"] if output else [])])
 
 
 def _print_table(chosen: list[GemmShape]) -> None:

@@ -26,6 +26,9 @@ OPERATION = re.compile(r"^\s*Operation:\s*(\S+)\s*$", re.MULTILINE)
 KINDS = ("gemm", "grouped_gemm")
 """Kinds of operations that are dense matrix products."""
 
+AGREEMENT = 0.02
+"""By how much, as a share, GFLOPs may differ from Flops / Runtime: a time of few digits."""
+
 RIGHT, UNCHECKED = "passed", "not_verified"
 """Dispositions of a result that was compared with a reference, or was not."""
 
@@ -63,16 +66,19 @@ class ProfilerRow:
     @property
     def runtime_ms(self) -> float | None:
         """A mean; None where it is no positive number."""
-        try:
-            value = float(self.arguments.get("Runtime", ""))
-        except ValueError:
-            return None
-        return value if math.isfinite(value) and value > 0 else None
+        value = _number(self.arguments.get("Runtime"))
+        return value if value and math.isfinite(value) and value > 0 else None
 
     @property
     def was_run(self) -> bool:
-        """To its end, with a time. Whether the result is right is another question."""
-        return self.status == "success" and self.runtime_ms is not None
+        """To its end, with a time that its other figures agree with; the result may be wrong."""
+        return self.status == "success" and self.runtime_ms is not None and self._agrees(self.runtime_ms)
+
+    def _agrees(self, runtime_ms: float) -> bool:
+        flops, rate = (_number(self.arguments.get(name)) for name in ("Flops", "GFLOPs"))
+        if flops is None or rate is None:
+            return True
+        return abs(rate * runtime_ms * 1e6 / flops - 1) < AGREEMENT if flops else False
 
     @property
     def may_win(self) -> bool:
@@ -141,6 +147,13 @@ def culprit(log: str, planned: Sequence[str]) -> str | None:
     done = set(operations_begun(log))
     last = max((at for at, name in enumerate(planned) if name in done), default=-1)
     return planned[last + 1] if last + 1 < len(planned) else None
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text or "")
+    except ValueError:
+        return None
 
 
 def _lines(text: str) -> Iterator[tuple[int, list[str]]]:

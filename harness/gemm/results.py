@@ -10,12 +10,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, ValidationError, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, TypeAdapter, ValidationError, model_validator
 
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.shape import Dtype, GemmShape
 from hillclimb.harness.records.record import Record
 from hillclimb.harness.wording import suggestion
+from hillclimb.harness.yaml_errors import case_error, read_yaml
 
 Statistic = Literal["median", "mean", "min"]
 Name = Annotated[str, Field(min_length=1)]
@@ -159,6 +160,15 @@ def read_all(paths: Iterable[Path]) -> list[ProviderResults]:
         found[file.provider] = path
         files.append(file)
     return files
+
+
+def read_calls(path: Path) -> dict[str, float]:
+    """How often each shape is called, by name. Raises CaseError for a file that says nothing of the kind."""
+    document = read_yaml(path)
+    try:
+        return TypeAdapter(dict[str, float]).validate_python(document)
+    except ValidationError as error:
+        raise case_error(path, error, page="`hillclimb gemm select --help`") from None
 
 
 def only(files: Sequence[ProviderResults], names: Sequence[str]) -> list[ProviderResults]:

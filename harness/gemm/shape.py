@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Dtype = Literal["bf16", "f16", "fp8", "int8"]
@@ -26,6 +26,10 @@ class GemmShape:
     k: int
     dtype: Dtype
     groups: int = 1
+
+    def named(self, name: str) -> GemmShape:
+        """The same under another name."""
+        return replace(self, name=name)
 
     @property
     def flops(self) -> int:

@@ -1,4 +1,4 @@
-"""hillclimb gemm shapes and gemm compare, as they are typed."""
+"""hillclimb gemm shapes, gemm compare and gemm select, as they are typed."""
 
 from __future__ import annotations
 
@@ -115,3 +115,69 @@ def test_a_gap_is_named_and_ends_with_1(tmp_path: Path) -> None:
     assert "missing: mine, s2048: no record; measure it" in text
     with pytest.raises(UsageError, match="No such file"):
         compared("--baseline", base, str(tmp_path / "none"))
+
+
+@pytest.fixture
+def tiles(tmp_path: Path) -> str:
+    """Three kernels: one for few rows, one for many, and one in between for all."""
+    file = {
+        "schema": 1, "provider": "mine", "gpu": {"name": "a card"},
+        "results": [
+            {"name": f"m{m}", "m": m, "n": 512, "k": 512, "dtype": "bf16", "kernel": kernel, "runtime_ms": ms}
+            for kernel, times in {"low": (1, 2, 8), "all": (1.1, 1.5, 3.1), "high": (3, 2, 3)}.items()
+            for m, ms in zip((8, 64, 512), times, strict=True)
+        ],
+    }  # fmt: skip
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(file))
+    return str(path)
+
+
+def selected(*words: str) -> str:
+    found = CliRunner().invoke(app, ["gemm", "select", *words])
+    if isinstance(found.exception, UsageError):
+        raise found.exception
+    assert found.exit_code == 0, found.output
+    return found.output
+
+
+def test_few_kernels_are_selected(tiles: str) -> None:
+    assert json.loads(selected(tiles, "--json"))["kernels"] == ["mine:low", "mine:all", "mine:high"]
+    assert json.loads(selected(tiles, "--min-gemm-efficiency", "0.9", "--json"))["kernels"] == ["mine:all"]
+    lines = selected(tiles, "--best", "1", "--curve", "3", "--held-out-m", "64").splitlines()
+    assert lines[0] == "mine:all"
+    assert lines[2] == "chosen for: 2 shapes, mean 0.9384, worst 0.9091 at m8"
+    assert lines[3] == "held out: 1 shape, mean 1.0000, worst 1.0000 at m64"
+    assert [line.partition(":")[0] for line in lines[4:-1]] == ["best 1", "best 2"]
+    assert lines[-1] == "1 kernel; what nothing is known of gets mine:all"
+
+
+def test_kernels_may_be_required_forbidden_and_shapes_weighted(tiles: str, tmp_path: Path) -> None:
+    assert (
+        "mine:all" not in json.loads(selected(tiles, "--best", "2", "--forbid", "*:all", "--json"))["kernels"]
+    )
+    assert (
+        "mine:high"
+        in json.loads(selected(tiles, "--best", "1", "--require", "mine:high", "--json"))["kernels"]
+    )
+    calls = tmp_path / "calls.yaml"
+    calls.write_text("m8: 1000\nm512: 0.5\n")
+    found = json.loads(selected(tiles, "--best", "1", "--calls", str(calls), "--json"))
+    assert found["kernels"] == ["mine:low"]
+    assert found["on_shapes"]["shapes"] == 2
+    calls.write_text("m8: often\n")
+    with pytest.raises(UsageError, match="often"):
+        selected(tiles, "--calls", str(calls))
+    with pytest.raises(UsageError, match="ask one of them"):
+        selected(tiles, "--best", "1", "--min-gemm-efficiency", "0.9")
+
+
+def test_the_dispatch_is_written_in_three_forms(tiles: str, tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "chosen"
+    assert f"written to {folder}" in selected(tiles, "--output", str(folder))
+    assert sorted(path.name for path in folder.iterdir()) == ["dispatch.hpp", "dispatch.json", "dispatch.py"]
+    assert json.loads((folder / "dispatch.json").read_text())["kernels"] == [
+        "mine:low",
+        "mine:all",
+        "mine:high",
+    ]

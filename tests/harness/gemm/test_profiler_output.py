@@ -38,11 +38,17 @@ def line(
     kind: str = "gemm",
     cluster: str = "2,1,1",
     sizes: str = "512,1024,2048",
+    rate: str | None = None,
 ) -> str:
+    if rate is None:
+        try:
+            rate = f"{2148532224 / float(runtime) / 1e6:g}"
+        except (ValueError, ZeroDivisionError):
+            rate = "inf"
     types = "bf16:row,bf16:column,bf16:column,bf16:column"
     return (
         f"1,CUTLASS,{kind},{operation},{disposition},{status},universal,{sizes},{types},1,1,{cluster},7340032,"
-        f"2148532224,292,{runtime},400,214853"
+        f"2148532224,292,{runtime},400,{rate}"
     )
 
 
@@ -102,6 +108,14 @@ def test_a_torn_row_is_told_and_the_others_are_kept(cut: int) -> None:
 def test_what_has_no_time_or_no_success_cannot_win(status: str, disposition: str, runtime: str) -> None:
     found = read_csv(table(line(runtime=runtime, disposition=disposition, status=status)))
     assert not any(row.may_win for row in found.rows)
+
+
+@pytest.mark.parametrize(
+    ("rate", "agrees"), [("214853", True), ("", True), ("nan", False), ("inf", False), ("1", False)]
+)
+def test_a_time_that_the_other_figures_contradict_cannot_win(rate: str, agrees: bool) -> None:
+    (row,) = read_csv(table(line(rate=rate))).rows
+    assert row.may_win == agrees
 
 
 def test_a_table_in_the_log_is_read_by_its_own_header() -> None:

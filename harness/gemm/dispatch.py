@@ -1,0 +1,109 @@
+"""Which chosen kernel runs a product: as measured, or as its neighbours among the measured shapes say.
+
+A shape that was measured gets its fastest chosen kernel. Any other gets the kernel that is best in the mean over the
+nearest measured shapes of its dtype, weighted by the inverse square of their distance (Shepard, ACM National Conference
+1968). A distance is taken over the logarithms of m, n, k and the number of groups. A dtype that was never measured gets
+the fall-back, the chosen kernel whose worst shape is best.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from hillclimb.harness.gemm.portfolio import Portfolio
+from hillclimb.harness.gemm.selection import Selection
+from hillclimb.harness.gemm.shape import Dtype, GemmShape
+from hillclimb.harness.records.record import Record
+
+NEAREST = 4
+"""Measured shapes that are asked about one that was not."""
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class KnownShape(Record):
+    """One measured shape, and the chosen kernels' efficiencies for it."""
+
+    m: int
+    n: int
+    k: int
+    groups: int
+    dtype: Dtype
+    efficiency: tuple[Share, ...]
+    """In the order of the kernels; 0 where one cannot run it."""
+
+    def distance(self, shape: GemmShape) -> float:
+        """In doublings, over all sizes."""
+        sizes = ((self.m, shape.m), (self.n, shape.n), (self.k, shape.k), (self.groups, shape.groups))
+        return math.dist([math.log2(own) for own, _ in sizes], [math.log2(other) for _, other in sizes])
+
+
+class Dispatch(Record):
+    """The table, as a JSON file."""
+
+    schema_version: Literal[1] = Field(1, alias="schema")
+    kernels: tuple[str, ...]
+    fall_back: int
+    """Index of the kernel for what nothing is known of."""
+    known: tuple[KnownShape, ...]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if not 0 <= self.fall_back < len(self.kernels):
+            raise ValueError(f"fall_back {self.fall_back} is none of the {len(self.kernels)} kernels")
+        if any(len(one.efficiency) != len(self.kernels) for one in self.known):
+            raise ValueError("a known shape has not one efficiency for each kernel")
+        return self
+
+    def choose(self, shape: GemmShape) -> str:
+        """The kernel's name."""
+        return self.kernels[self.index(shape)]
+
+    def index(self, shape: GemmShape) -> int:
+        """Of the first of equally good ones."""
+        same = [(one.distance(shape), at) for at, one in enumerate(self.known) if one.dtype == shape.dtype]
+        nearest = sorted(same)[:NEAREST]
+        if not nearest:
+            return self.fall_back
+        if nearest[0][0] == 0:
+            nearest = nearest[:1]
+        votes = np.zeros(len(self.kernels))
+        for distance, at in nearest:
+            votes += np.array(self.known[at].efficiency) / max(distance, 1e-9) ** 2
+        return int(votes.argmax())
+
+
+def dispatch(portfolio: Portfolio, selection: Selection) -> Dispatch:
+    """Over every shape that one of the chosen kernels runs."""
+    chosen = portfolio.efficiency[:, list(selection.kernels)]
+    known = [
+        KnownShape(
+            m=shape.m,
+            n=shape.n,
+            k=shape.k,
+            groups=shape.groups,
+            dtype=shape.dtype,
+            efficiency=tuple(round(float(share), 6) for share in row),
+        )
+        for shape, row in zip(portfolio.shapes, chosen, strict=True)
+        if row.any()
+    ]
+    return Dispatch(
+        schema=1,
+        kernels=tuple(portfolio.kernels[column] for column in selection.kernels),
+        fall_back=int(chosen.min(axis=0).argmax()),
+        known=tuple(known),
+    )
+
+
+def reached(table: Dispatch, portfolio: Portfolio) -> list[float]:
+    """Of every shape, the efficiency of the kernel that the table gives it; 0 where it cannot run it."""
+    columns = [portfolio.kernels.index(kernel) for kernel in table.kernels]
+    return [
+        float(row[columns[table.index(shape)]])
+        for shape, row in zip(portfolio.shapes, portfolio.efficiency, strict=True)
+    ]

@@ -1,0 +1,229 @@
+"""From files of times to a few kernels, and to the dispatch among them."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import random
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hillclimb.harness.errors import UsageError
+from hillclimb.harness.gemm.choosing import Wish, choose_kernels, matching
+from hillclimb.harness.gemm.dispatch import Dispatch, KnownShape, dispatch, reached
+from hillclimb.harness.gemm.dispatch_source import as_cpp, as_python
+from hillclimb.harness.gemm.portfolio import Portfolio, gather
+from hillclimb.harness.gemm.results import GpuCard, Measured, ProviderResults
+from hillclimb.harness.gemm.selection import Selection
+from hillclimb.harness.gemm.shape import GemmShape
+
+CARD = GpuCard(name="a card")
+
+
+def results(provider: str, *times: tuple[str, int, float], **more: Any) -> ProviderResults:
+    """Of kernel, m and milliseconds."""
+    measured = tuple(
+        Measured(name=f"m{m}", m=m, n=1024, k=1024, dtype="bf16", kernel=kernel, runtime_ms=ms)
+        for kernel, m, ms in times
+    )
+    return ProviderResults(provider=provider, results=measured, **{"gpu": CARD, **more})
+
+
+def by_tiles(ms: list[int], tiles: list[int]) -> Portfolio:
+    """Each kernel computes whole tiles of its own height; low ones take longer for a row."""
+    times = [[math.ceil(m / tile) * (tile + 16) + 8 for tile in tiles] for m in ms]
+    shapes = tuple(GemmShape(f"m{m}", m, 4096, 4096, "bf16") for m in ms)
+    kernels = tuple(f"t{tile}" for tile in tiles)
+    return Portfolio(shapes, kernels, np.array(times, float), np.zeros((len(ms), len(tiles))))
+
+
+def test_files_are_gathered_by_shape_and_kernel() -> None:
+    found = gather([
+        results("a", ("x", 1, 2.0), ("y", 1, 1.0), ("x", 2, 3.0), ("x", 1, 4.0)),
+        results("b", ("", 2, 1.5)),
+    ])  # fmt: skip
+    assert found.kernels == ("a:x", "a:y", "b")
+    assert [shape.name for shape in found.shapes] == ["m1", "m2"]
+    assert np.array_equal(found.milliseconds, [[2, 1, np.nan], [3, np.nan, 1.5]], equal_nan=True)
+    assert found.efficiency.tolist() == [[0.5, 1, 0], [0.5, 0, 1]]
+
+
+def test_noise_is_that_of_both_times() -> None:
+    one = Measured(
+        name="m1", m=1, n=64, k=64, dtype="bf16", kernel="x", runtime_ms=2, low_ms=1.9, high_ms=2.1
+    )
+    two = Measured(
+        name="m1", m=1, n=64, k=64, dtype="bf16", kernel="y", runtime_ms=1, low_ms=0.98, high_ms=1.02
+    )
+    found = gather([ProviderResults(provider="a", gpu=CARD, results=(one, two))])
+    assert found.noise[0, 0] == pytest.approx(0.5 * (0.05 + 0.02))
+    assert found.noise[0, 1] == 0, "the best is the best"
+
+
+@pytest.mark.parametrize(
+    ("more", "told"), [({"gpu": GpuCard(name="other")}, "GPU of b"), ({"cache": "hot"}, "cache of b")]
+)
+def test_unlike_files_are_not_gathered(more: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        gather([results("a", ("x", 1, 2.0)), results("b", ("x", 1, 2.0), **more)])
+    with pytest.raises(UsageError, match="no times"):
+        gather([results("a")])
+
+
+def test_the_fewest_and_the_best_are_chosen() -> None:
+    portfolio = by_tiles([16, 64, 100, 128, 256, 300, 512], [16, 64, 128, 256])
+    few = choose_kernels(portfolio, Wish(threshold=0.98))
+    assert few.on_shapes.worst >= 0.98
+    assert choose_kernels(portfolio, Wish(count=len(few.kernels) - 1)).on_shapes.worst < 0.98
+    best = choose_kernels(portfolio, Wish(count=2), most=4)
+    assert [point.kernels for point in best.curve] == [1, 2, 3, 4]
+    assert best.curve[1].mean == pytest.approx(best.on_shapes.mean)
+    assert all(one.mean < two.mean for one, two in zip(best.curve, best.curve[1:], strict=False))
+    kept = choose_kernels(portfolio, Wish(count=1, required=("t256",)))
+    assert kept.kernels == ("t256",)
+    assert "t16" not in choose_kernels(portfolio, Wish(count=3, forbidden=("t16",))).kernels
+
+
+def test_held_out_sizes_are_not_seen_by_the_choice() -> None:
+    ms = [16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
+    portfolio = by_tiles(ms, [16, 64, 128, 256])
+    choice = choose_kernels(portfolio, Wish(count=3), held_out_m=ms[1::2])
+    assert choice.held_out is not None
+    assert (choice.on_shapes.shapes, choice.held_out.shapes) == (6, 5)
+    assert {one.m for one in choice.dispatch.known} == set(ms[::2])
+    assert choice.held_out.worst <= choice.held_out.mean <= 1
+    alone = choose_kernels(portfolio.rows(m in ms[::2] for m in ms), Wish(count=3))
+    assert alone.kernels == choice.kernels
+    for bad in (ms, [7]):
+        with pytest.raises(UsageError, match="leaves no shapes on one side"):
+            choose_kernels(portfolio, Wish(count=1), held_out_m=bad)
+
+
+def test_shapes_count_as_often_as_they_are_called() -> None:
+    portfolio = by_tiles([16, 512], [16, 256])
+    few, weights = portfolio.called({"m16": 100.0, "m512": 1.0})
+    assert choose_kernels(few, Wish(count=1), weights).kernels == ("t16",)
+    few, weights = portfolio.called({"m512": 1.0})
+    assert [shape.name for shape in few.shapes] == ["m512"]
+    for calls, told in (
+        ({"m17": 1.0}, "no shape 'm17'"),
+        ({"m16": 0.0}, "no shape is called"),
+        ({"m16": -1.0}, "-1.0 times"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            portfolio.called(calls)
+
+
+def test_kernels_are_named_whole_or_by_patterns() -> None:
+    kernels = ["cutlass:a_1", "cutlass:a_2", "triton:a.1"]
+    assert matching(["cutlass:*"], kernels) == ("cutlass:a_1", "cutlass:a_2")
+    assert matching(["triton:a.1", "*_2"], kernels) == ("triton:a.1", "cutlass:a_2")
+    with pytest.raises(UsageError, match=r"no kernel is named 'triton:a_1'"):
+        matching(["triton:a_1"], kernels)
+
+
+def test_a_measured_shape_gets_its_best_chosen_kernel() -> None:
+    portfolio = by_tiles([16, 64, 100, 128, 256, 300, 512], [16, 64, 128, 256])
+    table = dispatch(portfolio, Selection((0, 2, 3), 0, 0))
+    best = portfolio.efficiency[:, [0, 2, 3]].max(axis=1)
+    assert reached(table, portfolio) == pytest.approx(best.tolist())
+
+
+def test_what_nothing_is_known_of_gets_the_fall_back() -> None:
+    table = dispatch(by_tiles([40, 512], [16, 64]), Selection((0, 1), 0, 0))
+    assert table.choose(GemmShape("", 16, 4096, 4096, "fp8")) == table.kernels[table.fall_back]
+    assert table.kernels[table.fall_back] == "t64", "its worst shape is better"
+
+
+sizes = st.integers(1, 1 << 20)
+shapes = st.builds(
+    GemmShape, st.just(""), sizes, sizes, sizes, st.sampled_from(["bf16", "fp8"]), st.sampled_from([1, 1, 8])
+)  # fmt: skip
+
+
+def random_table(seed: int, count: int, kernels: int) -> Dispatch:
+    secret = random.Random(seed)
+    known = tuple(
+        KnownShape(
+            m=1 << secret.randrange(14), n=secret.choice([1024, 6144, 7168]), k=secret.choice([2048, 4096]),
+            groups=secret.choice([1, 1, 8]), dtype=secret.choice(["bf16", "f16"]),
+            efficiency=tuple(round(secret.random(), 6) for _ in range(kernels)),
+        )
+        for _ in range(count)
+    )  # fmt: skip
+    return Dispatch(
+        schema=1, kernels=tuple(f'k"{at}' for at in range(kernels)), fall_back=kernels - 1, known=known
+    )
+
+
+@given(st.integers(0, 50), shapes)
+def test_any_shape_gets_one_of_the_kernels(seed: int, shape: GemmShape) -> None:
+    table = random_table(seed, seed % 12, 1 + seed % 5)
+    assert table.choose(shape) in table.kernels
+    assert Dispatch.model_validate_json(table.model_dump_json(by_alias=True)) == table
+
+
+def asked(seed: int, count: int) -> list[GemmShape]:
+    secret = random.Random(seed)
+    return [
+        GemmShape("", secret.randint(1, 9000), secret.choice([1024, 2000]), 4096, secret.choice(["bf16", "f16", "fp8"]))
+        for _ in range(count)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 12])
+def test_python_source_chooses_as_the_table_does(tmp_path: Path, seed: int) -> None:
+    table = random_table(seed, 0 if seed == 12 else 40, 5)
+    (tmp_path / "chosen.py").write_text(as_python(table))
+    spec = importlib.util.spec_from_file_location("chosen", tmp_path / "chosen.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for one in asked(seed, 60):
+        assert module.choose(one.dtype, one.m, one.n, one.k, one.groups) == table.choose(one)
+
+
+def test_cpp_source_chooses_as_the_table_does(tmp_path: Path) -> None:
+    compiler = shutil.which("g++") or shutil.which("c++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    wanted = []
+    includes, calls = [], []
+    for seed in (1, 2, 12):
+        table = random_table(seed, 0 if seed == 12 else 40, 5)
+        source = as_cpp(table).replace("gemm_dispatch", f"table_{seed}").replace("#pragma once", "")
+        includes.append(source)
+        for one in asked(seed, 60):
+            place = f"table_{seed}"
+            name = f"{place}::kernel_names[{place}::choose({place}::Dtype::{one.dtype}, {one.m}, {one.n}, {one.k})]"
+            calls.append(f"std::puts({name});")
+            wanted.append(table.choose(one))
+    program = "\n".join([*includes, "#include <cstdio>", "int main() {", *calls, "}"])
+    (tmp_path / "main.cpp").write_text(program)
+    command = [
+        compiler,
+        "-std=c++17",
+        "-Wall",
+        "-Werror",
+        "-O0",
+        str(tmp_path / "main.cpp"),
+        "-o",
+        str(tmp_path / "main"),
+    ]
+    subprocess.run(command, check=True)
+    printed = subprocess.run([tmp_path / "main"], check=True, capture_output=True, text=True).stdout
+    assert printed.splitlines() == wanted
+
+
+def test_a_table_that_does_not_fit_together_is_refused() -> None:
+    good = random_table(1, 3, 2).model_dump(by_alias=True)
+    for change in ({"fall_back": 2}, {"kernels": ("one", "two", "three")}):
+        with pytest.raises(ValueError, match=r"fall_back|one efficiency"):
+            Dispatch.model_validate({**good, **change})
