@@ -1,4 +1,4 @@
-"""Commands of the GEMM lab: gemm shapes, gemm compare, gemm select."""
+"""Commands of the GEMM lab: gemm shapes, gemm compare, gemm select, gemm heatmap."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ gemm = typer.Typer(
 
     - `hillclimb gemm compare --baseline cublas.json triton.json cutlass.json`
 
-    - `hillclimb gemm select cutlass.json triton.json --min-gemm-efficiency 0.98 --output chosen`""",
+    - `hillclimb gemm select cutlass.json triton.json --min-gemm-efficiency 0.98 --output chosen`
+
+    - `hillclimb gemm heatmap cutlass.json triton.json --plot-all-ops --save-file all.svg`""",
 )
 
 DTYPES = get_args(Dtype)
@@ -271,6 +273,43 @@ def select(
     if output:
         _write_dispatch(output, choice.dispatch)
     print(choice.model_dump_json(by_alias=True) if json else _told(choice, output))
+
+
+@gemm.command()
+def heatmap(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Results, with many kernels a shape.")
+    ],
+    save_file: Annotated[Path, typer.Option(metavar="FILE", help="The picture, .png or .svg.")] = Path(
+        "heatmap.png"
+    ),
+    plot_all_ops: Annotated[
+        bool, typer.Option("--plot-all-ops", help="All kernels, the chosen ones marked.")
+    ] = False,
+    select_kernels: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KERNEL", callback=_names, help="These, instead of the fewest at 0.98 of the best."
+        ),
+    ] = None,
+) -> None:
+    """Draw how fast every kernel is for every shape, as a share of the shape's best.
+
+    Rows are shapes and columns are kernels, the best in the mean first. By default the kernels that `select` chooses.
+
+    Example: `hillclimb gemm heatmap cutlass.json --plot-all-ops --save-file all.svg`
+    """
+    from hillclimb.harness.gemm.choosing import Wish, choose_kernels, matching
+    from hillclimb.harness.gemm.heatmap import draw
+    from hillclimb.harness.gemm.portfolio import gather
+    from hillclimb.harness.gemm.results import read_all
+
+    portfolio = gather(read_all(files))
+    if select_kernels:
+        chosen = matching(select_kernels, portfolio.kernels)
+    else:
+        chosen = choose_kernels(portfolio, Wish()).kernels
+    print(draw(portfolio, save_file, chosen, only_chosen=not plot_all_ops))
 
 
 def _write_dispatch(folder: Path, table: Dispatch) -> None:

@@ -181,3 +181,16 @@ def test_the_dispatch_is_written_in_three_forms(tiles: str, tmp_path: Path) -> N
         "mine:all",
         "mine:high",
     ]
+
+
+@pytest.mark.parametrize(
+    ("words", "kernels"), [([], 3), (["--select-kernels", "*:all"], 1), (["--plot-all-ops"], 3)]
+)
+def test_the_heatmap_is_drawn(tiles: str, tmp_path: Path, words: list[str], kernels: int) -> None:
+    picture = tmp_path / "new" / "map.svg"
+    found = CliRunner().invoke(app, ["gemm", "heatmap", tiles, "--save-file", str(picture), *words])
+    assert found.exit_code == 0, found.output
+    assert (
+        sum(f"<!-- mine:{kernel} -->" in picture.read_text() for kernel in ("low", "all", "high")) == kernels
+    )
+    assert sorted(path.name for path in picture.parent.iterdir()) == ["map.svg"]
