@@ -19,6 +19,7 @@ from hillclimb.harness.wording import suggestion
 from hillclimb.harness.yaml_errors import case_error, read_yaml
 
 Statistic = Literal["median", "mean", "min"]
+FailureStatus = Literal["incorrect", "failed", "unsupported", "aborted", "timed_out", "impossible"]
 Name = Annotated[str, Field(min_length=1)]
 
 TFLOPS_TOLERANCE = 0.02
@@ -102,7 +103,7 @@ class Failed(Product):
     """A kernel that gave no time for a shape, or a wrong result. Without a name: the provider as a whole."""
 
     kernel: str = ""
-    status: Literal["incorrect", "failed", "unsupported", "aborted", "timed_out", "impossible"]
+    status: FailureStatus
     """incorrect: it ran, and its result is wrong. aborted: its process ended, or what it wrote did."""
     reason: str = ""
 
