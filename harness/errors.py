@@ -44,6 +44,10 @@ class CaseError(UsageError):
         self.file, self.key, self.problem, self.remedy = str(file), key, problem, remedy
 
 
+class OverrunError(CaseError):
+    """A contract's method takes longer than it may."""
+
+
 class MachineError(HillclimbError):
     """The machine failed; nothing is held against the candidate."""
 

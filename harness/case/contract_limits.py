@@ -19,7 +19,7 @@ from typing import Any
 
 from hillclimb.harness.case.contract import Contract
 from hillclimb.harness.case.durations import describe_limit
-from hillclimb.harness.errors import CaseError
+from hillclimb.harness.errors import CaseError, OverrunError
 from hillclimb.harness.wording import nearest
 
 CALL_SECONDS = 120.0
@@ -82,7 +82,7 @@ def deadline(file: Path, key: str, seconds: float) -> Iterator[None]:
         where = f"; it is in line {line}" if line else ""
         problem = f"has not ended after {describe_limit(seconds)}{where}"
         remedy = "end that loop, or raise gate.contract_seconds in case.yaml"
-        raise CaseError(file, key, problem, remedy) from None
+        raise OverrunError(file, key, problem, remedy) from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)

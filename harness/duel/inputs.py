@@ -14,7 +14,7 @@ from hillclimb.harness.case.contract import Contract, Problem, Tensors
 from hillclimb.harness.channel.layout import CallSignature, SlotLayout, call_order, lay_out
 from hillclimb.harness.channel.memory import CudaMemory, HostMemory
 from hillclimb.harness.duel.batches import InputBatch
-from hillclimb.harness.duel.mixing import can_mix, changeable, mix, turned
+from hillclimb.harness.duel.mixing import can_mix, changeable, mix, mix_whole, turned
 from hillclimb.harness.duel.parity import is_answerable
 from hillclimb.harness.duel.process.arena import Arena, shapes_of
 from hillclimb.harness.duel.structures import structure_some
@@ -23,9 +23,12 @@ MIXED_SHARE, MAX_MIXED = 0.25, 8
 """Share of the slots refreshed together whose inputs are mixed, and the most slots. Half of them are among the kept
 ones, which are compared: that inputs are mixed says little about whether they are."""
 
-STRUCTURED_SHARE, MAX_STRUCTURED_BYTES = 0.2, 4 << 20
-"""Of mixed inputs, in how many some have a structure as a whole, and nothing else is changed; of problems that move at
-most so many bytes, since whether the contract has an answer to them is tried first."""
+STRUCTURED_SHARE, TWO_KINDS_SHARE = 0.2, 0.1
+"""Of mixed inputs, in how many some have a structure as a whole, and in how many some are wholly of another
+distribution. Nothing else is changed in them."""
+
+MAX_UNLIKE_BYTES = 4 << 20
+"""Most that a problem may move which has such inputs: whether the contract has an answer to them is tried first."""
 
 
 def call_signature(contract: Contract, name: str, place: str, *, is_run: bool = True) -> CallSignature:
@@ -108,24 +111,40 @@ class InputSource:
         return remembered
 
     def _mixed(self, inputs: Tensors, donor: Tensors | None) -> Tensors:
-        return self._structured(inputs) or mix(self.contract, inputs, donor, self.secret)
+        return self._unlike(inputs) or mix(self.contract, inputs, donor, self.secret)
+
+    def _unlike(self, inputs: Tensors) -> Tensors | None:
+        """Changed as a whole; None where it is not their turn, or where the contract has no answer to them."""
+        chance = self.secret.random()
+        if self.structure_turn is not None or chance < STRUCTURED_SHARE:
+            return self._structured(inputs)
+        if chance < STRUCTURED_SHARE + TWO_KINDS_SHARE:
+            return self._of_two_distributions(inputs)
+        return None
 
     def _structured(self, inputs: Tensors) -> Tensors | None:
-        """Some with a structure as a whole; None where it is not their turn, or the contract has no answer to it."""
-        problem = self.contract.problems[self.problem]
-        if self.structure_turn is None:
-            is_small = self.contract.work(problem).bytes <= MAX_STRUCTURED_BYTES
-            if not is_small or self.secret.random() >= STRUCTURED_SHARE:
-                return None
         able = changeable(self.contract, inputs)
-        if not able:
+        if not able or not self._is_small():
             return None
-        found = structure_some(inputs, self.contract.domains, able, self.secret, self.structure_turn)
-        return found if is_answerable(self.contract, problem, found) else None
+        return self._if_answerable(
+            structure_some(inputs, self.contract.domains, able, self.secret, self.structure_turn)
+        )
+
+    def _of_two_distributions(self, inputs: Tensors) -> Tensors | None:
+        """With a donor of their own: one that many calls share would give the same inputs again."""
+        donor = self._donor() if self._is_small() else None
+        return self._if_answerable(donor and mix_whole(self.contract, inputs, donor, self.secret))
+
+    def _is_small(self) -> bool:
+        return self.contract.work(self.contract.problems[self.problem]).bytes <= MAX_UNLIKE_BYTES
+
+    def _if_answerable(self, inputs: Tensors | None) -> Tensors | None:
+        problem = self.contract.problems[self.problem]
+        return inputs if inputs and is_answerable(self.contract, problem, inputs) else None
 
     def turn(self, arena: Arena, slot: int, inputs: Tensors) -> Tensors:
         """What was handed over before, with some of its values at other places, in this slot."""
-        moved = turned(self.contract, inputs, self.secret)
+        moved = self._if_answerable(turned(self.contract, inputs, self.secret)) or inputs
         arena.fill(slot, moved)
         arena.poison(range(slot, slot + 1))
         self._await_device()

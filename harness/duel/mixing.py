@@ -15,7 +15,9 @@ from itertools import combinations
 import torch
 
 from hillclimb.harness.case.contract import Contract, Tensors
+from hillclimb.harness.case.operands import are_equal
 from hillclimb.harness.duel.process.arena import WORDS
+from hillclimb.harness.duel.structures import Domain, held
 
 RARE_COUNTS = (1, 2, 4, 8)
 """How many elements are replaced one by one, anywhere."""
@@ -40,9 +42,6 @@ of two values that are shrunk as far are still normal in 32 bits."""
 ALONE_SHARE = 0.2
 """Of mixed inputs, in how many one box of one input is shrunk or made alike, and nothing else is changed: what looks at
 all magnitudes would tell rare values by them."""
-
-WHOLE_DONOR_SHARE = 0.1
-"""Of mixed inputs, in how many some are wholly of another distribution than the others."""
 
 SWAPPED_SHARE = 0.25
 """Where values move to other places, in how many calls two inputs that are alike are swapped."""
@@ -69,11 +68,8 @@ def mix(contract: Contract, inputs: Tensors, donor: Tensors | None, secret: rand
     if not able:
         return inputs
     with_domain = [name for name in able if name in contract.domains]
-    kind = secret.random()
-    if with_domain and kind < ALONE_SHARE:
+    if with_domain and secret.random() < ALONE_SHARE:
         return _with_one_box(contract, inputs, secret.choice(with_domain), secret)
-    if donor is not None and kind > 1 - WHOLE_DONOR_SHARE and (with_domain or len(able) > 1):
-        return _with_whole_donors(contract, inputs, donor, able, secret)
     mixed = dict(inputs)
     for name in secret.sample(able, secret.randint(1, len(able))):
         mixed[name] = inputs[name].clone()
@@ -88,32 +84,29 @@ def _with_one_box(contract: Contract, inputs: Tensors, name: str, secret: random
     return {**inputs, name: changed}
 
 
-def _with_whole_donors(
-    contract: Contract, inputs: Tensors, donor: Tensors, able: list[str], secret: random.Random
-) -> Tensors:
-    """Some inputs wholly of the other distribution, or of a magnitude between the two where a domain allows it.
-
-    Not all are as the donor has them: one draw serves many calls.
-    """
-    mixed, alone = dict(inputs), len(able) == 1
-    for name in secret.sample(able, max(1, secret.randrange(len(able)))):
+def mix_whole(contract: Contract, inputs: Tensors, donor: Tensors, secret: random.Random) -> Tensors | None:
+    """Some inputs, but not all, wholly of the other distribution, or of a magnitude between the two where a domain
+    allows it; None where that would only be the other distribution."""
+    able = [name for name, tensor in inputs.items() if _is_mixable(tensor, name in contract.domains)]
+    mixed, is_alone = dict(inputs), len(able) == 1
+    for name in secret.sample(able, max(1, secret.randrange(len(able)))) if able else ():
         values = donor[name]
-        if name in contract.domains and (alone or secret.random() < 0.5):
+        may_shrink = name in contract.domains and values.is_floating_point()
+        if is_alone and not may_shrink:
+            return None
+        if may_shrink and (is_alone or secret.random() < 0.5):
             values = _between(values, inputs[name], contract.domains[name], secret)
         mixed[name] = inputs[name].clone()
         _replace(mixed[name], tuple(slice(size) for size in values.shape), values)
-    return mixed
+    return mixed if able else None
 
 
-def _between(
-    values: torch.Tensor, other: torch.Tensor, domain: tuple[float, float], secret: random.Random
-) -> torch.Tensor:
-    """The values, if floats multiplied by one factor: as large as usual in one of the two, or anything between."""
-    if not values.is_floating_point():
-        return values
-    own, wanted = (_usual_value(tensor, secret).abs() for tensor in (values, other))
-    ratio = torch.where((own > 0) & (wanted > 0), wanted / own, 1.0) ** secret.random()
-    return (values.double() * ratio).clamp(*domain).to(values.dtype)
+def _between(one: torch.Tensor, other: torch.Tensor, domain: Domain, secret: random.Random) -> torch.Tensor:
+    """The larger of the two by what is usual, shrunk by one factor, at most as far as the other one's usual."""
+    sizes = torch.stack([_usual_value(tensor, secret).double().abs() for tensor in (one, other)])
+    larger = torch.where(sizes[0] >= sizes[1], one.double(), other.double())
+    ratio = torch.where(sizes.min() > 0, sizes.min() / sizes.max(), 1.0) ** secret.random()
+    return held(larger * ratio, one.dtype, domain)
 
 
 def turned(contract: Contract, inputs: Tensors, secret: random.Random) -> Tensors:
@@ -145,7 +138,7 @@ def changeable(contract: Contract, inputs: Tensors) -> list[str]:
 
 def _may_be_swapped(contract: Contract, inputs: Tensors, one: str, other: str) -> bool:
     kinds = [(inputs[name].shape, inputs[name].dtype, tuple(contract.domains[name])) for name in (one, other)]
-    return kinds[0] == kinds[1]
+    return kinds[0] == kinds[1] and not are_equal(inputs[one], inputs[other])
 
 
 def can_mix(contract: Contract) -> bool:
@@ -187,8 +180,8 @@ def _turned(tensor: torch.Tensor, secret: random.Random) -> torch.Tensor:
     return out
 
 
-def _is_mixable(tensor: torch.Tensor, *, has_domain: bool) -> bool:
-    is_whole = not tensor.is_floating_point() and tensor.dtype is not torch.bool
+def _is_mixable(tensor: torch.Tensor, has_domain: bool) -> bool:
+    is_whole = not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool)
     return tensor.numel() > 1 and (tensor.is_floating_point() or (is_whole and has_domain))
 
 

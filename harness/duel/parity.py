@@ -17,7 +17,7 @@ from hillclimb.harness.case.checked import have_same_infinities, infinite_elsewh
 from hillclimb.harness.case.contract import Contract, Problem, Spec, Tensors, select
 from hillclimb.harness.case.operands import are_equal
 from hillclimb.harness.duel.process.arena import Arena, is_poison
-from hillclimb.harness.errors import CandidateFault, CaseError
+from hillclimb.harness.errors import CandidateFault, CaseError, OverrunError
 from hillclimb.harness.records import Reason
 
 MAX_ERROR = 1e6
@@ -96,9 +96,14 @@ def expected_outputs(
 
 
 def is_answerable(contract: Contract, problem: Problem, inputs: Tensors) -> bool:
-    """Whether the contract keeps its promises for these inputs, which no distribution gave: sums may leave a dtype."""
+    """Whether the contract keeps its promises for these inputs, which no distribution gave: sums may leave a dtype.
+
+    Raises OverrunError where it takes too long to tell.
+    """
     try:
         expected_outputs(contract, problem, inputs, 1.0)
+    except OverrunError:
+        raise
     except CaseError:
         return False
     return True

@@ -1,7 +1,7 @@
 """Inputs that have a structure as a whole, for which a kernel might take a short cut: sorted, triangular, of one sign.
 
-They are made of the values that a distribution gave, and stay within the domain that the contract states. None becomes
-larger, but for ones among zeros.
+They are made of the values that a distribution gave, and stay within the domain that the contract states. No magnitude
+becomes larger than the largest was, or than 1.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from hillclimb.harness.case.contract import Tensors
 RELATED_SHARE = 0.2
 """Of inputs that are given a structure, in how many one is made of another: the same, its transpose or a slice."""
 
-MOST_BITS = 8
-"""Of a mantissa, at most, where few are left: bfloat16 has as many."""
+FEW_BITS = (1, 1, 2, 3, 8)
+"""Of a mantissa, where few are left: bfloat16 has eight, float8 three or four."""
 
 Domain = tuple[float, float]
 Structure = Callable[[torch.Tensor, random.Random], torch.Tensor]
@@ -36,7 +36,12 @@ def structure_some(
     Turns that count up give every structure equally often; without one it is drawn. Every other time all that are
     changed have the same.
     """
-    pairs = [(one, other) for one in able for other in able if _may_be_made_of(inputs[one], inputs[other])]
+    pairs = [
+        (one, other)
+        for one in able
+        for other in able
+        if _may_be_made_of(inputs[one], inputs[other]) and _is_within(domains[other], domains[one])
+    ]
     changed = dict(inputs)
     if pairs and secret.random() < RELATED_SHARE:
         one, other = secret.choice(pairs)
@@ -74,10 +79,24 @@ def _wide(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(torch.float64 if tensor.is_floating_point() else torch.int64)
 
 
+def held(values: torch.Tensor, dtype: torch.dtype, domain: Domain) -> torch.Tensor:
+    """float64 values as floats of another dtype, within the domain even where the dtype does not hold its ends."""
+    low, high = (_inside(end, dtype, way) for end, way in zip(domain, (1, -1), strict=True))
+    return values.clamp(low, high).to(dtype)
+
+
+def _inside(end: float, dtype: torch.dtype, way: int) -> float:
+    """The end of a domain, or a number just inside, up or down, that the dtype rounds to no other side of it."""
+    kind = torch.finfo(dtype)
+    end = min(max(float(end), kind.min), kind.max)
+    rounded = float(torch.tensor(end, dtype=torch.float64).to(dtype).double())
+    return end if (rounded - end) * way >= 0 else end + way * kind.eps * abs(end)
+
+
 def _as(tensor: torch.Tensor, values: torch.Tensor, domain: Domain) -> torch.Tensor:
-    """These values, floats clamped to the domain, in a tensor like that one."""
-    held = values.double().clamp(*domain) if tensor.is_floating_point() else values
-    return torch.empty_like(tensor).copy_(held)
+    """These values, floats within the domain, in a tensor like that one."""
+    found = held(values.double(), tensor.dtype, domain) if tensor.is_floating_point() else values
+    return torch.empty_like(tensor).copy_(found)
 
 
 def _rising(values: torch.Tensor, secret: random.Random) -> torch.Tensor:
@@ -146,7 +165,7 @@ def _whole(values: torch.Tensor, secret: random.Random) -> torch.Tensor:
 def _of_few_bits(values: torch.Tensor, secret: random.Random) -> torch.Tensor:
     """What fewer bits of mantissa hold; with one bit all are powers of two."""
     mantissa, exponent = torch.frexp(values)
-    units = float(1 << secret.randint(1, MOST_BITS))
+    units = float(1 << secret.choice(FEW_BITS))
     return torch.ldexp((mantissa * units).trunc() / units, exponent)
 
 
@@ -195,6 +214,10 @@ def _may_be_made_of(one: torch.Tensor, other: torch.Tensor) -> bool:
         other.shape[::-1],
         other.shape[other.dim() - one.dim() :],
     )
+
+
+def _is_within(inner: Domain, outer: Domain) -> bool:
+    return outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
 def _made_of(one: torch.Tensor, other: torch.Tensor, secret: random.Random) -> torch.Tensor:

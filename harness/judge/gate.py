@@ -103,7 +103,7 @@ class ParityGate:
     def _check_mixed(self, candidate: CandidateProcess, contract: Contract, name: str, calls: int) -> None:
         """So many further calls, all on mixed inputs: what shows in one of a hundred is seldom seen in the others.
 
-        A third have structures in turn. Some are followed by a call on the same values at other places.
+        A third have structures, each in its turn. Some are followed by a call on the same values at other places.
         """
         first = self.secret.getrandbits(30)
         with self._source(contract, name, contract.distributions[0]).arena(SLOTS) as arena:

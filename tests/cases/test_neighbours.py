@@ -92,6 +92,16 @@ def test_some_lie_between_this_problem_and_a_smaller_one(
             assert all(min(problem[n], other[n]) <= found[n] <= max(problem[n], other[n]) for n in problem)
 
 
+@given(sizes, sizes, st.integers(), st.integers(1, 60))
+def test_none_between_is_less_than_allowed(
+    problem: dict[str, int], other: dict[str, int], seed: int, least: int
+) -> None:
+    known = {"one": problem, "two": other}
+    near = changed(problem, random.Random(seed), ("m", "n", "k"), least=least)
+    for found in neighbours(problem, random.Random(seed), known, ("m", "n", "k"), least=least):
+        assert found in near or min(found.values()) >= min(least, *problem.values())
+
+
 def test_sizes_between_are_of_every_magnitude_and_often_round() -> None:
     """From 256 x 256 x 256 down to 4 x 4 x 4, 128 x 128 x 128 and its like among them."""
     large, small = (dict.fromkeys(("m", "n", "k"), size) for size in (256, 4))

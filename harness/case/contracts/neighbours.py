@@ -42,7 +42,10 @@ def neighbours(
     """
     found = changed(problem, secret, *groups, least=least)
     names = [name for group in groups for name in group]
-    for other in (*_enlarged(problem, secret, names, listed), *_between(problem, secret, names, listed)):
+    for other in (
+        *_enlarged(problem, secret, names, listed),
+        *_between(problem, secret, names, listed, least),
+    ):
         if other not in found:
             found.append(other)
     return unlisted(found, listed)
@@ -81,7 +84,7 @@ def _all_changed(
         for one, two in combinations(names, 2):
             if max(problem[one], problem[two]) <= MAX_UNLIKE * min(problem[one], problem[two]):
                 yield {**problem, one: problem[two], two: problem[one]}
-    for one, two in combinations(near, 2):
+    for one, two in combinations([name for name, sizes in near.items() if sizes], 2):
         yield {**problem, one: secret.choice(near[one]), two: secret.choice(near[two])}
 
 
@@ -104,7 +107,11 @@ def _enlarged(
 
 
 def _between(
-    problem: NamedSizes, secret: random.Random, names: Sequence[str], listed: Mapping[str, NamedSizes]
+    problem: NamedSizes,
+    secret: random.Random,
+    names: Sequence[str],
+    listed: Mapping[str, NamedSizes],
+    least: int,
 ) -> Iterator[dict[str, Any]]:
     """All named sizes about as far from this problem's to a smaller one's, by logarithm; every other time round."""
     extent = math.prod(problem[name] for name in names)
@@ -118,7 +125,7 @@ def _between(
         step = 1 << secret.randint(1, MAX_ROUND_BITS) if is_round else 1
         ends = {name: min(other[name], MAX_GROWTH * problem[name]) for name in names}
         found = {name: _size_between(problem[name], ends[name], share, step, secret) for name in names}
-        if math.prod(found.values()) <= MAX_GROWTH * extent:
+        if math.prod(found.values()) <= MAX_GROWTH * extent and min(found.values()) >= least:
             yield {**problem, **found}
 
 

@@ -19,6 +19,7 @@ from hillclimb.harness.duel import batches
 from hillclimb.harness.duel.inputs import InputSource, call_signature
 from hillclimb.harness.duel.process.arena import Arena
 from hillclimb.harness.duel.secret_random import SecretRandom
+from hillclimb.harness.errors import CaseError, OverrunError
 from tests.fakes.cases import write_case
 
 
@@ -40,10 +41,16 @@ class Mixed(Contract):
         return {"y": Spec((problem["n"],), torch.float16), "count": Spec((3,), torch.int32)}
 
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
-        raise NotImplementedError
+        return {
+            "y": torch.zeros(problem["n"], dtype=torch.float64),
+            "count": torch.zeros(3, dtype=torch.int64),
+        }
 
     def attainable(self, problem: Problem, inputs: Tensors) -> Tensors:
-        raise NotImplementedError
+        return {
+            "y": torch.zeros(problem["n"], dtype=torch.float16),
+            "count": torch.zeros(3, dtype=torch.int32),
+        }
 
     def work(self, problem: Problem) -> Work:
         return Work(1, 1)
@@ -389,6 +396,66 @@ def test_a_structure_that_the_contract_has_no_answer_to_is_not_drawn() -> None:
     assert max(sums) > 1000, "smaller ones of one sign are drawn"
 
 
-def test_large_problems_have_structures_only_in_turn() -> None:
+def test_large_problems_have_no_structures() -> None:
     assert not any(map(is_sorted, of_mixed_calls(LargeSums())))
-    assert any(map(is_sorted, of_mixed_calls(LargeSums(), 0)))
+    assert not any(map(is_sorted, of_mixed_calls(LargeSums(), 0)))
+
+
+class Slow(Sums):
+    def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
+        if is_sorted(inputs["x"]):
+            raise OverrunError("contract.py", "Contract.reference", "has not ended", "end that loop")
+        return super().reference(problem, inputs)
+
+
+class Broken(Sums):
+    def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
+        if is_sorted(inputs["x"]):
+            raise CaseError("contract.py", "Contract.reference", "holds NaN", "choose others")
+        return super().reference(problem, inputs)
+
+
+def test_a_contract_that_takes_too_long_is_told() -> None:
+    with pytest.raises(OverrunError):
+        of_mixed_calls(Slow(), 0)
+    assert not any(map(is_sorted, of_mixed_calls(Broken(), 0)))
+
+
+class TwoKinds(Sums):
+    distributions = ("normal", "large")
+
+    def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
+        scale = 1000.0 if distribution == "large" else 1.0
+        return {name: scale * torch.rand(problem["n"], generator=generator) + scale for name in ("x", "z")}
+
+
+def test_some_calls_have_two_distributions_and_no_two_the_same_inputs() -> None:
+    drawing = InputSource(
+        TwoKinds(), "one", "normal", SecretRandom(b"k"), "cpu", mixed_share=1.0, most_mixed=400
+    )
+    with drawing.arena(400) as room:
+        drawing.refresh(room, range(400))
+        found = [drawn(room, slot) for slot in range(400)]
+    apart = [float(one["x"].min()) >= 1000 and float(one["z"].max()) <= 2 for one in found]
+    assert sum(apart) > 4
+    assert len({one["x"].numpy().tobytes() + one["z"].numpy().tobytes() for one in found}) == 400
+
+
+class Pairs(TwoKinds):
+    """Sums of x that are in order are right only where they rise."""
+
+    domains: ClassVar = {"x": (-6e4, 6e4), "z": (-6e4, 6e4)}
+
+    def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
+        if bool(inputs["x"][0] > inputs["x"][-1]):
+            raise CaseError("contract.py", "Contract.reference", "holds NaN", "choose others")
+        return super().reference(problem, inputs)
+
+
+def test_values_are_not_moved_where_the_contract_has_no_answer() -> None:
+    drawing = InputSource(Pairs(), "one", "normal", SecretRandom(b"k"), "cpu")
+    before = {"x": torch.arange(33.0), "z": torch.zeros(33)}
+    with drawing.arena(1) as room:
+        found = [drawing.turn(room, 0, before)["x"] for _ in range(40)]
+    assert all(bool(x[0] <= x[-1]) for x in found)
+    assert any(torch.equal(x, before["x"]) for x in found)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hillclimb.harness.case.contract import Contract, Tensors
 from hillclimb.harness.duel.inputs import MAX_MIXED, InputSource
-from hillclimb.harness.duel.mixing import _level_and_mix, can_mix, mix, turned
+from hillclimb.harness.duel.mixing import _level_and_mix, can_mix, mix, mix_whole, turned
 from hillclimb.harness.duel.secret_random import SecretRandom
 from tests.harness.duel.test_inputs import Mixed
 
@@ -309,6 +309,13 @@ def test_two_inputs_that_are_alike_are_swapped_at_times() -> None:
         )
 
 
+def test_equal_inputs_are_not_swapped() -> None:
+    own = {"a": torch.arange(6.0), "b": torch.arange(6.0)}
+    for seed in range(100):
+        found = moved(own, seed, a=(0, 20), b=(0, 20))
+        assert not (torch.equal(found["a"], own["a"]) and torch.equal(found["b"], own["b"]))
+
+
 def test_what_has_no_domain_or_is_infinite_is_not_turned() -> None:
     own = {
         "free": torch.arange(6.0), "masked": torch.tensor([0.0, 1.0, -torch.inf]),
@@ -321,24 +328,34 @@ def test_what_has_no_domain_or_is_infinite_is_not_turned() -> None:
     assert moved({"at": own["at"]}, 1)["at"] is own["at"]
 
 
-def test_some_calls_have_whole_inputs_of_two_distributions() -> None:
-    own = {"a": floats((3, 5), 1), "b": floats((3, 5), 1)}
-    other = {"a": floats((3, 5), 2), "b": floats((3, 5), 2)}
-    found = [mixed(own, other, seed) for seed in range(400)]
-    apart = [bool((new["a"] == 2).all()) and bool((new["b"] == 1).all()) for new in found]
-    assert sum(apart) > 8
+def whole(inputs: Tensors, donor: Tensors, seed: int, **domains: tuple[float, float]) -> Tensors:
+    found = mix_whole(cast(Contract, Declared(domains)), inputs, donor, random.Random(seed))
+    assert found is not None
+    return found
+
+
+def test_some_inputs_are_wholly_of_another_distribution() -> None:
+    own = {"a": floats((3, 5), 1), "b": floats((3, 5), 1), "mask": torch.ones(3, dtype=torch.bool)}
+    other = {"a": floats((3, 5), 2), "b": floats((3, 5), 2), "mask": torch.zeros(3, dtype=torch.bool)}
+    found = [whole(own, other, seed) for seed in range(100)]
+    apart = {(float(new["a"].mean()), float(new["b"].mean())) for new in found}
+    assert apart == {(2, 1), (1, 2)}
+    assert all(new["mask"] is own["mask"] for new in found)
+    alone, donor = {"a": own["a"], "mask": own["mask"]}, {"a": other["a"], "mask": other["mask"]}
+    contract = cast(Contract, Declared())
+    assert mix_whole(contract, alone, donor, random.Random(1)) is None, "that is the other distribution"
+    assert mix_whole(contract, {"mask": own["mask"]}, donor, random.Random(1)) is None
 
 
 def test_whole_inputs_are_of_a_magnitude_between_two_distributions() -> None:
-    """Or of either one, in both directions."""
+    """The larger one's values, shrunk: those of the other would become larger than any that was drawn."""
     small = {"x": torch.randn(500, generator=torch.Generator().manual_seed(1))}
     large = {"x": 64 * small["x"].flip(0)}
     for own, other in ((small, large), (large, small)):
-        found = [mixed(own, other, seed, x=(-1e4, 1e4))["x"] for seed in range(600)]
-        ratios = [new / other["x"] for new in found]
-        scales = sorted(float(r[0] * other["x"].std()) for r in ratios if float(r.std()) < 1e-3 * float(r[0]))
-        assert any(2 < scale < 8 for scale in scales)
-        assert any(8 < scale < 32 for scale in scales)
+        ratios = [whole(own, other, seed, x=(-1e4, 1e4))["x"] / large["x"] for seed in range(400)]
+        shrunk = [float(ratio[0]) for ratio in ratios if float(ratio.std()) < 1e-5 * float(ratio[0])]
+        assert all(1 / 65 < ratio <= 1 for ratio in shrunk)
+        assert {round(math.log2(ratio)) for ratio in shrunk} >= {-5, -4, -3, -2, -1}
 
 
 def test_what_says_why_it_is_not_mixed_is_not() -> None:

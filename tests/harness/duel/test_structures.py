@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hillclimb.harness.case.contract import Tensors
-from hillclimb.harness.duel.structures import structure_some, structures_of
+from hillclimb.harness.duel.structures import held, structure_some, structures_of
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]
 WHOLE = [torch.int8, torch.uint8, torch.int32, torch.int64]
@@ -102,7 +102,7 @@ def test_what_is_structured_stays_in_its_domain_and_grows_no_larger(
     assert (found.shape, found.dtype, found.stride()) == (own.shape, own.dtype, own.stride())
     values = found.double()
     assert bool(((values >= low) & (values <= high)).all())
-    assert float(values.abs().max()) <= max(1.0, float(own.double().abs().max().ceil()))
+    assert float(values.abs().max()) <= max(1.0, float(own.double().abs().max().ceil()), abs(low))
     assert own.double().flatten().tolist() == before, "it is a copy"
 
 
@@ -144,7 +144,22 @@ def test_only_what_is_named_is_structured() -> None:
     assert any(not torch.equal(new["a"], own["a"]) for new in found)
 
 
-def test_another_inputs_values_stay_in_the_domain() -> None:
-    own = {"a": drawn(6, seed=1, scale=50.0), "b": drawn(6, seed=2)}
-    for seed in range(200):
-        assert float(both(own, seed, a=(-500.0, 500.0), b=(-4.0, 4.0))["b"].abs().max()) <= 12.0
+@pytest.mark.parametrize("whole", [False, True])
+def test_another_inputs_values_stay_in_the_domain(whole: bool) -> None:
+    own = {"a": drawn(60, seed=1, scale=50.0).clamp(-500, 500), "b": drawn(60, seed=2).clamp(-4, 4)}
+    own = {name: tensor.round().to(torch.int32) for name, tensor in own.items()} if whole else own
+    found = [both(own, seed, a=(-500, 500), b=(-4, 4)) for seed in range(200)]
+    assert max(float(new["b"].abs().max()) for new in found) <= 4
+    assert any(torch.equal(new["a"], own["b"]) for new in found), "of a narrower domain they may be"
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS])
+@pytest.mark.parametrize("domain", [(0.0, 0.999), (-0.3, 0.7), (1e-3, 1e5), (-1e5, -1e-3)])
+def test_values_are_held_within_a_domain_whose_ends_the_dtype_lacks(
+    dtype: torch.dtype, domain: tuple[float, float]
+) -> None:
+    low, high = domain
+    values = torch.tensor([low, high, (low + high) / 2, -1e9, 1e9], dtype=torch.float64)
+    found = held(values, dtype, domain).double()
+    assert bool(((found >= low) & (found <= high)).all())
+    assert bool(torch.isfinite(found).all())
