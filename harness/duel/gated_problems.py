@@ -5,8 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations, zip_longest
+from typing import Any
 
 from hillclimb.harness.case.contract import Contract, Problem
+from hillclimb.harness.case.contracts.neighbours import remainder_of
 from hillclimb.harness.duel.mixing import can_mix
 
 NEIGHBOURS = 2
@@ -15,9 +18,9 @@ NEIGHBOURS = 2
 SCREENED_NEIGHBOURS, SCREENED_SEEDS = 1, 1
 """In the gate of a screening, and the seeds there: a neighbour may have to be compiled, and every call takes time."""
 
-CONFIRMED_NEIGHBOURS, CONFIRMED_MIXED_CALLS = 12, 1000
-"""In the gate of a confirmation, which few candidates reach and every win has passed: such problems, and calls on mixed
-inputs beside those that every gate has."""
+CONFIRMED_NEIGHBOURS, CONFIRMED_MIXED_CALLS, CONFIRMED_CHAINS = 24, 1500, 12
+"""In the gate of a confirmation, which few candidates reach and every win has passed: such problems, calls on mixed
+inputs beside those that every gate has, and chains of calls on two problems that differ in one size."""
 
 MAX_NEIGHBOUR_BYTES = 64 << 20
 """Most that such a problem may move: its reference is computed for it alone."""
@@ -38,14 +41,36 @@ class GatedProblems:
     """Secret seeds for each listed problem and distribution; None: as many as the case says."""
     mixed_calls: int = 0
     """More calls on mixed inputs, in all."""
+    chains: int = 0
+    """So many times, calls on two problems that differ in one size, by turns."""
 
     def called_often(self) -> tuple[str, ...]:
         """The listed problems that these calls are of, if there are any: the small ones, or the smallest."""
         if not self.mixed_calls or not can_mix(self.contract):
             return ()
-        sizes = {name: self.contract.work(self.contract.problems[name]).bytes for name in self.listed}
-        most = max(MAX_OFTEN_BYTES, min(sizes.values()))
-        return tuple(name for name in self.listed if sizes[name] <= most)
+        return self._small(self.listed)
+
+    def drawn_chains(self, secret: random.Random) -> list[tuple[str, str]]:
+        """Two problems each that differ in one size, the larger one first. Every size in turn, if there are enough."""
+        by_size: dict[str, list[tuple[str, str]]] = {}
+        for one, other in combinations(self._small((*self.listed, *self.neighbours)), 2):
+            problems = self.contract.problems[one], self.contract.problems[other]
+            if len(apart := _apart(*problems)) == 1:
+                larger, smaller = (
+                    (one, other) if problems[0][apart[0]] > problems[1][apart[0]] else (other, one)
+                )
+                by_size.setdefault(apart[0], []).append((larger, smaller))
+        kinds = [secret.sample(pairs, len(pairs)) for pairs in by_size.values()]
+        in_turn = [pair for rank in zip_longest(*kinds) for pair in rank if pair]
+        return secret.sample(in_turn[: self.chains], min(self.chains, len(in_turn)))
+
+    def _small(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Those of these that are small, or as small as the smallest listed one."""
+        sizes = {
+            name: self.contract.work(self.contract.problems[name]).bytes for name in (*self.listed, *names)
+        }
+        most = max(MAX_OFTEN_BYTES, min(sizes[name] for name in self.listed))
+        return tuple(name for name in names if sizes[name] <= most)
 
 
 def draw_gated_problems(
@@ -55,11 +80,17 @@ def draw_gated_problems(
     most_bytes: float,
     count: int = NEIGHBOURS,
 ) -> GatedProblems:
-    """The listed problems, with up to `count` neighbours of theirs that move at most so many bytes each."""
+    """The listed problems, with up to `count` neighbours of theirs that move at most so many bytes each.
+
+    Half of them at the most are those that show most, together, of what the others leave open; chance draws the rest.
+    """
     found = neighbours_of(contract, listed, secret)
     most = min(most_bytes, MAX_NEIGHBOUR_BYTES)
     small = {name: problem for name, problem in found.items() if contract.work(problem).bytes <= most}
-    drawn = secret.sample(sorted(small), min(count, len(small)))
+    order = secret.sample(sorted(small), len(small))
+    known = [contract.problems[name] for name in listed]
+    telling = _telling({name: _shown_by(small[name], known) for name in order}, count // 2)
+    drawn = [*telling, *(name for name in order if name not in telling)][:count]
     return GatedProblems(
         contract.extended({name: small[name] for name in drawn}), tuple(listed), tuple(drawn)
     )
@@ -79,3 +110,40 @@ def neighbours_of(contract: Contract, listed: Sequence[str], secret: random.Rand
 def _neighbour_name(name: str, problem: Mapping[str, object]) -> str:
     """wide~rows=513,columns=7 for a neighbour of wide."""
     return f"{name}~" + ",".join(f"{key}={value}" for key, value in problem.items())
+
+
+def _telling(shown: Mapping[str, set[Any]], count: int) -> list[str]:
+    """Up to `count` names, of which each in turn adds the most to what was shown before, as long as it adds any."""
+    chosen: list[str] = []
+    seen: set[Any] = set()
+    while len(chosen) < count and shown:
+        best = max(shown, key=lambda name: len(shown[name] - seen))
+        if not shown[best] - seen:
+            break
+        chosen.append(best)
+        seen |= shown[best]
+    return chosen
+
+
+def _shown_by(problem: Problem, listed: Sequence[Problem]) -> set[Any]:
+    """What a problem asks: what two of its sizes leave of a tile, and which one is more or less than in a listed
+    problem that has the same others."""
+    left = {key: remainder_of(size) for key, size in problem.items() if type(size) is int}
+    shown: set[Any] = {
+        ((one, left[one]), (other, left[other]))
+        for one, other in combinations(left, 2)
+        if left[one] is not None and left[other] is not None
+    }
+    for other in listed:
+        apart = _apart(problem, other)
+        if len(apart) == 1:
+            shown.add((apart[0], problem[apart[0]] > other[apart[0]]))
+    return shown
+
+
+def _apart(one: Problem, other: Problem) -> list[str]:
+    """The sizes in which two problems differ; none where they differ in something else as well."""
+    if one.keys() != other.keys():
+        return []
+    apart = [key for key in one if one[key] != other[key]]
+    return apart if all(type(problem[key]) is int for key in apart for problem in (one, other)) else []

@@ -14,7 +14,8 @@ from hillclimb.harness.case.contract import Contract, Problem, Tensors
 from hillclimb.harness.channel.layout import CallSignature, SlotLayout, call_order, lay_out
 from hillclimb.harness.channel.memory import CudaMemory, HostMemory
 from hillclimb.harness.duel.batches import InputBatch
-from hillclimb.harness.duel.mixing import can_mix, changeable, mix, mix_whole, turned
+from hillclimb.harness.duel.extremes import at_ends
+from hillclimb.harness.duel.mixing import can_mix, changeable, except_few, mix, mix_whole, turned
 from hillclimb.harness.duel.parity import is_answerable
 from hillclimb.harness.duel.process.arena import Arena, shapes_of
 from hillclimb.harness.duel.structures import structure_some
@@ -26,6 +27,10 @@ ones, which are compared: that inputs are mixed says little about whether they a
 STRUCTURED_SHARE, TWO_KINDS_SHARE = 0.2, 0.1
 """Of mixed inputs, in how many some have a structure as a whole, and in how many some are wholly of another
 distribution. Nothing else is changed in them."""
+
+ENDS_SHARE, EXCEPTION_SHARE = 0.15, 0.5
+"""Of inputs with a structure, how many are at the ends of their domains instead, and of the others how many hold a few
+elements that do not have it."""
 
 MAX_UNLIKE_BYTES = 4 << 20
 """Most that a problem may move which has such inputs: whether the contract has an answer to them is tried first."""
@@ -123,12 +128,15 @@ class InputSource:
         return None
 
     def _structured(self, inputs: Tensors) -> Tensors | None:
-        able = changeable(self.contract, inputs)
+        able, domains = changeable(self.contract, inputs), self.contract.domains
         if not able or not self._is_small():
             return None
-        return self._if_answerable(
-            structure_some(inputs, self.contract.domains, able, self.secret, self.structure_turn)
-        )
+        if self.secret.random() < ENDS_SHARE:
+            return self._if_answerable(at_ends(inputs, domains, able, self.secret))
+        changed = structure_some(inputs, domains, able, self.secret, self.structure_turn)
+        if self.secret.random() < EXCEPTION_SHARE:
+            changed = except_few(self.contract, changed, inputs, self.secret)
+        return self._if_answerable(changed)
 
     def _of_two_distributions(self, inputs: Tensors) -> Tensors | None:
         """With a donor of their own: one that many calls share would give the same inputs again."""

@@ -16,18 +16,13 @@ import torch
 
 from hillclimb.harness.case.contract import Contract, Tensors
 from hillclimb.harness.case.operands import are_equal
+from hillclimb.harness.duel.places import box_of, generator_for, places_in, single_places, uniform
 from hillclimb.harness.duel.process.arena import WORDS
 from hillclimb.harness.duel.structures import Domain, held
 
-RARE_COUNTS = (1, 2, 4, 8)
-"""How many elements are replaced one by one, anywhere."""
+ONE_VALUE_SHARE = 0.25
+"""How often rare values are all the same."""
 
-LINE_COUNTS = (2, 4, 8, 16, 32)
-"""How many, at most, where they lie in one line."""
-
-MAX_LINES = 1024
-"""In how many lines, at most, elements are replaced together. What shows only where certain elements of one line meet
-is found in many lines sooner than in one."""
 
 ROUNDS = (1, 1, 2, 3)
 """How often elements of one input are replaced, one of these: what hides one thing may show with two."""
@@ -136,6 +131,24 @@ def changeable(contract: Contract, inputs: Tensors) -> list[str]:
     ]
 
 
+def except_few(contract: Contract, structured: Tensors, inputs: Tensors, secret: random.Random) -> Tensors:
+    """`structured`, but for a few elements of one input: what it was made of has them, or they are of its domain."""
+    names = [name for name, tensor in structured.items() if tensor is not inputs[name]]
+    if not names:
+        return structured
+    name = secret.choice(names)
+    tensor, domain = structured[name].clone(), contract.domains[name]
+    generator = generator_for(tensor, secret)
+    places = single_places(tensor, secret, generator)
+    values = (
+        inputs[name][places]
+        if secret.random() < 0.5
+        else _rare_values_as(tensor.dtype, *domain, len(places[0]), generator)
+    )
+    _replace(tensor, places, values)
+    return {**structured, name: tensor}
+
+
 def _may_be_swapped(contract: Contract, inputs: Tensors, one: str, other: str) -> bool:
     kinds = [(inputs[name].shape, inputs[name].dtype, tuple(contract.domains[name])) for name in (one, other)]
     return kinds[0] == kinds[1] and not are_equal(inputs[one], inputs[other])
@@ -187,7 +200,7 @@ def _is_mixable(tensor: torch.Tensor, has_domain: bool) -> bool:
 
 def _mix_in_box(tensor: torch.Tensor, donor: torch.Tensor, secret: random.Random) -> None:
     """A box of the donor's at the same place."""
-    box = _box(tensor, secret)
+    box = box_of(tensor, secret)
     _replace(tensor, box, donor[box])
 
 
@@ -204,7 +217,7 @@ def _level_box(tensor: torch.Tensor, low: float, high: float, secret: random.Ran
     None becomes much larger than what is usual in the input: of many large ones the sum may leave a dtype. Value and
     factor are powers of two, whose sums and products are exact: rounding many like values adds up otherwise.
     """
-    box = _box(tensor, secret, 1.0 if secret.random() < WHOLE_SHARE else WHOLE_SHARE)
+    box = box_of(tensor, secret, 1.0 if secret.random() < WHOLE_SHARE else WHOLE_SHARE)
     values = (
         tensor[box] if tensor.is_floating_point() and secret.random() < 0.5 else _usual_value(tensor, secret)
     )
@@ -235,30 +248,16 @@ def _usual_value(tensor: torch.Tensor, secret: random.Random) -> torch.Tensor:
     return torch.ldexp(mantissa.sign(), exponent - 1)
 
 
-def _box(tensor: torch.Tensor, secret: random.Random, whole: float = 0.0) -> tuple[slice, ...]:
-    """In each dimension small lengths are as likely as large ones, but for a share that are as long as it is."""
-    box = []
-    for size in tensor.shape:
-        length = size if secret.random() < whole else max(1, size >> secret.randrange(size.bit_length()))
-        start = _place(size - length + 1, secret)
-        box.append(slice(start, start + length))
-    return tuple(box)
-
-
 def _mix_in_elements(tensor: torch.Tensor, donor: torch.Tensor, secret: random.Random) -> None:
-    places = _places(tensor, secret, _generator(tensor, secret))
+    places = places_in(tensor, secret, generator_for(tensor, secret))
     _replace(tensor, places, donor[places])
 
 
 def _mix_in_rare_values(tensor: torch.Tensor, low: float, high: float, secret: random.Random) -> None:
-    generator = _generator(tensor, secret)
-    places = _places(tensor, secret, generator)
-    _replace(tensor, places, _rare_values_as(tensor.dtype, low, high, len(places[0]), generator))
-
-
-def _generator(tensor: torch.Tensor, secret: random.Random) -> torch.Generator:
-    """Draws on the tensor's device, so that nothing waits for what the device is at."""
-    return torch.Generator(tensor.device).manual_seed(secret.getrandbits(62))
+    generator = generator_for(tensor, secret)
+    places = places_in(tensor, secret, generator)
+    values = _rare_values_as(tensor.dtype, low, high, len(places[0]), generator)
+    _replace(tensor, places, values[:1].expand_as(values) if secret.random() < ONE_VALUE_SHARE else values)
 
 
 def _rare_values_as(
@@ -276,7 +275,7 @@ def _rare_values_as(
 def _rare_whole_numbers(low: int, high: int, count: int, generator: torch.Generator) -> torch.Tensor:
     """As `_rare_values`, int64; float64 would round large ones."""
     even = torch.randint(low, max(high, low + 1), (count,), generator=generator, device=generator.device)
-    small = torch.exp(-math.log(10) * DECADES * _uniform((count,), generator))
+    small = torch.exp(-math.log(10) * DECADES * uniform((count,), generator))
     shrunk = [(sign * small * min(abs(end), 2**62)).to(torch.int64) for sign, end in ((-1, low), (1, high))]
     kinds: list[float | torch.Tensor] = [low, high, even, even]
     if low <= 0 <= high:
@@ -286,7 +285,7 @@ def _rare_whole_numbers(low: int, high: int, count: int, generator: torch.Genera
 
 def _rare_values(low: float, high: float, count: int, generator: torch.Generator) -> torch.Tensor:
     """Ends of the domain, 0, values drawn from a linear scale or, by magnitude, from a logarithmic one; float64."""
-    share, height = (_uniform((count,), generator) for _ in range(2))
+    share, height = (uniform((count,), generator) for _ in range(2))
     even = low * (1 - share) + high * share
     kinds: list[float | torch.Tensor]
     if low <= 0 <= high:
@@ -307,45 +306,6 @@ def _chosen(
     rows = [kind if isinstance(kind, torch.Tensor) else torch.full_like(like, kind) for kind in kinds]
     chosen = torch.randint(len(kinds), (1, len(like)), generator=generator, device=like.device)
     return torch.stack(rows).gather(0, chosen)[0]
-
-
-def _places(
-    tensor: torch.Tensor, secret: random.Random, generator: torch.Generator
-) -> tuple[torch.Tensor, ...]:
-    """Indices of some elements, one tensor a dimension; an element may be among them twice.
-
-    Every other time they lie in lines, rows say, since elements that are far apart seldom meet in a kernel. One line is
-    as likely as two, four or many.
-    """
-    if secret.random() < 0.5:
-        count = min(secret.choice(RARE_COUNTS), tensor.numel())
-        flat = torch.randint(tensor.numel(), (count,), generator=generator, device=tensor.device)
-        return torch.unravel_index(flat, tensor.shape)
-    along = secret.choice([dim for dim, size in enumerate(tensor.shape) if size > 1])
-    lines = min(MAX_LINES, tensor.numel() // tensor.shape[along])
-    shape = 1 << secret.randrange(lines.bit_length()), secret.choice(LINE_COUNTS)
-    return tuple(
-        _drawn_places(size, shape if dim == along else (shape[0], 1), generator).expand(shape).reshape(-1)
-        for dim, size in enumerate(tensor.shape)
-    )
-
-
-def _drawn_places(size: int, shape: tuple[int, int], generator: torch.Generator) -> torch.Tensor:
-    """As `_place`, so many of them."""
-    device = generator.device
-    steps = 1 << torch.randint(size.bit_length(), shape, generator=generator, device=device)
-    return (_uniform(shape, generator) * -(-size // steps)).to(torch.int64) * steps
-
-
-def _uniform(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
-    """In [0, 1), float64."""
-    return torch.rand(shape, generator=generator, dtype=torch.float64, device=generator.device)
-
-
-def _place(size: int, secret: random.Random) -> int:
-    """An index: a multiple of 1, 2, 4 or any further power of two, for that is where samples are taken."""
-    step = 1 << secret.randrange(size.bit_length())
-    return secret.randrange(0, size, step)
 
 
 def _replace(tensor: torch.Tensor, where: Where, values: torch.Tensor) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 
 from hillclimb.harness.case.contract import Contract, Tensors
@@ -25,8 +27,11 @@ MIN_CHECKED_CALLS = 2 * SLOTS
 MIXED_SHARE = 0.5
 """Share of the calls whose inputs hold values of other distributions as well."""
 
-STRUCTURED_EVERY = 3
+STRUCTURED_EVERY = 2
 """Of further calls on mixed inputs, one in so many has a structure, each in turn."""
+
+CHAIN_ROUNDS = 2
+"""Times that the calls of a chain go from the larger problem to the smaller one."""
 
 TURNED_SHARE = 0.25
 """Share of the further calls on mixed inputs that are followed by one on the same values at other places."""
@@ -62,19 +67,11 @@ class ParityGate:
     def check(self, candidate: CandidateProcess, gated: GatedProblems, watch: Watch) -> GateReport:
         """Every problem in a random order, all compiled before. A fault of the candidate's becomes a failed report."""
         self._worst, self._worst_at, self._runs = 0.0, "", 0
-        contract = gated.contract
-        names = self.secret.sample([*gated.listed, *gated.neighbours], len(gated.listed + gated.neighbours))
-        small = gated.called_often()
-        often = self.secret.sample(small, len(small))
+        contract, steps = gated.contract, self._steps(candidate, gated)
         try:
-            for done, name in enumerate(names):
-                watch(Progress(stage="gate", done=done, of=len(names) + len(often)))
-                seeds = (gated.seeds or self.seeds) if name in gated.listed else 0
-                draws = list(contract.distributions) * seeds
-                self._check_problem(candidate, contract, name, draws)
-            for done, name in enumerate(often, len(names)):
-                watch(Progress(stage="gate", done=done, of=len(names) + len(often)))
-                self._check_mixed(candidate, contract, name, -(-gated.mixed_calls // len(often)))
+            for done, step in enumerate(steps):
+                watch(Progress(stage="gate", done=done, of=len(steps)))
+                step()
             source = self._source(contract, gated.listed[0], contract.distributions[0])
             with source.arena(SLOTS) as arena:
                 source.refresh(arena, range(SLOTS))
@@ -83,6 +80,20 @@ class ParityGate:
         except CandidateFault as fault:
             return self._report(fault.reason, fault.detail)
         return self._report(None, "")
+
+    def _steps(self, candidate: CandidateProcess, gated: GatedProblems) -> list[Callable[[], None]]:
+        """Every problem, some of them on mixed inputs many times, and those that follow each other."""
+        contract, names = gated.contract, [*gated.listed, *gated.neighbours]
+        often, chains = gated.called_often(), gated.drawn_chains(self.secret)
+        steps: list[Callable[[], None]] = []
+        for name in self.secret.sample(names, len(names)):
+            seeds = (gated.seeds or self.seeds) if name in gated.listed else 0
+            draws = list(contract.distributions) * seeds
+            steps.append(partial(self._check_problem, candidate, contract, name, draws))
+        for name in self.secret.sample(often, len(often)):
+            calls = -(-gated.mixed_calls // len(often))
+            steps.append(partial(self._check_mixed, candidate, contract, name, calls))
+        return [*steps, *(partial(self._check_chain, candidate, contract, pair) for pair in chains)]
 
     def _report(self, reason: Reason | None, detail: str) -> GateReport:
         return GateReport(
@@ -103,7 +114,7 @@ class ParityGate:
     def _check_mixed(self, candidate: CandidateProcess, contract: Contract, name: str, calls: int) -> None:
         """So many further calls, all on mixed inputs: what shows in one of a hundred is seldom seen in the others.
 
-        A third have structures, each in its turn. Some are followed by a call on the same values at other places.
+        Half have structures, each in its turn. Some are followed by a call on the same values at other places.
         """
         first = self.secret.getrandbits(30)
         with self._source(contract, name, contract.distributions[0]).arena(SLOTS) as arena:
@@ -114,6 +125,16 @@ class ParityGate:
                 inputs = self._check_call(candidate, arena, turn % SLOTS, source)
                 if self.secret.random() < TURNED_SHARE:
                     self._check_call(candidate, arena, turn % SLOTS, source, inputs)
+
+    def _check_chain(self, candidate: CandidateProcess, contract: Contract, pair: tuple[str, str]) -> None:
+        """Calls on two problems by turns: what a call on one leaves behind may be wrong for the other."""
+        with ExitStack() as stack:
+            sources = [self._source(contract, name, contract.distributions[0]) for name in pair]
+            arenas = [stack.enter_context(source.arena(SLOTS)) for source in sources]
+            for turn in range(CHAIN_ROUNDS):
+                for source, arena in zip(sources, arenas, strict=True):
+                    drawn = replace(source, distribution=self.secret.choice(contract.distributions))
+                    self._check_call(candidate, arena, turn % SLOTS, drawn)
 
     def _check_problem(
         self, candidate: CandidateProcess, contract: Contract, name: str, distributions: Sequence[str]

@@ -16,6 +16,7 @@ from hillclimb.harness.case.digest import benchmarks_digest, contract_digest, ha
 from hillclimb.harness.device.device import Device
 from hillclimb.harness.duel.duel_factory import DuelFactory
 from hillclimb.harness.duel.gated_problems import (
+    CONFIRMED_CHAINS,
     CONFIRMED_MIXED_CALLS,
     CONFIRMED_NEIGHBOURS,
     SCREENED_NEIGHBOURS,
@@ -171,7 +172,7 @@ class CaseJudge:
             self.compare(incumbent, incumbent, "noise", watch)  # a judge that was started anew
         self._verify_device()
         many = self._duels.draw_gated_problems(CONFIRMED_NEIGHBOURS)
-        gated = replace(many, mixed_calls=CONFIRMED_MIXED_CALLS)
+        gated = replace(many, mixed_calls=CONFIRMED_MIXED_CALLS, chains=CONFIRMED_CHAINS)
         found, gate = ConfirmationTrial(self._duels, alpha, watch, gated), None
         reason: Reason | None = None
         detail = ""

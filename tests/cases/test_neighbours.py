@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from hillclimb.harness.case.checked import check_contract, load_contract
 from hillclimb.harness.case.contract import Contract, Problem
-from hillclimb.harness.case.contracts.neighbours import MAX_UNLIKE, changed, neighbours
+from hillclimb.harness.case.contracts.neighbours import (
+    MAX_UNLIKE,
+    TILES,
+    changed,
+    neighbours,
+    remainder_of,
+    tile_of,
+)
 from hillclimb.harness.channel.dtypes import TORCH_DTYPES
 from hillclimb.harness.device.cpu.cpu import MAX_INTERPRETED_BYTES
 from tests.cases.interpreted import small
@@ -70,7 +77,7 @@ def test_neighbours_are_new_and_not_too_small(
     new = [other for other in near if other not in listed.values()]
     assert found[: len(new)] == new
     largest = {name: max(sizes[name] for sizes in listed.values()) for name in problem}
-    assert all(other[name] <= largest[name] for other in found[len(new) :] for name in problem)
+    assert all(other[name] <= largest[name] + 1 for other in found[len(new) :] for name in problem)
     enlarged = [other for other in found[len(new) :] if any(other[n] > 1.5 * problem[n] for n in problem)]
     assert all(other[name] <= 2.5 * problem[name] for other in enlarged for name in problem)
     grown = {n for other in enlarged for n in problem if other[n] > 1.5 * problem[n]}
@@ -88,7 +95,7 @@ def test_some_lie_between_this_problem_and_a_smaller_one(
     near = changed(problem, random.Random(seed), ("m", "n", "k"))
     for found in neighbours(problem, random.Random(seed), known, ("m", "n", "k")):
         apart = [name for name in problem if found[name] != problem[name]]
-        if found not in near and len(apart) > 1:
+        if found not in near and len(apart) > 1 and not are_edges(found):
             assert all(min(problem[n], other[n]) <= found[n] <= max(problem[n], other[n]) for n in problem)
 
 
@@ -110,12 +117,35 @@ def test_sizes_between_are_of_every_magnitude_and_often_round() -> None:
         other
         for seed in range(300)
         for other in neighbours(large, random.Random(seed), {"one": large, "two": small}, ("m", "n", "k"))
-        if other not in near and len({*other.values()} & {256}) == 0
+        if other not in near and len({*other.values()} & {256}) == 0 and max(other.values()) < 220
     ]
     sizes_found = [other["m"] for other in found]
     for low, high in ((4, 16), (16, 64), (64, 256)):
         assert sum(low <= size < high for size in sizes_found) > len(found) / 8
     assert sum(all(size % 32 == 0 for size in other.values()) for other in found) > len(found) / 20
+
+
+def are_edges(problem: Problem) -> bool:
+    return all(remainder_of(size) is not None or size < TILES[-1] for size in problem.values())
+
+
+@given(st.fixed_dictionaries({name: st.integers(8, 80) for name in ("m", "n", "k", "l")}), st.integers())
+def test_every_two_tails_of_tiles_meet_in_two_sizes(problem: dict[str, int], seed: int) -> None:
+    found = [
+        other for other in neighbours(problem, random.Random(seed), {}, tuple(problem)) if are_edges(other)
+    ]
+    for one, two in combinations(problem, 2):
+        met = {(remainder_of(other[one]), remainder_of(other[two])) for other in [*found, problem]}
+        assert met >= {(a, b) for a in (-1, 0, 1) for b in (-1, 0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("size", "tile", "remainder"),
+    [(6, 0, None), (7, 8, -1), (8, 8, 0), (9, 8, 1), (10, 8, None), (15, 16, -1), (17, 16, 1), (31, 32, -1),
+     (48, 32, None), (63, 32, -1), (64, 32, 0), (65, 32, 1), (71, 32, None)],
+)  # fmt: skip
+def test_what_a_size_leaves_of_a_tile(size: int, tile: int, remainder: int | None) -> None:
+    assert (tile_of(size), remainder_of(size)) == (tile, remainder)
 
 
 @given(sizes, st.integers())

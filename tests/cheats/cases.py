@@ -40,6 +40,7 @@ CPU = (
     "smooth",
     "decay",
     "totals",
+    "dots",
 )
 SAME_WORK = {"brief": "affine"}
 INTERPRETED = "rows"

@@ -8,6 +8,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
+TILES = (32, 16, 8)
+"""Edges of the tiles that a kernel may work in: the largest of them that is not above a size, or one less."""
+
+REMAINDERS = (
+    (-1, -1, -1, -1),
+    (-1, 0, 0, 0),
+    (-1, 1, 1, 1),
+    (0, -1, 0, 1),
+    (0, 0, 1, -1),
+    (0, 1, -1, 0),
+    (1, -1, 1, 0),
+    (1, 0, -1, 1),
+    (1, 1, 0, -1),
+)
+"""What nine problems leave of a tile in up to four sizes: every two sizes leave every two of -1, 0 and 1 once. It is
+Taguchi's orthogonal array L9."""
+
 NamedSizes = Mapping[str, Any]
 """The named sizes of one problem."""
 
@@ -35,16 +52,18 @@ def neighbours(
     *groups: tuple[str, ...],
     least: int = 1,
 ) -> list[dict[str, Any]]:
-    """As `changed`, without the problems that are listed, and with one size about twice as large or all named sizes
-    between those of this problem and of another one.
+    """As `changed`, without the problems that are listed, and with one size about twice as large, all named sizes
+    between those of this problem and of another one, or all at the edge of a tile, where two tails meet.
 
-    No size becomes larger so than it is in any listed problem: what is beyond them all may be beyond the operator.
+    No size becomes larger so than it is in any listed problem, but for one more: what is beyond them all may be beyond
+    the operator.
     """
     found = changed(problem, secret, *groups, least=least)
     names = [name for group in groups for name in group]
     for other in (
         *_enlarged(problem, secret, names, listed),
         *_between(problem, secret, names, listed, least),
+        *_at_tiles(problem, secret, names, least),
     ):
         if other not in found:
             found.append(other)
@@ -127,6 +146,36 @@ def _between(
         found = {name: _size_between(problem[name], ends[name], share, step, secret) for name in names}
         if math.prod(found.values()) <= MAX_GROWTH * extent and min(found.values()) >= least:
             yield {**problem, **found}
+
+
+def _at_tiles(
+    problem: NamedSizes, secret: random.Random, names: Sequence[str], least: int
+) -> Iterator[dict[str, Any]]:
+    """Every named size a whole number of tiles, one more or one less, with every two of these in two sizes."""
+    columns = {name: secret.randrange(len(REMAINDERS[0])) for name in names}
+    columns.update(zip(secret.sample(names, len(names)), range(len(REMAINDERS[0])), strict=False))
+    for remainders in REMAINDERS:
+        found = {name: _at_tile(problem[name], remainders[columns[name]]) for name in names}
+        if min(found.values(), default=least) >= least:
+            yield {**problem, **found}
+
+
+def _at_tile(size: int, remainder: int) -> int:
+    """The largest such size that is not above this one, or the smallest there is; one below all tiles is left."""
+    tile = next((tile for tile in TILES if size >= tile), 0)
+    return max(1, (size - remainder) // tile) * tile + remainder if tile else size
+
+
+def tile_of(size: int) -> int:
+    """The edge of the tiles that a size is told by; 0 for one that is smaller than all of them."""
+    return next((tile for tile in TILES if size >= tile - 1), 0)
+
+
+def remainder_of(size: int) -> int | None:
+    """-1, 0 or 1 of a size so far from a whole number of tiles; None of another one."""
+    tile = tile_of(size)
+    rest = (size + 1) % tile - 1 if tile else None
+    return rest if rest in (-1, 0, 1) else None
 
 
 def _size_between(one: int, other: int, share: float, step: int, secret: random.Random) -> int:

@@ -4,6 +4,7 @@ import torch
 
 from hillclimb.harness.case.contract import Contract as Base
 from hillclimb.harness.case.contract import Spec, Work
+from hillclimb.harness.case.contracts.neighbours import neighbours
 
 
 class Contract(Base):
@@ -12,12 +13,7 @@ class Contract(Base):
     domains = {"a": (-1000.0, 1000.0), "b": (-1000.0, 1000.0)}
 
     def vary(self, problem, secret):
-        n, k, m = problem["n"], problem["k"], problem["m"]
-        return [
-            {"n": n + 1, "k": k, "m": m},
-            {"n": m, "k": k + 1, "m": n},
-            {"n": secret.randrange(1, 2 * n), "k": k - 1, "m": m},
-        ]
+        return neighbours(problem, secret, self.problems, ("n", "k", "m"))
 
     def inputs(self, problem, distribution, generator):
         a = torch.randn((problem["n"], problem["k"]), generator=generator)
