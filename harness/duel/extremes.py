@@ -32,21 +32,25 @@ def at_ends(
         low, high = domains[name]
         tensor = inputs[name].clone()
         if are_few and low <= 0 and high >= 1:
-            tensor.copy_(tensor > 0)
+            tensor.copy_(tensor.double() > 0)
         along = [dim for dim, other in enumerate(tensor.shape) if other == size]
         part = tensor.narrow(secret.choice(along), start, length) if along else tensor
-        part.copy_(_end(secret.choice((low, high)), tensor.dtype, (low, high)))
+        part.copy_(_end(secret.random() < 0.5, tensor.dtype, (low, high)))
         changed[name] = tensor
     return changed
 
 
-def _end(end: float, dtype: torch.dtype, domain: Domain) -> torch.Tensor:
-    """Of a float the power of two that is next to it inside: rounding many like values adds up otherwise."""
+def _end(is_low: bool, dtype: torch.dtype, domain: Domain) -> torch.Tensor:
+    """The lowest or the highest value. Of a float the power of two that is next to it inside: rounding many like values
+    adds up otherwise."""
+    low, high = domain
     if not dtype.is_floating_point:
         bounds = torch.iinfo(dtype)
-        return torch.tensor(min(max(math.trunc(end), bounds.min), bounds.max), dtype=dtype)
+        return torch.tensor(
+            max(math.ceil(low), bounds.min) if is_low else min(math.floor(high), bounds.max), dtype=dtype
+        )
     most = float(torch.finfo(dtype).max)
-    mantissa, exponent = math.frexp(min(max(end, -most), most))
+    end = min(max(low if is_low else high, -most), most)
+    mantissa, exponent = math.frexp(end)
     power = math.copysign(math.ldexp(0.5, exponent), mantissa) if end else 0.0
-    low, high = domain
     return held(torch.tensor(power if low <= power <= high else end, dtype=torch.float64), dtype, domain)

@@ -18,7 +18,7 @@ NEIGHBOURS = 2
 SCREENED_NEIGHBOURS, SCREENED_SEEDS = 1, 1
 """In the gate of a screening, and the seeds there: a neighbour may have to be compiled, and every call takes time."""
 
-CONFIRMED_NEIGHBOURS, CONFIRMED_MIXED_CALLS, CONFIRMED_CHAINS = 24, 1500, 12
+CONFIRMED_NEIGHBOURS, CONFIRMED_MIXED_CALLS, CONFIRMED_CHAINS = 24, 1500, 20
 """In the gate of a confirmation, which few candidates reach and every win has passed: such problems, calls on mixed
 inputs beside those that every gate has, and chains of calls on two problems that differ in one size."""
 
@@ -27,6 +27,9 @@ MAX_NEIGHBOUR_BYTES = 64 << 20
 
 MAX_OFTEN_BYTES = 4 << 20
 """Most that a problem may move which is called on mixed inputs that often."""
+
+Pair = tuple[str, str]
+"""Two problems, by name."""
 
 
 @dataclass(frozen=True)
@@ -50,17 +53,16 @@ class GatedProblems:
             return ()
         return self._small(self.listed)
 
-    def drawn_chains(self, secret: random.Random) -> list[tuple[str, str]]:
-        """Two problems each that differ in one size, the larger one first. Every size in turn, if there are enough."""
-        by_size: dict[str, list[tuple[str, str]]] = {}
+    def drawn_chains(self, secret: random.Random) -> list[Pair]:
+        """Two problems each that differ in one size, the larger one first. Every size in turn, if there are enough, and
+        of each by turns the nearest two that are left and any two."""
+        by_size: dict[str, dict[Pair, int]] = {}
         for one, other in combinations(self._small((*self.listed, *self.neighbours)), 2):
             problems = self.contract.problems[one], self.contract.problems[other]
             if len(apart := _apart(*problems)) == 1:
-                larger, smaller = (
-                    (one, other) if problems[0][apart[0]] > problems[1][apart[0]] else (other, one)
-                )
-                by_size.setdefault(apart[0], []).append((larger, smaller))
-        kinds = [secret.sample(pairs, len(pairs)) for pairs in by_size.values()]
+                more = problems[0][apart[0]] - problems[1][apart[0]]
+                by_size.setdefault(apart[0], {})[(one, other) if more > 0 else (other, one)] = abs(more)
+        kinds = [_near_and_far(secret.sample(list(found), len(found)), found) for found in by_size.values()]
         in_turn = [pair for rank in zip_longest(*kinds) for pair in rank if pair]
         return secret.sample(in_turn[: self.chains], min(self.chains, len(in_turn)))
 
@@ -110,6 +112,14 @@ def neighbours_of(contract: Contract, listed: Sequence[str], secret: random.Rand
 def _neighbour_name(name: str, problem: Mapping[str, object]) -> str:
     """wide~rows=513,columns=7 for a neighbour of wide."""
     return f"{name}~" + ",".join(f"{key}={value}" for key, value in problem.items())
+
+
+def _near_and_far(pairs: list[Pair], apart: Mapping[Pair, int]) -> list[Pair]:
+    """By turns the nearest that is left and the first that is."""
+    near, found = sorted(pairs, key=apart.__getitem__), dict[Pair, None]()
+    for one, other in zip(near, pairs, strict=True):
+        found |= {one: None, other: None}
+    return list(found)
 
 
 def _telling(shown: Mapping[str, set[Any]], count: int) -> list[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,7 +13,8 @@ import pytest
 
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.checked import load_contract
-from hillclimb.harness.case.contract import Contract
+from hillclimb.harness.case.contract import Contract, Problem, Work
+from hillclimb.harness.case.contracts.neighbours import neighbours, remainder_of
 from hillclimb.harness.device.cpu.cpu import CpuDevice
 from hillclimb.harness.duel.gated_problems import (
     CONFIRMED_NEIGHBOURS,
@@ -57,6 +60,53 @@ def test_a_confirmation_has_every_one_where_they_are_few(tmp_path: Path) -> None
     contract = contract_of(tmp_path, 'return [{"n": problem["n"] + i} for i in range(1, 5)]')
     gated = draw_gated_problems(contract, ("small", "odd"), random.Random(2), 1e9, CONFIRMED_NEIGHBOURS)
     assert len(gated.neighbours) == 8
+
+
+def test_a_confirmation_asks_for_every_two_tails(tmp_path: Path) -> None:
+    contract = matrices(tmp_path)
+    for seed in range(5):
+        gated = draw_gated_problems(contract, ("small",), random.Random(seed), 1e9, CONFIRMED_NEIGHBOURS)
+        assert len(gated.neighbours) == CONFIRMED_NEIGHBOURS
+        found = [gated.contract.problems[name] for name in (*gated.listed, *gated.neighbours)]
+        for one, two in combinations(("m", "n", "k"), 2):
+            tails = {(remainder_of(problem[one]), remainder_of(problem[two])) for problem in found}
+            assert tails >= {(a, b) for a in (-1, 0, 1) for b in (-1, 0, 1)}
+
+
+def test_neighbours_that_show_much_are_drawn_by_chance_too(tmp_path: Path) -> None:
+    contract = matrices(tmp_path)
+    drawn = [draw_gated_problems(contract, ("small",), random.Random(seed), 1e9, 12) for seed in range(40)]
+    assert len({frozenset(gated.neighbours) for gated in drawn}) > 30
+
+
+def test_a_chain_has_two_problems_that_differ_in_one_size(tmp_path: Path) -> None:
+    gated = draw_gated_problems(matrices(tmp_path), ("small",), random.Random(3), 1e9, CONFIRMED_NEIGHBOURS)
+    assert gated.drawn_chains(random.Random(1)) == [], "where none are asked for"
+    chains = replace(gated, chains=9).drawn_chains(random.Random(1))
+    assert len(chains) == 9
+    grown = []
+    for larger, smaller in chains:
+        one, other = gated.contract.problems[larger], gated.contract.problems[smaller]
+        apart = [key for key in one if one[key] != other[key]]
+        assert len(apart) == 1
+        assert one[apart[0]] > other[apart[0]]
+        grown += apart
+    assert {*grown} == {"m", "n", "k"}
+    assert replace(gated, chains=9).drawn_chains(random.Random(2)) != chains
+
+
+def matrices(folder: Path) -> Contract:
+    """A contract of products, m x k times k x n, whose work is known."""
+    contract = contract_of(folder, "return []")
+    sizes = ("m", "n", "k")
+
+    def vary(problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        return neighbours(problem, secret, contract.problems, sizes)
+
+    contract.problems = {"small": dict.fromkeys(sizes, 100), "large": dict.fromkeys(sizes, 900)}
+    contract.vary = vary  # type: ignore[method-assign]
+    contract.work = lambda problem: Work(1, 4 * sum(problem[name] for name in sizes))  # type: ignore[method-assign]
+    return contract
 
 
 def test_those_that_are_too_large_are_left_out(tmp_path: Path) -> None:
@@ -129,6 +179,42 @@ def test_many_calls_are_on_mixed_inputs_and_on_values_at_other_places(tmp_path: 
         assert check("sums", many).reason is Reason.WRONG_RESULT
         runs = [check("honest", gated).runs for gated in (few, many)]
         assert runs[0] + 60 < runs[1] < runs[0] + 120
+    finally:
+        judge.close()
+
+
+STALE = """
+import numpy as np
+
+rooms = {}
+
+
+def run(x, y):
+    size = -(-x.size // 64) * 64
+    if "room" not in rooms or rooms["room"].size != size:
+        rooms["room"] = np.zeros(size, x.dtype)
+    rooms["room"][: x.size] = x
+    y[...] = 2 * x + 1
+    y[-1] += rooms["room"][x.size :].any()
+"""
+"""Right but for what is left of a larger problem in a room that has the same size."""
+
+
+def test_calls_on_two_problems_by_turns_show_what_a_call_leaves_behind(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    judge = CaseJudge(Case(write_case(tmp_path / "case")), choose_rung(trust_workspace=False), CpuDevice())
+    contract = judge._duels.contract.extended({"small~n=36": {"n": 36}})
+    gate, watch = judge._gate, lambda progress: None
+    try:
+        stale = Side(tree=str(write_workspace(tmp_path / "stale" / "workspace", STALE)))
+        for chains, reason in ((0, None), (1, Reason.WRONG_RESULT)):
+            with judge._duels.launcher.launch(stale) as candidate:
+                gated = GatedProblems(contract, ("small",), ("small~n=36",) * chains, chains=chains)
+                candidate.await_loaded()
+                judge._duels.compile_gated(candidate, gated, watch)
+                judge._duels.seal([(0, candidate)])
+                found = gate.check(candidate, gated, watch)
+                assert found.reason is reason, found.detail
     finally:
         judge.close()
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from hillclimb.harness.case.contract import Contract, Tensors
 from hillclimb.harness.duel.inputs import MAX_MIXED, InputSource
-from hillclimb.harness.duel.mixing import _level_and_mix, can_mix, mix, mix_whole, turned
+from hillclimb.harness.duel.mixing import _level_and_mix, can_mix, except_few, mix, mix_whole, turned
+from hillclimb.harness.duel.places import places_in
 from hillclimb.harness.duel.secret_random import SecretRandom
 from tests.harness.duel.test_inputs import Mixed
 
@@ -394,3 +395,43 @@ def test_what_is_compared_with_is_what_the_kernel_is_handed() -> None:
             for slot, inputs in kept.items():
                 assert all(torch.equal(arena.inputs(slot)[name], inputs[name]) for name in inputs)
             assert any(bool((arena.inputs(slot)["x"].abs() > 100).any()) for slot in range(6))
+
+
+def test_a_few_elements_do_not_have_a_structure() -> None:
+    """What it was made of has them, or they are of the domain."""
+    own, plain = {"x": torch.arange(100.0), "y": torch.ones(5)}, {"x": torch.zeros(100)}
+    contract = cast(Contract, Declared({"x": (-1e9, 1e9)}))
+    found = [except_few(contract, {**own, **plain}, own, random.Random(seed)) for seed in range(200)]
+    assert all(new["y"] is own["y"] for new in found)
+    changed = [new["x"].nonzero().flatten() for new in found]
+    assert {len(places) for places in changed} >= {1, 2, 4, 8}
+    assert max(map(len, changed)) == 8
+    are_own = [bool((new["x"] == own["x"])[places].all()) for new, places in zip(found, changed, strict=True)]
+    assert 60 < sum(are_own) < 160
+    assert bool((plain["x"] == 0).all()), "it is a copy"
+
+
+def test_where_nothing_has_a_structure_there_is_no_exception() -> None:
+    own = {"x": torch.arange(9.0)}
+    assert except_few(cast(Contract, Declared({"x": (0, 9)})), dict(own), own, random.Random(1)) == own
+
+
+@pytest.mark.parametrize("parts", [3, 7, 13])
+def test_places_may_divide_a_line_evenly(parts: int) -> None:
+    tensor = torch.zeros(500, 2)
+    even = {i * 500 // parts for i in range(parts)}
+    found = []
+    for seed in range(2000):
+        secret = random.Random(seed)
+        rows, _ = places_in(tensor, secret, torch.Generator().manual_seed(seed))
+        found.append({*rows.tolist()})
+    assert any(len(rows) >= min(parts, 5) and rows <= even for rows in found)
+    assert all(min(rows) >= 0 and max(rows) < 500 for rows in found)
+
+
+def test_rare_values_are_all_the_same_now_and_then() -> None:
+    own = torch.full((64,), 2.0)
+    found = [mixed({"x": own}, None, seed, x=(1.0, 1e6))["x"] for seed in range(600)]
+    rare = [x[(x != 2.0)] for x in found]
+    same = [float(part[0]) for part in rare if len(part) >= 8 and len(part.unique()) == 1]
+    assert any(not math.log2(value).is_integer() for value in same), "others are those of a box"
