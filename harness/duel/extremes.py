@@ -21,7 +21,7 @@ def at_ends(
     """These inputs, all of `able` at an end of their domain in one range of places along a size that they share.
 
     One that has no such size is so wholly. Every other time they are 0 or 1 elsewhere, where their domain holds that.
-    Of more than two places one at the least is left, so that no two calls have the same inputs.
+    Of more than two places one at the least is left: else many calls would have the same inputs.
     """
     size = secret.choice(sorted({size for name in able for size in inputs[name].shape if size > 1}))
     longest = max(min(size, 2), size - 1)
@@ -47,7 +47,7 @@ def _end(is_low: bool, dtype: torch.dtype, domain: Domain) -> torch.Tensor:
     if not dtype.is_floating_point:
         bounds = torch.iinfo(dtype)
         return torch.tensor(
-            max(math.ceil(low), bounds.min) if is_low else min(math.floor(high), bounds.max), dtype=dtype
+            min(max(math.ceil(low) if is_low else math.floor(high), bounds.min), bounds.max), dtype=dtype
         )
     most = float(torch.finfo(dtype).max)
     end = min(max(low if is_low else high, -most), most)

@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 from hillclimb.harness.case.contract import Contract, Problem
 from hillclimb.harness.case.contracts.neighbours import remainder_of
@@ -28,8 +28,21 @@ MAX_NEIGHBOUR_BYTES = 64 << 20
 MAX_OFTEN_BYTES = 4 << 20
 """Most that a problem may move which is called on mixed inputs that often."""
 
+TRIED = 64
+"""Neighbours of which the one that shows most is taken."""
+
 Pair = tuple[str, str]
 """Two problems, by name."""
+
+Place = tuple[str, int]
+"""A size of a problem: its name, and which one in a list of them."""
+
+
+class MoreOrLess(NamedTuple):
+    """Of one size, than in a listed problem that has the same others."""
+
+    place: Place
+    is_more: bool
 
 
 @dataclass(frozen=True)
@@ -56,12 +69,12 @@ class GatedProblems:
     def drawn_chains(self, secret: random.Random) -> list[Pair]:
         """Two problems each that differ in one size, the larger one first. Every size in turn, if there are enough, and
         of each by turns the nearest two that are left and any two."""
-        by_size: dict[str, dict[Pair, int]] = {}
+        by_size: dict[Place, dict[Pair, int]] = {}
         for one, other in combinations(self._small((*self.listed, *self.neighbours)), 2):
-            problems = self.contract.problems[one], self.contract.problems[other]
-            if len(apart := _apart(*problems)) == 1:
-                more = problems[0][apart[0]] - problems[1][apart[0]]
-                by_size.setdefault(apart[0], {})[(one, other) if more > 0 else (other, one)] = abs(more)
+            apart = _one_apart(self.contract.problems[one], self.contract.problems[other])
+            if apart:
+                place, more = apart
+                by_size.setdefault(place, {})[(one, other) if more > 0 else (other, one)] = abs(more)
         kinds = [_near_and_far(secret.sample(list(found), len(found)), found) for found in by_size.values()]
         in_turn = [pair for rank in zip_longest(*kinds) for pair in rank if pair]
         return secret.sample(in_turn[: self.chains], min(self.chains, len(in_turn)))
@@ -84,14 +97,16 @@ def draw_gated_problems(
 ) -> GatedProblems:
     """The listed problems, with up to `count` neighbours of theirs that move at most so many bytes each.
 
-    Half of them at the most are those that show most, together, of what the others leave open; chance draws the rest.
+    Of many, two thirds at the most are those that show most, together, of what the others leave open. Chance draws the
+    rest.
     """
     found = neighbours_of(contract, listed, secret)
     most = min(most_bytes, MAX_NEIGHBOUR_BYTES)
     small = {name: problem for name, problem in found.items() if contract.work(problem).bytes <= most}
     order = secret.sample(sorted(small), len(small))
     known = [contract.problems[name] for name in listed]
-    telling = _telling({name: _shown_by(small[name], known) for name in order}, count // 2)
+    shown = {name: _shown_by(small[name], known) for name in order} if count > NEIGHBOURS else {}
+    telling = _telling(shown, 2 * count // 3, secret)
     drawn = [*telling, *(name for name in order if name not in telling)][:count]
     return GatedProblems(
         contract.extended({name: small[name] for name in drawn}), tuple(listed), tuple(drawn)
@@ -122,12 +137,13 @@ def _near_and_far(pairs: list[Pair], apart: Mapping[Pair, int]) -> list[Pair]:
     return list(found)
 
 
-def _telling(shown: Mapping[str, set[Any]], count: int) -> list[str]:
-    """Up to `count` names, of which each in turn adds the most to what was shown before, as long as it adds any."""
+def _telling(shown: Mapping[str, set[Any]], count: int, secret: random.Random) -> list[str]:
+    """Up to `count` names, of which each in turn adds the most to what was shown before, of some that are drawn."""
     chosen: list[str] = []
     seen: set[Any] = set()
     while len(chosen) < count and shown:
-        best = max(shown, key=lambda name: len(shown[name] - seen))
+        some = secret.sample(list(shown), min(TRIED, len(shown)))
+        best = max(some, key=lambda name: _rank(shown[name] - seen))
         if not shown[best] - seen:
             break
         chosen.append(best)
@@ -135,25 +151,48 @@ def _telling(shown: Mapping[str, set[Any]], count: int) -> list[str]:
     return chosen
 
 
+def _rank(new: set[Any]) -> tuple[int, int]:
+    """Chains need problems that differ in one size: these come first."""
+    return sum(isinstance(shown, MoreOrLess) for shown in new), len(new)
+
+
 def _shown_by(problem: Problem, listed: Sequence[Problem]) -> set[Any]:
     """What a problem asks: what two of its sizes leave of a tile, and which one is more or less than in a listed
     problem that has the same others."""
-    left = {key: remainder_of(size) for key, size in problem.items() if type(size) is int}
-    shown: set[Any] = {
-        ((one, left[one]), (other, left[other]))
-        for one, other in combinations(left, 2)
-        if left[one] is not None and left[other] is not None
-    }
+    left = {place: remainder_of(size) for place, size in _sizes(problem).items()}
+    tails = [(place, rest) for place, rest in left.items() if rest is not None]
+    shown: set[Any] = {pair for pair in combinations(tails, 2) if any(rest for _, rest in pair)}
     for other in listed:
-        apart = _apart(problem, other)
-        if len(apart) == 1:
-            shown.add((apart[0], problem[apart[0]] > other[apart[0]]))
+        if apart := _one_apart(problem, other):
+            shown.add(MoreOrLess(apart[0], apart[1] > 0))
     return shown
 
 
-def _apart(one: Problem, other: Problem) -> list[str]:
-    """The sizes in which two problems differ; none where they differ in something else as well."""
-    if one.keys() != other.keys():
-        return []
-    apart = [key for key in one if one[key] != other[key]]
-    return apart if all(type(problem[key]) is int for key in apart for problem in (one, other)) else []
+def _one_apart(one: Problem, other: Problem) -> tuple[Place, int] | None:
+    """The size in which two problems differ, and by how much; None where they differ in more, or in something else."""
+    sizes, others = _sizes(one), _sizes(other)
+    apart = [
+        (place, size - others[place]) for place, size in sizes.items() if others.get(place, size) != size
+    ]
+    is_like = sizes.keys() == others.keys() and _without_sizes(one) == _without_sizes(other)
+    return apart[0] if is_like and len(apart) == 1 else None
+
+
+def _sizes(problem: Problem) -> dict[Place, int]:
+    """The whole numbers of a problem, those in its lists included."""
+    return {
+        (key, place): size
+        for key, value in problem.items()
+        for place, size in enumerate(_parts(value))
+        if type(size) is int
+    }
+
+
+def _without_sizes(problem: Problem) -> dict[str, Any]:
+    """All else: names, flags and fractions."""
+    return {key: [part for part in _parts(value) if type(part) is not int] for key, value in problem.items()}
+
+
+def _parts(value: object) -> Sequence[object]:
+    """What a list holds; of anything else, that."""
+    return value if isinstance(value, list | tuple) else (value,)

@@ -29,8 +29,8 @@ STRUCTURED_SHARE, TWO_KINDS_SHARE = 0.2, 0.1
 distribution. Nothing else is changed in them."""
 
 ENDS_SHARE, EXCEPTION_SHARE = 0.15, 0.5
-"""Of inputs with a structure, how many are at the ends of their domains instead, and of the others how many hold a few
-elements that do not have it."""
+"""Of inputs with a structure, how many are at the ends of their domains instead if the contract has an answer then, and
+of the others how many hold a few elements that do not have it."""
 
 MAX_UNLIKE_BYTES = 4 << 20
 """Most that a problem may move which has such inputs: whether the contract has an answer to them is tried first."""
@@ -132,7 +132,9 @@ class InputSource:
         if not able or not self._is_small():
             return None
         if self.secret.random() < ENDS_SHARE:
-            return self._if_answerable(at_ends(inputs, domains, able, self.secret))
+            extreme = self._if_answerable(at_ends(inputs, domains, able, self.secret))
+            if extreme:
+                return extreme
         changed = structure_some(inputs, domains, able, self.secret, self.structure_turn)
         if self.secret.random() < EXCEPTION_SHARE:
             changed = except_few(self.contract, changed, inputs, self.secret)

@@ -27,8 +27,8 @@ MIN_CHECKED_CALLS = 2 * SLOTS
 MIXED_SHARE = 0.5
 """Share of the calls whose inputs hold values of other distributions as well."""
 
-STRUCTURED_EVERY = 2
-"""Of further calls on mixed inputs, one in so many has a structure, each in turn."""
+STRUCTURED_SHARE = 0.5
+"""Of further calls on mixed inputs, how many have a structure, each in turn."""
 
 CHAIN_ROUNDS = 2
 """Times that the calls of a chain go from the larger problem to the smaller one."""
@@ -116,15 +116,16 @@ class ParityGate:
 
         Half have structures, each in its turn. Some are followed by a call on the same values at other places.
         """
-        first = self.secret.getrandbits(30)
+        structure, slots = self.secret.getrandbits(30), range(SLOTS)
         with self._source(contract, name, contract.distributions[0]).arena(SLOTS) as arena:
-            for turn in range(calls):
+            for _ in range(calls):
                 source = self._source(contract, name, self.secret.choice(contract.distributions), 1.0)
-                if turn % STRUCTURED_EVERY == 0:
-                    source = replace(source, structure_turn=first + turn // STRUCTURED_EVERY)
-                inputs = self._check_call(candidate, arena, turn % SLOTS, source)
+                if self.secret.random() < STRUCTURED_SHARE:
+                    source, structure = replace(source, structure_turn=structure), structure + 1
+                slot = self.secret.choice(slots)
+                inputs = self._check_call(candidate, arena, slot, source)
                 if self.secret.random() < TURNED_SHARE:
-                    self._check_call(candidate, arena, turn % SLOTS, source, inputs)
+                    self._check_call(candidate, arena, slot, source, inputs)
 
     def _check_chain(self, candidate: CandidateProcess, contract: Contract, pair: tuple[str, str]) -> None:
         """Calls on two problems by turns: what a call on one leaves behind may be wrong for the other."""
@@ -135,6 +136,8 @@ class ParityGate:
                 for source, arena in zip(sources, arenas, strict=True):
                     drawn = replace(source, distribution=self.secret.choice(contract.distributions))
                     self._check_call(candidate, arena, turn % SLOTS, drawn)
+            for arena in arenas:
+                candidate.unmap(arena)
 
     def _check_problem(
         self, candidate: CandidateProcess, contract: Contract, name: str, distributions: Sequence[str]

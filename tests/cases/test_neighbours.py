@@ -59,11 +59,12 @@ def test_one_size_is_one_more_or_less_or_prime_or_two_are_swapped(
         alone = [other[name] for other in found if {**other, name: size} == problem]
         expected = {size + 1} | ({size - 1} if size > least else set())
         assert expected <= set(alone)
-        assert all(is_prime(other) for other in set(alone) - expected)
-        assert len(set(alone) - expected) == 1
+        others = {other for other in {*alone} - expected if not are_edges({**problem, name: other})}
+        assert all(is_prime(other) for other in others)
+        assert len(others) <= 1 <= sum(is_prime(other) for other in {*alone} - expected)
     swapped = {**problem, "m": problem["n"], "n": problem["m"]}
     low, high = sorted((problem["m"], problem["n"]))
-    assert (swapped in found) == (low != high and high <= MAX_UNLIKE * low)
+    assert (swapped in found) == (low != high and high <= MAX_UNLIKE * low) or are_edges(swapped)
 
 
 @given(sizes, st.lists(sizes, max_size=3), st.integers(), st.data())
@@ -77,7 +78,7 @@ def test_neighbours_are_new_and_not_too_small(
     new = [other for other in near if other not in listed.values()]
     assert found[: len(new)] == new
     largest = {name: max(sizes[name] for sizes in listed.values()) for name in problem}
-    assert all(other[name] <= largest[name] + 1 for other in found[len(new) :] for name in problem)
+    assert all(other[name] <= largest[name] for other in found[len(new) :] for name in problem)
     enlarged = [other for other in found[len(new) :] if any(other[n] > 1.5 * problem[n] for n in problem)]
     assert all(other[name] <= 2.5 * problem[name] for other in enlarged for name in problem)
     grown = {n for other in enlarged for n in problem if other[n] > 1.5 * problem[n]}
@@ -112,17 +113,16 @@ def test_none_between_is_less_than_allowed(
 def test_sizes_between_are_of_every_magnitude_and_often_round() -> None:
     """From 256 x 256 x 256 down to 4 x 4 x 4, 128 x 128 x 128 and its like among them."""
     large, small = (dict.fromkeys(("m", "n", "k"), size) for size in (256, 4))
-    near = changed(large, random.Random(0), ("m", "n", "k"))
     found = [
         other
         for seed in range(300)
         for other in neighbours(large, random.Random(seed), {"one": large, "two": small}, ("m", "n", "k"))
-        if other not in near and len({*other.values()} & {256}) == 0 and max(other.values()) < 220
+        if other not in changed(large, random.Random(seed), ("m", "n", "k")) and 256 not in other.values()
     ]
     sizes_found = [other["m"] for other in found]
     for low, high in ((4, 16), (16, 64), (64, 256)):
         assert sum(low <= size < high for size in sizes_found) > len(found) / 8
-    assert sum(all(size % 32 == 0 for size in other.values()) for other in found) > len(found) / 20
+    assert sum(all(size % 32 == 0 for size in other.values()) for other in found) > len(found) / 30
 
 
 def are_edges(problem: Problem) -> bool:
@@ -131,9 +131,7 @@ def are_edges(problem: Problem) -> bool:
 
 @given(st.fixed_dictionaries({name: st.integers(8, 80) for name in ("m", "n", "k", "l")}), st.integers())
 def test_every_two_tails_of_tiles_meet_in_two_sizes(problem: dict[str, int], seed: int) -> None:
-    found = [
-        other for other in neighbours(problem, random.Random(seed), {}, tuple(problem)) if are_edges(other)
-    ]
+    found = [other for other in changed(problem, random.Random(seed), tuple(problem)) if are_edges(other)]
     for one, two in combinations(problem, 2):
         met = {(remainder_of(other[one]), remainder_of(other[two])) for other in [*found, problem]}
         assert met >= {(a, b) for a in (-1, 0, 1) for b in (-1, 0, 1)}

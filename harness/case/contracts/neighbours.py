@@ -52,18 +52,16 @@ def neighbours(
     *groups: tuple[str, ...],
     least: int = 1,
 ) -> list[dict[str, Any]]:
-    """As `changed`, without the problems that are listed, and with one size about twice as large, all named sizes
-    between those of this problem and of another one, or all at the edge of a tile, where two tails meet.
+    """As `changed`, without the problems that are listed, and with one size about twice as large or all named sizes
+    between those of this problem and of another one.
 
-    No size becomes larger so than it is in any listed problem, but for one more: what is beyond them all may be beyond
-    the operator.
+    No size becomes larger so than it is in any listed problem: what is beyond them all may be beyond the operator.
     """
     found = changed(problem, secret, *groups, least=least)
     names = [name for group in groups for name in group]
     for other in (
         *_enlarged(problem, secret, names, listed),
         *_between(problem, secret, names, listed, least),
-        *_at_tiles(problem, secret, names, least),
     ):
         if other not in found:
             found.append(other)
@@ -73,8 +71,8 @@ def neighbours(
 def changed(
     problem: NamedSizes, secret: random.Random, *groups: tuple[str, ...], least: int = 1
 ) -> list[dict[str, Any]]:
-    """Problems with one named size one more, one less or a prime near it, with two sizes of a group swapped, or with
-    two named sizes changed at once.
+    """Problems with one named size one more, one less or a prime near it, with two sizes of a group swapped, with two
+    named sizes changed at once, or with all of them at the edge of a tile, where two tails meet.
 
     Which prime and which change is secret. No size becomes less than `least`, no two problems are the same, and none
     is the given one.
@@ -105,6 +103,7 @@ def _all_changed(
                 yield {**problem, one: problem[two], two: problem[one]}
     for one, two in combinations([name for name, sizes in near.items() if sizes], 2):
         yield {**problem, one: secret.choice(near[one]), two: secret.choice(near[two])}
+    yield from _at_tiles(problem, secret, list(near), least)
 
 
 def _near(size: int, secret: random.Random, least: int) -> list[int]:
@@ -149,7 +148,7 @@ def _between(
 
 
 def _at_tiles(
-    problem: NamedSizes, secret: random.Random, names: Sequence[str], least: int
+    problem: dict[str, Any], secret: random.Random, names: Sequence[str], least: int
 ) -> Iterator[dict[str, Any]]:
     """Every named size a whole number of tiles, one more or one less, with every two of these in two sizes."""
     columns = {name: secret.randrange(len(REMAINDERS[0])) for name in names}
