@@ -84,6 +84,7 @@ ROOMS = {
     "harness.candidate": "harness.candidate.wall harness.channel",
     "harness.candidate.wall": "harness.channel",
     "harness.case": "harness.channel harness.knobs harness.yaml_errors",
+    "harness.case.contracts": "harness.case",
     "harness.device.cpu": "harness.channel harness.device",
     "harness.device.gpu": "harness.channel harness.device",
     "harness.duel": "harness.case harness.channel harness.device harness.statistics",

@@ -9,7 +9,7 @@ from itertools import combinations, zip_longest
 from typing import Any, NamedTuple
 
 from hillclimb.harness.case.contract import Contract, Problem
-from hillclimb.harness.case.contracts.neighbours import remainder_of
+from hillclimb.harness.case.tiles import remainder_of
 from hillclimb.harness.duel.mixing import can_mix
 
 NEIGHBOURS = 2
@@ -31,8 +31,8 @@ MAX_OFTEN_BYTES = 4 << 20
 TRIED = 64
 """Neighbours of which the one that shows most is taken."""
 
-Pair = tuple[str, str]
-"""Two problems, by name."""
+Chain = tuple[str, str]
+"""Two problems, by name, the larger one first."""
 
 Place = tuple[str, int]
 """A size of a problem: its name, and which one in a list of them."""
@@ -66,10 +66,10 @@ class GatedProblems:
             return ()
         return self._small(self.listed)
 
-    def drawn_chains(self, secret: random.Random) -> list[Pair]:
+    def drawn_chains(self, secret: random.Random) -> list[Chain]:
         """Two problems each that differ in one size, the larger one first. Every size in turn, if there are enough, and
         of each by turns the nearest two that are left and any two."""
-        by_size: dict[Place, dict[Pair, int]] = {}
+        by_size: dict[Place, dict[Chain, int]] = {}
         for one, other in combinations(self._small((*self.listed, *self.neighbours)), 2):
             apart = _one_apart(self.contract.problems[one], self.contract.problems[other])
             if apart:
@@ -129,9 +129,9 @@ def _neighbour_name(name: str, problem: Mapping[str, object]) -> str:
     return f"{name}~" + ",".join(f"{key}={value}" for key, value in problem.items())
 
 
-def _near_and_far(pairs: list[Pair], apart: Mapping[Pair, int]) -> list[Pair]:
+def _near_and_far(pairs: list[Chain], apart: Mapping[Chain, int]) -> list[Chain]:
     """By turns the nearest that is left and the first that is."""
-    near, found = sorted(pairs, key=apart.__getitem__), dict[Pair, None]()
+    near, found = sorted(pairs, key=apart.__getitem__), dict[Chain, None]()
     for one, other in zip(near, pairs, strict=True):
         found |= {one: None, other: None}
     return list(found)

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-TILES = (32, 16, 8)
-"""Edges of the tiles that a kernel may work in: the largest of them that is not above a size, or one less."""
+from hillclimb.harness.case.tiles import TILES
 
 REMAINDERS = (
     (-1, -1, -1, -1),
@@ -163,18 +162,6 @@ def _at_tile(size: int, remainder: int) -> int:
     """The largest such size that is not above this one, or the smallest there is; one below all tiles is left."""
     tile = next((tile for tile in TILES if size >= tile), 0)
     return max(1, (size - remainder) // tile) * tile + remainder if tile else size
-
-
-def tile_of(size: int) -> int:
-    """The edge of the tiles that a size is told by; 0 for one that is smaller than all of them."""
-    return next((tile for tile in TILES if size >= tile - 1), 0)
-
-
-def remainder_of(size: int) -> int | None:
-    """-1, 0 or 1 of a size so far from a whole number of tiles; None of another one."""
-    tile = tile_of(size)
-    rest = (size + 1) % tile - 1 if tile else None
-    return rest if rest in (-1, 0, 1) else None
 
 
 def _size_between(one: int, other: int, share: float, step: int, secret: random.Random) -> int:
