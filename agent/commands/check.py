@@ -98,6 +98,8 @@ def _describe_omissions(found: OracleReport) -> list[str]:
     lines = []
     if not found.is_varied:
         lines.append("no sizes are tried but those listed: Contract.vary gives none")
+    if not found.has_empty:
+        lines.append("no size of 0 is tried: Contract.problems lists none")
     if found.unmixed:
         lines.append(f"inputs are not mixed: {found.unmixed}")
     if found.without_domain:

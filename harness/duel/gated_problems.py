@@ -9,7 +9,7 @@ from itertools import combinations, zip_longest
 from typing import Any, NamedTuple
 
 from hillclimb.harness.case.contract import Contract, Problem
-from hillclimb.harness.case.tiles import remainder_of
+from hillclimb.harness.case.sizes import Place, parts_of, remainder_of, sizes_of
 from hillclimb.harness.duel.mixing import can_mix
 
 NEIGHBOURS = 2
@@ -33,9 +33,6 @@ TRIED = 64
 
 Chain = tuple[str, str]
 """Two problems, by name, the larger one first."""
-
-Place = tuple[str, int]
-"""A size of a problem: its name, and which one in a list of them."""
 
 
 class MoreOrLess(NamedTuple):
@@ -159,7 +156,7 @@ def _rank(new: set[Any]) -> tuple[int, int]:
 def _shown_by(problem: Problem, listed: Sequence[Problem]) -> set[Any]:
     """What a problem asks: what two of its sizes leave of a tile, and which one is more or less than in a listed
     problem that has the same others."""
-    left = {place: remainder_of(size) for place, size in _sizes(problem).items()}
+    left = {place: remainder_of(size) for place, size in sizes_of(problem).items()}
     tails = [(place, rest) for place, rest in left.items() if rest is not None]
     shown: set[Any] = {pair for pair in combinations(tails, 2) if any(rest for _, rest in pair)}
     for other in listed:
@@ -170,7 +167,7 @@ def _shown_by(problem: Problem, listed: Sequence[Problem]) -> set[Any]:
 
 def _one_apart(one: Problem, other: Problem) -> tuple[Place, int] | None:
     """The size in which two problems differ, and by how much; None where they differ in more, or in something else."""
-    sizes, others = _sizes(one), _sizes(other)
+    sizes, others = sizes_of(one), sizes_of(other)
     apart = [
         (place, size - others[place]) for place, size in sizes.items() if others.get(place, size) != size
     ]
@@ -178,21 +175,8 @@ def _one_apart(one: Problem, other: Problem) -> tuple[Place, int] | None:
     return apart[0] if is_like and len(apart) == 1 else None
 
 
-def _sizes(problem: Problem) -> dict[Place, int]:
-    """The whole numbers of a problem, those in its lists included."""
-    return {
-        (key, place): size
-        for key, value in problem.items()
-        for place, size in enumerate(_parts(value))
-        if type(size) is int
-    }
-
-
 def _without_sizes(problem: Problem) -> dict[str, Any]:
     """All else: names, flags and fractions."""
-    return {key: [part for part in _parts(value) if type(part) is not int] for key, value in problem.items()}
-
-
-def _parts(value: object) -> Sequence[object]:
-    """What a list holds; of anything else, that."""
-    return value if isinstance(value, list | tuple) else (value,)
+    return {
+        key: [part for part in parts_of(value) if type(part) is not int] for key, value in problem.items()
+    }

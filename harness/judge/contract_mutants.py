@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 
 from hillclimb.harness.case.contract import Contract, Tensors
+from hillclimb.harness.case.sizes import sizes_of
 from hillclimb.harness.duel.gated_problems import MAX_NEIGHBOUR_BYTES, draw_gated_problems
 from hillclimb.harness.duel.mixing import can_mix, mix
 from hillclimb.harness.errors import CaseError
@@ -167,6 +168,7 @@ def find_surviving_mutants(
         accepted=tuple(found for found in accepted if found.mistake not in contract.excused),
         excused=excused(accepted, contract.excused),
         is_varied=is_varied,
+        has_empty=any(0 in sizes_of(problem).values() for problem in contract.problems.values()),
         unmixed=contract.unmixed,
         without_domain=mutants.without_domain(small[0]),
     )

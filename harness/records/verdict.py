@@ -96,6 +96,8 @@ class OracleReport(Record):
     excused: tuple[SurvivingMutant, ...] = ()
     is_varied: bool = True
     """Whether sizes that are not listed are tried, too."""
+    has_empty: bool = True
+    """Whether a size of 0 is tried: only one that a problem lists is."""
     unmixed: str = ""
     """Why inputs are not mixed; empty where they are."""
     without_domain: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hillclimb.harness.case.checked import check_contract, load_contract
 from hillclimb.harness.case.contract import Contract, Problem
 from hillclimb.harness.case.contracts.neighbours import MAX_UNLIKE, changed, neighbours
-from hillclimb.harness.case.tiles import TILES, remainder_of, tile_of
+from hillclimb.harness.case.sizes import TILES, remainder_of, tile_of
 from hillclimb.harness.channel.dtypes import TORCH_DTYPES
 from hillclimb.harness.device.cpu.cpu import MAX_INTERPRETED_BYTES
 from tests.cases.interpreted import small

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from hillclimb.harness.case.tiles import TILES
+from hillclimb.harness.case.sizes import TILES
 
 REMAINDERS = (
     (-1, -1, -1, -1),

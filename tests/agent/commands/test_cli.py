@@ -333,6 +333,7 @@ def test_check_says_what_is_not_tried(affine: Path) -> None:
     assert "but the contract accepts 1 wrong result; " in told
     assert "  nothing written for sizes that are not listed: " in told
     assert "no sizes are tried but those listed: Contract.vary gives none" in told
+    assert "no size of 0 is tried: Contract.problems lists none" in told
     assert "inputs are not mixed: they are sorted" in told
     assert "no Contract.domains of x: only values as drawn are tried" in told
 

@@ -15,7 +15,7 @@ from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.checked import load_contract
 from hillclimb.harness.case.contract import Contract, Problem, Work
 from hillclimb.harness.case.contracts.neighbours import neighbours
-from hillclimb.harness.case.tiles import remainder_of
+from hillclimb.harness.case.sizes import remainder_of
 from hillclimb.harness.device.cpu.cpu import CpuDevice
 from hillclimb.harness.duel.gated_problems import (
     CONFIRMED_NEIGHBOURS,

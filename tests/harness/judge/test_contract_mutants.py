@@ -81,6 +81,7 @@ def test_a_sound_contract_accepts_nothing_and_what_matters_nowhere_is_not_told()
     assert [slip.mistake for slip in report.accepted] == [LISTED]
     assert report.tried == tried(magnitudes).tried
     assert not report.is_varied
+    assert not report.has_empty
     assert report.without_domain == ("a", "b", "unused")
 
 
