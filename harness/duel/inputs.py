@@ -18,7 +18,7 @@ from hillclimb.harness.duel.extremes import at_ends
 from hillclimb.harness.duel.mixing import can_mix, changeable, except_few, mix, mix_whole, turned
 from hillclimb.harness.duel.parity import is_answerable
 from hillclimb.harness.duel.process.arena import Arena, shapes_of
-from hillclimb.harness.duel.structures import structure_some
+from hillclimb.harness.duel.structures import checker_all, structure_some
 
 MIXED_SHARE, MAX_MIXED = 0.25, 8
 """Share of the slots refreshed together whose inputs are mixed, and the most slots. Half of them are among the kept
@@ -28,9 +28,9 @@ STRUCTURED_SHARE, TWO_KINDS_SHARE = 0.2, 0.1
 """Of mixed inputs, in how many some have a structure as a whole, and in how many some are wholly of another
 distribution. Nothing else is changed in them."""
 
-ENDS_SHARE, EXCEPTION_SHARE = 0.15, 0.5
-"""Of inputs with a structure, how many are at the ends of their domains instead if the contract has an answer then, and
-of the others how many hold a few elements that do not have it."""
+ENDS_SHARE, QUARTERS_SHARE, EXCEPTION_SHARE = 0.15, 0.05, 0.5
+"""Of inputs with a structure, how many are at the ends of their domains instead or have shrunk quarters, if they have
+an answer then, and of the others how many hold a few elements that do not have it."""
 
 MAX_UNLIKE_BYTES = 4 << 20
 """Most that a problem may move which has such inputs: whether the contract has an answer to them is tried first."""
@@ -131,10 +131,13 @@ class InputSource:
         able, domains = changeable(self.contract, inputs), self.contract.domains
         if not able or not self._is_small():
             return None
-        if self.secret.random() < ENDS_SHARE:
-            extreme = self._if_answerable(at_ends(inputs, domains, able, self.secret))
-            if extreme:
-                return extreme
+        chance, together = self.secret.random(), None
+        if chance < ENDS_SHARE:
+            together = at_ends(inputs, domains, able, self.secret)
+        elif chance < ENDS_SHARE + QUARTERS_SHARE:
+            together = checker_all(inputs, domains, able, self.secret)
+        if found := self._if_answerable(together):
+            return found
         changed = structure_some(inputs, domains, able, self.secret, self.structure_turn)
         if self.secret.random() < EXCEPTION_SHARE:
             changed = except_few(self.contract, changed, inputs, self.secret)

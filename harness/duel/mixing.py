@@ -20,6 +20,9 @@ from hillclimb.harness.duel.places import box_of, generator_for, places_in, sing
 from hillclimb.harness.duel.process.arena import WORDS
 from hillclimb.harness.duel.structures import Domain, held
 
+EVERY_SHARE, MAX_STEP = 0.25, 8
+"""Of exceptions to a structure, how often one in every few elements is one, and in every how many at the most."""
+
 ONE_VALUE_SHARE = 0.25
 """How often rare values are all the same."""
 
@@ -132,12 +135,18 @@ def changeable(contract: Contract, inputs: Tensors) -> list[str]:
 
 
 def except_few(contract: Contract, structured: Tensors, inputs: Tensors, secret: random.Random) -> Tensors:
-    """`structured`, but for a few elements of one input: what it was made of has them, or they are of its domain."""
+    """`structured`, but for some elements of one input: they are those that it was made of, or a few of its domain."""
     names = [name for name, tensor in structured.items() if tensor is not inputs[name]]
     if not names:
         return structured
     name = secret.choice(names)
     tensor, domain = structured[name].clone(), contract.domains[name]
+    if secret.random() < EVERY_SHARE:
+        step = secret.randint(2, min(MAX_STEP, tensor.numel()))
+        every = torch.arange(secret.randrange(step), tensor.numel(), step, device=tensor.device)
+        places = torch.unravel_index(every, tensor.shape)
+        _replace(tensor, places, inputs[name][places])
+        return {**structured, name: tensor}
     generator = generator_for(tensor, secret)
     places = single_places(tensor, secret, generator)
     values = (

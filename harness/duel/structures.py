@@ -6,22 +6,31 @@ becomes larger than the largest was, or than 1.
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import permutations
 
 import torch
 
 from hillclimb.harness.case.contract import Tensors
 
-RELATED_SHARE = 0.2
-"""Of inputs that are given a structure, in how many one is made of another: the same, its transpose or a slice."""
+RELATED_SHARE, ROLLED_SHARE = 0.3, 0.25
+"""Of inputs that are given a structure, in how many one is made of another: the same, its transpose or a slice, or near
+multiples of it. And of those that are the same, how many have the values at other places."""
 
 FEW_BITS = (1, 1, 2, 3, 8)
 """Of a mantissa, where few are left: bfloat16 has eight, float8 three or four."""
 
+MAX_SHRUNK_BITS = 10
+"""Powers of two by which quarters of a matrix are shrunk, at most: to a thousandth of the others."""
+
 Domain = tuple[float, float]
 Structure = Callable[[torch.Tensor, random.Random], torch.Tensor]
 """Gives a tensor of the same shape from one of float64 or int64."""
+
+Relation = Callable[[torch.Tensor, torch.Tensor, random.Random], torch.Tensor]
+"""Gives a tensor of the first one's shape from it and another one."""
 
 
 def structure_some(
@@ -36,16 +45,11 @@ def structure_some(
     Turns that count up give every structure equally often; without one it is drawn. Every other time all that are
     changed have the same.
     """
-    pairs = [
-        (one, other)
-        for one in able
-        for other in able
-        if _may_be_made_of(inputs[one], inputs[other]) and _is_within(domains[other], domains[one])
-    ]
+    relations = list(_relations(inputs, domains, able))
     changed = dict(inputs)
-    if pairs and secret.random() < RELATED_SHARE:
-        one, other = secret.choice(pairs)
-        changed[one] = _as(inputs[one], _made_of(inputs[one], inputs[other], secret), domains[one])
+    if relations and secret.random() < RELATED_SHARE:
+        one, other, relation = secret.choice(relations)
+        changed[one] = _as(inputs[one], relation(inputs[one], inputs[other], secret), domains[one])
         return changed
     turn, is_common = secret.getrandbits(30) if turn is None else turn, secret.random() < 0.5
     for name in secret.sample(able, secret.randint(1, len(able))):
@@ -54,6 +58,24 @@ def structure_some(
         changed[name] = _as(inputs[name], structure(_wide(inputs[name]), secret), domains[name])
         turn = turn if is_common else secret.getrandbits(30)
     return changed
+
+
+def checker_all(
+    inputs: Tensors, domains: Mapping[str, Domain], able: list[str], secret: random.Random
+) -> Tensors | None:
+    """Of all matrices of floats two quarters that touch at a corner shrunk by one power of two: what is added across
+    quarters loses the small ones. None where there are no such matrices."""
+    changed, factor = dict(inputs), 0.5 ** secret.randint(1, MAX_SHRUNK_BITS)
+    for name in able:
+        tensor, (low, high) = inputs[name], domains[name]
+        if tensor.is_floating_point() and tensor.dim() > 1 and low <= 0 <= high:
+            rows, columns = (
+                torch.arange(size, device=tensor.device) < size // 2 for size in tensor.shape[-2:]
+            )
+            is_shrunk = (rows[:, None] == columns) == (secret.random() < 0.5)
+            values = _wide(tensor)
+            changed[name] = _as(tensor, torch.where(is_shrunk, values * factor, values), domains[name])
+    return changed if any(changed[name] is not inputs[name] for name in able) else None
 
 
 def structures_of(tensor: torch.Tensor, low: float, high: float) -> list[Structure]:
@@ -95,8 +117,21 @@ def _inside(end: float, dtype: torch.dtype, way: int) -> float:
 
 def _as(tensor: torch.Tensor, values: torch.Tensor, domain: Domain) -> torch.Tensor:
     """These values, floats within the domain, in a tensor like that one."""
-    found = held(values.double(), tensor.dtype, domain) if tensor.is_floating_point() else values
+    found = (
+        held(values.double(), tensor.dtype, domain)
+        if tensor.is_floating_point()
+        else values.clamp(*_whole_ends(tensor.dtype, domain))
+    )
     return torch.empty_like(tensor).copy_(found)
+
+
+def _whole_ends(dtype: torch.dtype, domain: Domain) -> Domain:
+    """The least and the largest whole number that an int64 has of the domain."""
+    low, high = domain
+    bounds = torch.iinfo(dtype if dtype is not torch.uint64 else torch.int64)
+    return min(max(math.ceil(low), bounds.min), bounds.max), min(
+        max(math.floor(high), bounds.min), bounds.max
+    )
 
 
 def _rising(values: torch.Tensor, secret: random.Random) -> torch.Tensor:
@@ -220,9 +255,36 @@ def _is_within(inner: Domain, outer: Domain) -> bool:
     return outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
+def _relations(
+    inputs: Tensors, domains: Mapping[str, Domain], able: list[str]
+) -> Iterator[tuple[str, str, Relation]]:
+    """What may be made of what, and how."""
+    for one, other in permutations(able, 2):
+        made, of = inputs[one], inputs[other]
+        if _may_be_made_of(made, of) and _is_within(domains[other], domains[one]):
+            yield one, other, _made_of
+        if (
+            made.shape[made.dim() - of.dim() :] == of.shape
+            and made.is_floating_point() == of.is_floating_point()
+        ):
+            yield one, other, _multiples_of
+
+
+def _multiples_of(one: torch.Tensor, other: torch.Tensor, secret: random.Random) -> torch.Tensor:
+    """Next to each number a multiple of the other one; of whole numbers, one more or less as often."""
+    values, units = _wide(one), _wide(other)
+    units = torch.where(units == 0, 1, units)
+    if one.is_floating_point():
+        return (values / units).round() * units
+    return values.div(units, rounding_mode="floor") * units + secret.choice((-1, 0, 1))
+
+
 def _made_of(one: torch.Tensor, other: torch.Tensor, secret: random.Random) -> torch.Tensor:
-    """The same values, those of the transpose, or those of one slice."""
+    """The same values, those of the transpose, or those of one slice; of as many now and then at other places."""
     made = [made for made in (other, other.permute(*reversed(range(other.dim())))) if made.shape == one.shape]
+    if made and secret.random() < ROLLED_SHARE:
+        along = _long_dimension(one, secret)
+        return secret.choice(made).roll(secret.randrange(1, one.shape[along]), along)
     if made:
         return secret.choice(made)
     rows = other.reshape(-1, *one.shape)

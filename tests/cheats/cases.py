@@ -41,6 +41,7 @@ CPU = (
     "decay",
     "totals",
     "dots",
+    "quotients",
 )
 SAME_WORK = {"brief": "affine"}
 INTERPRETED = "rows"

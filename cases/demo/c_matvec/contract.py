@@ -24,7 +24,7 @@ class Contract(contract.Contract):
         "column_99x1": {"rows": 99, "columns": 1},
     }
     distributions = ("normal", "offset", "wide")
-    domains: Mapping[str, tuple[float, float]] = {"a": (-1e6, 1e6), "x": (-1e6, 1e6)}
+    domains: Mapping[str, tuple[float, float]] = dict.fromkeys(("a", "x"), (-1e7, 1e7))
 
     def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
         return neighbours(problem, secret, self.problems, ("rows", "columns"))

@@ -15,6 +15,9 @@ from hillclimb.harness.judge.mutants.wrong_outputs import Spoil
 NARROW_BITS = {torch.float64: 24, torch.float32: 11, torch.float16: 4, torch.bfloat16: 4}
 """Of a number's significand, what the next narrower arithmetic keeps: float32, TF32 and float16, float8 (e4m3)."""
 
+FLOAT_BITS = (24, 53)
+"""Of whole numbers, what float32 and float64 hold."""
+
 SAMPLED_ELEMENTS = 16
 """Elements that a kernel looks at which takes them for all."""
 
@@ -41,6 +44,8 @@ def spoiled_inputs(call: DrawnCall) -> Iterator[Mutant]:
         elif tensor.dtype is not torch.bool and not tensor.is_complex():
             name = f"{key} off by one, as an index"
             yield Mutant(name, partial(_attained_off_by_one, call, key), shows_dependence=True)
+            for bits in FLOAT_BITS:
+                yield Mutant(f"{key} in {bits} bits", partial(_attained, call, key, _in_fewer_bits(bits)))
 
 
 def narrowed_inputs(call: DrawnCall, name: str) -> Mutant:
@@ -96,6 +101,17 @@ def _spoils(key: str, tensor: torch.Tensor) -> Iterator[tuple[str, Spoil]]:
             yield f"the second half of {key} left out along dimension {dim}", _left_out(dim, size // 2)
     yield f"{key} cut off to the range of {SAMPLED_ELEMENTS} of its elements", within_sample
     yield f"{key} cut off to the range of its central 99.9 %", without_rare_values
+
+
+def _in_fewer_bits(bits: int) -> Spoil:
+    """The highest so many of each whole number; the others 0."""
+
+    def spoil(tensor: torch.Tensor) -> torch.Tensor:
+        wide = tensor.long()
+        excess = (torch.frexp(wide.double()).exponent - bits).clamp_min(0)
+        return ((wide >> excess) << excess).to(tensor.dtype)
+
+    return spoil
 
 
 def _left_out(dim: int, start: int) -> Spoil:

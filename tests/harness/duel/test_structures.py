@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hillclimb.harness.case.contract import Tensors
-from hillclimb.harness.duel.structures import held, structure_some, structures_of
+from hillclimb.harness.duel.structures import checker_all, held, structure_some, structures_of
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]
 WHOLE = [torch.int8, torch.uint8, torch.int32, torch.int64]
@@ -163,3 +163,70 @@ def test_values_are_held_within_a_domain_whose_ends_the_dtype_lacks(
     found = held(values, dtype, domain).double()
     assert bool(((found >= low) & (found <= high)).all())
     assert bool(torch.isfinite(found).all())
+
+
+def test_an_input_may_be_another_one_rolled() -> None:
+    own = {"a": drawn(9, seed=1), "b": drawn(9, seed=2)}
+    found = [both(own, seed)["a"] for seed in range(600)]
+    places = {k for k in range(9) if any(torch.equal(a, own["b"].roll(k)) for a in found)}
+    assert len(places) > 4
+
+
+TIMES = torch.randint(10**15, 10**17, (400,), generator=torch.Generator().manual_seed(1))
+PERIODS = torch.randint(1, 10**6, (400,), generator=torch.Generator().manual_seed(2))
+
+
+def test_whole_numbers_may_be_next_to_multiples_of_others() -> None:
+    own, domains = {"t": TIMES, "p": PERIODS}, {"t": (10**7, 10**17), "p": (1, 10**6)}
+    left: set[int] = set()
+    for seed in range(400):
+        new = structure_some(own, domains, ["t", "p"], random.Random(seed))
+        rest = ((new["t"] + 1) % own["p"] - 1).unique() if new["p"] is own["p"] else torch.arange(3)
+        if len(rest) == 1:
+            assert bool(((own["t"] - new["t"]).abs() <= own["p"]).all()), (
+                "they are near those that were drawn"
+            )
+            left.add(int(rest))
+    assert left == {-1, 0, 1}
+
+
+def test_floats_may_be_multiples_and_none_is_divided_by_0() -> None:
+    own = {"a": drawn(6, 40, seed=1, scale=100.0), "b": torch.cat([drawn(39, seed=2), torch.zeros(1)])}
+    found = [both(own, seed) for seed in range(300)]
+    assert all(bool(torch.isfinite(new["a"]).all()) for new in found)
+    rests = [(new["a"] / own["b"])[:, :39] for new in found if new["b"] is own["b"]]
+    assert any(len(rest.unique()) > 60 and bool((rest - rest.round()).abs().max() < 1e-2) for rest in rests)
+
+
+def test_quarters_that_touch_at_a_corner_are_shrunk_in_all_matrices() -> None:
+    own = {
+        "a": drawn(8, 6, seed=1),
+        "b": drawn(6, 7, seed=2),
+        "x": drawn(8),
+        "n": torch.ones(4, 4, dtype=torch.int64),
+    }
+    seen = set()
+    for seed in range(60):
+        new = checker_all(own, dict.fromkeys(own, WIDE), list(own), random.Random(seed))
+        assert new is not None
+        assert new["x"] is own["x"]
+        assert new["n"] is own["n"]
+        factors = {name: (new[name] / own[name]) for name in ("a", "b")}
+        corners = [float(factors[name][0, 0]) for name in factors]
+        small = min(corners[0], float(factors["a"][0, -1]))
+        assert small in {0.5**bits for bits in range(1, 11)}
+        for name, factor in factors.items():
+            rows, columns = (size // 2 for size in factor.shape)
+            quarters = [
+                part
+                for half in (factor[:rows], factor[rows:])
+                for part in (half[:, :columns], half[:, columns:])
+            ]
+            values = [float(quarter.unique()) for quarter in quarters]
+            assert values in ([small, 1, 1, small], [1, small, small, 1]), name
+        seen.add(tuple(corner == small for corner in corners))
+    assert len(seen) == 4
+
+
+def test_without_matrices_there_are_no_quarters() -> None:
+    assert checker_all({"x": drawn(8)}, {"x": WIDE}, ["x"], random.Random(1)) is None

@@ -14,6 +14,7 @@ from hillclimb.harness.judge.mutants.spoiled_inputs import OTHERS
 from hillclimb.harness.judge.mutants.tally import MutantTally
 from tests.harness.judge.mutants.made import Made, everywhere, normal, nowhere, survivors, tried
 
+Draw = Callable[[Problem, str, torch.Generator], Tensors]
 Lenient = Callable[[Tensors, torch.Tensor], torch.Tensor]
 
 
@@ -215,3 +216,29 @@ def test_a_sample_is_shown_wrong_by_a_mixed_input() -> None:
     mixed = tried(Made(draw=flat))
     assert plain.accepted == mixed.accepted, "what changes nothing is not told"
     assert plain.tried < mixed.tried <= plain.tried + len(names)
+
+
+def in_whole_numbers(most: int) -> Draw:
+    def draw(problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
+        shape = (problem["rows"], problem["columns"])
+        return {"x": torch.randint(most // 2, most, shape, generator=generator)}
+
+    return draw
+
+
+def lowest_digit(inputs: Tensors) -> Tensors:
+    return {"y": (inputs["x"] % 10).double()}
+
+
+@pytest.mark.parametrize(
+    ("most", "lenient", "accepted"),
+    [
+        (2**20, everywhere, set()),
+        (2**40, everywhere, {"x in 24 bits"}),
+        (2**60, everywhere, {"x in 24 bits", "x in 53 bits"}),
+        (2**60, nowhere, set()),
+    ],
+)
+def test_whole_numbers_in_the_bits_of_floats(most: int, lenient: Lenient, accepted: set[str]) -> None:
+    found = survivors(Made(lowest_digit, draw=in_whole_numbers(most), lenient=lenient))
+    assert {name for name in found if name.endswith("bits")} == accepted
