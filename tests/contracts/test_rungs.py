@@ -343,7 +343,8 @@ def test_starting_and_ending_leaks_no_descriptor(start: Start) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
         start("pass").finish()
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    after = len(list(Path("/proc/self/fd").iterdir()))
+    assert after <= before, "what other tests left may be collected meanwhile"
 
 
 JUDGE = """
