@@ -128,7 +128,8 @@ class InputSource:
         return None
 
     def _structured(self, inputs: Tensors) -> Tensors | None:
-        able, domains = changeable(self.contract, inputs), self.contract.domains
+        domains = self.contract.domains
+        able = [name for name in changeable(self.contract, inputs) if inputs[name].dtype is not torch.uint64]
         if not able or not self._is_small():
             return None
         chance, together = self.secret.random(), None

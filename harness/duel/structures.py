@@ -263,24 +263,24 @@ def _relations(
         made, of = inputs[one], inputs[other]
         if _may_be_made_of(made, of) and _is_within(domains[other], domains[one]):
             yield one, other, _made_of
-        if (
-            made.shape[made.dim() - of.dim() :] == of.shape
-            and made.is_floating_point() == of.is_floating_point()
-        ):
+        are_whole = not (made.is_floating_point() or of.is_floating_point())
+        if are_whole and made.shape[made.dim() - of.dim() :] == of.shape:
             yield one, other, _multiples_of
 
 
 def _multiples_of(one: torch.Tensor, other: torch.Tensor, secret: random.Random) -> torch.Tensor:
-    """Next to each number a multiple of the other one; of whole numbers, one more or less as often."""
+    """Near each whole number a multiple of the other one, one more or one less.
+
+    Of floats a quotient would be a tie, which a right kernel may round either way.
+    """
     values, units = _wide(one), _wide(other)
     units = torch.where(units == 0, 1, units)
-    if one.is_floating_point():
-        return (values / units).round() * units
     return values.div(units, rounding_mode="floor") * units + secret.choice((-1, 0, 1))
 
 
 def _made_of(one: torch.Tensor, other: torch.Tensor, secret: random.Random) -> torch.Tensor:
     """The same values, those of the transpose, or those of one slice; of as many now and then at other places."""
+    other = _wide(other)  # not all dtypes can be rolled
     made = [made for made in (other, other.permute(*reversed(range(other.dim())))) if made.shape == one.shape]
     if made and secret.random() < ROLLED_SHARE:
         along = _long_dimension(one, secret)

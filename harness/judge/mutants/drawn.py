@@ -23,6 +23,8 @@ class Mutant:
     """The result; None where the mistake cannot be made. Raises CaseError where the contract refuses what it gives."""
     shows_dependence: bool = False
     """Whether it is right where the outputs are the same whatever is computed."""
+    should_differ: bool = False
+    """Whether a contract under which it never gives another result draws too little; else it is then no mistake."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class DrawnCall:
     def share(self, mutant: Mutant) -> float | None:
         """Largest error of its result as a share of the budget: infinite where the contract refuses to give it.
 
-        None where it cannot be made, or where nothing that counts is different from the plain result.
+        None where it cannot be made, or where nothing that counts differs from the plain result: 0 if it should.
         """
         plain, counted = (
             self.plain,
@@ -67,8 +69,10 @@ class DrawnCall:
             outputs = mutant.make()
         except CaseError:
             return float("inf")
-        if outputs is None or not differ(outputs, plain, counted):
+        if outputs is None:
             return None
+        if not differ(outputs, plain, counted):
+            return 0.0 if mutant.should_differ else None
         return worst_error(outputs, self.expected)
 
     def attain(self, inputs: Tensors) -> Tensors:

@@ -45,7 +45,8 @@ def spoiled_inputs(call: DrawnCall) -> Iterator[Mutant]:
             name = f"{key} off by one, as an index"
             yield Mutant(name, partial(_attained_off_by_one, call, key), shows_dependence=True)
             for bits in FLOAT_BITS:
-                yield Mutant(f"{key} in {bits} bits", partial(_attained, call, key, _in_fewer_bits(bits)))
+                spoiled = partial(_attained, call, key, _in_fewer_bits(bits))
+                yield Mutant(f"{key} in {bits} bits", spoiled, should_differ=True)
 
 
 def narrowed_inputs(call: DrawnCall, name: str) -> Mutant:

@@ -396,6 +396,28 @@ def test_a_structure_that_the_contract_has_no_answer_to_is_not_drawn() -> None:
     assert max(sums) > 1000, "smaller ones of one sign are drawn"
 
 
+class Bins(Sums):
+    """Of a sorted x the contract's own computation puts 0, 1 or 5 of 16 numbers into the next bin."""
+
+    wrong = 0
+
+    def outputs(self, problem: Problem) -> dict[str, Spec]:
+        return {"y": Spec((16,), torch.int32)}
+
+    def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
+        return {"y": torch.zeros(16, dtype=torch.int64)}
+
+    def attainable(self, problem: Problem, inputs: Tensors) -> Tensors:
+        return {"y": (torch.arange(16) < self.wrong * is_sorted(inputs["x"])).int()}
+
+
+@pytest.mark.parametrize(("wrong", "is_drawn"), [(0, True), (1, False), (5, False)])
+def test_inputs_that_most_results_are_ties_for_are_not_drawn(wrong: int, is_drawn: bool) -> None:
+    contract = Bins()
+    contract.wrong = wrong
+    assert any(map(is_sorted, of_mixed_calls(contract, 5, 200))) == is_drawn
+
+
 def test_large_problems_have_no_structures() -> None:
     assert not any(map(is_sorted, of_mixed_calls(LargeSums())))
     assert not any(map(is_sorted, of_mixed_calls(LargeSums(), 0)))

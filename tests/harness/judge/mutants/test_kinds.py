@@ -242,3 +242,18 @@ def lowest_digit(inputs: Tensors) -> Tensors:
 def test_whole_numbers_in_the_bits_of_floats(most: int, lenient: Lenient, accepted: set[str]) -> None:
     found = survivors(Made(lowest_digit, draw=in_whole_numbers(most), lenient=lenient))
     assert {name for name in found if name.endswith("bits")} == accepted
+
+
+def quotients(inputs: Tensors) -> Tensors:
+    return {"y": inputs["x"].div(1000, rounding_mode="floor").double()}
+
+
+def test_whole_numbers_in_fewer_bits_are_told_where_no_result_shows_it() -> None:
+    """Numbers far from multiples of 1000: 53 bits of 60 never matter."""
+
+    def draw(problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
+        return {"x": in_whole_numbers(2**50)(problem, distribution, generator)["x"] * 1000 + 500}
+
+    found = survivors(Made(quotients, draw=draw, dtype=torch.int64))
+    assert [name for name in found if name.endswith("bits")] == ["x in 53 bits"]
+    assert found["x in 53 bits"].share == 0
