@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
+from typing import NamedTuple
 
 from hillclimb.harness.case.contract import Contract, Tensors
 from hillclimb.harness.duel.gated_problems import GatedProblems
@@ -30,6 +32,11 @@ MIXED_SHARE = 0.5
 STRUCTURED_SHARE = 0.5
 """Of further calls on mixed inputs, how many have a structure, each in turn."""
 
+MIXED_SECONDS, MIN_MIXED_CALLS = 300.0, 100
+"""Processor time of the judge's after which no further call on mixed inputs is made, of all problems together, and the
+least that are. Time that passes in the candidate does not count: no kernel shortens its own examination by being slow.
+"""
+
 CHAIN_ROUNDS = 2
 """Times that the calls of a chain go from the larger problem to the smaller one."""
 
@@ -43,6 +50,18 @@ LEAK_BYTES = 4 << 20
 
 MAX_RETAINED_MEMORY_SHARE = 0.5
 """Share of a GPU's spare memory that a candidate may keep between calls: two of them meet in a duel."""
+
+
+class CallLimit(NamedTuple):
+    """Of the further calls on one problem."""
+
+    calls: int
+    least: int
+    seconds: float
+
+    def is_reached(self, done: int, seconds: float) -> bool:
+        """After so many calls, and so much of the judge's processor time."""
+        return done >= min(self.calls, self.least) and seconds > self.seconds
 
 
 @dataclass
@@ -60,6 +79,8 @@ class ParityGate:
     _worst: float = field(default=0.0, init=False)
     _worst_at: str = field(default="", init=False)
     _runs: int = field(default=0, init=False)
+    _called_seconds: float = field(default=0.0, init=False)
+    """Processor time of the judge's that passed in the candidate's calls."""
 
     def __post_init__(self) -> None:
         self._card = GpuMemory(self.spare_bytes)
@@ -91,9 +112,14 @@ class ParityGate:
             draws = list(contract.distributions) * seeds
             steps.append(partial(self._check_problem, candidate, contract, name, draws))
         for name in self.secret.sample(often, len(often)):
-            calls = -(-gated.mixed_calls // len(often))
-            steps.append(partial(self._check_mixed, candidate, contract, name, calls))
+            calls, least = (-(-count // len(often)) for count in (gated.mixed_calls, MIN_MIXED_CALLS))
+            limit = CallLimit(calls, least, MIXED_SECONDS / len(often))
+            steps.append(partial(self._check_mixed, candidate, contract, name, limit))
         return [*steps, *(partial(self._check_chain, candidate, contract, pair) for pair in chains)]
+
+    def _own_seconds(self) -> float:
+        """Processor time of the judge's beside the candidate's calls."""
+        return time.process_time() - self._called_seconds
 
     def _report(self, reason: Reason | None, detail: str) -> GateReport:
         return GateReport(
@@ -111,14 +137,18 @@ class ParityGate:
         place = self.torch_device
         return InputSource(contract, name, distribution, self.secret, place, mixed_share=mixed_share)
 
-    def _check_mixed(self, candidate: CandidateProcess, contract: Contract, name: str, calls: int) -> None:
+    def _check_mixed(
+        self, candidate: CandidateProcess, contract: Contract, name: str, limit: CallLimit
+    ) -> None:
         """So many further calls, all on mixed inputs: what shows in one of a hundred is seldom seen in the others.
 
         Half have structures, each in its turn. Some are followed by a call on the same values at other places.
         """
-        structure, slots = self.secret.getrandbits(30), range(SLOTS)
+        structure, slots, start = self.secret.getrandbits(30), range(SLOTS), self._own_seconds()
         with self._source(contract, name, contract.distributions[0]).arena(SLOTS) as arena:
-            for _ in range(calls):
+            for done in range(limit.calls):
+                if limit.is_reached(done, self._own_seconds() - start):
+                    return
                 source = self._source(contract, name, self.secret.choice(contract.distributions), 1.0)
                 if self.secret.random() < STRUCTURED_SHARE:
                     source, structure = replace(source, structure_turn=structure), structure + 1
@@ -164,11 +194,12 @@ class ParityGate:
             inputs = source.refresh(arena, range(slot, slot + 1), (slot,))[slot]
         else:
             inputs = source.turn(arena, slot, before)
+        before_call = time.process_time()
         candidate.call(arena, slot, 1)
+        self._called_seconds += time.process_time() - before_call
         self._runs += 1
-        share = check_outputs(
-            source.contract, source.problem, arena, slot, inputs, self.error_budget, source.distribution
-        )
+        where = source.distribution if source.mixed_share < 1 else f"{source.distribution}, mixed"
+        share = check_outputs(source.contract, source.problem, arena, slot, inputs, self.error_budget, where)
         if share > self._worst:
             self._worst, self._worst_at = share, f"{source.problem}/{source.distribution}"
         return inputs

@@ -7,7 +7,7 @@ from hillclimb.harness.case.contract import Spec, Work
 
 
 class Contract(Base):
-    problems = {"small": {"n": 33}, "timed": {"n": 8_000_000}}
+    problems = {"small": {"n": 33}, "timed": {"n": 4_000_000}}
     distributions = ("normal",)
     domains = {"a": (-1e6, 1e6), "b": (-1e6, 1e6)}
 

@@ -25,6 +25,7 @@ from hillclimb.harness.duel.gated_problems import (
     neighbours_of,
 )
 from hillclimb.harness.errors import CaseError
+from hillclimb.harness.judge import gate
 from hillclimb.harness.judge.judge import CaseJudge
 from hillclimb.harness.records import GateReport, Reason, Side
 from hillclimb.harness.sandbox.rungs.choose import choose_rung
@@ -156,7 +157,9 @@ def run(x, y):
 """Right whatever is new, and wrong where the values of a call before come back at other places."""
 
 
-def test_many_calls_are_on_mixed_inputs_and_on_values_at_other_places(tmp_path: Path) -> None:
+def test_many_calls_are_on_mixed_inputs_and_on_values_at_other_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tmp_path.chmod(0o755)
     judge = CaseJudge(Case(write_case(tmp_path / "case")), choose_rung(trust_workspace=False), CpuDevice())
     duels = judge._duels
@@ -177,9 +180,14 @@ def test_many_calls_are_on_mixed_inputs_and_on_values_at_other_places(tmp_path: 
 
     try:
         assert check("sums", few).passed
-        assert check("sums", many).reason is Reason.WRONG_RESULT
+        found = check("sums", many)
+        assert found.reason is Reason.WRONG_RESULT
+        assert ", mixed: error is" in found.detail
         runs = [check("honest", gated).runs for gated in (few, many)]
         assert runs[0] + 60 < runs[1] < runs[0] + 120
+        monkeypatch.setattr(gate, "MIXED_SECONDS", 0.0)  # as beside a contract that is slow to compute
+        monkeypatch.setattr(gate, "MIN_MIXED_CALLS", 8)
+        assert runs[0] + 8 <= check("honest", many).runs <= runs[0] + 16
     finally:
         judge.close()
 

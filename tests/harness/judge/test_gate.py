@@ -1,4 +1,4 @@
-"""What the gate says of a GPU's memory; the gate at work is in test_judge.py and, on a GPU, in tests/poison."""
+"""When further calls end, and what the gate says of a GPU's memory; at work it is in test_judge.py and tests/poison."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from hillclimb.harness.errors import CandidateFault, MachineError
-from hillclimb.harness.judge.gate import GpuMemory
+from hillclimb.harness.judge.gate import CallLimit, GpuMemory
 from hillclimb.harness.records import Reason
 
 GIB = 1 << 30
@@ -64,3 +64,10 @@ def test_a_tenant_that_stays_stops_one_candidate_alone() -> None:
     gpu.look(candidate=60)
     with pytest.raises(CandidateFault, match="keeps 75 of the GPU's 80 GiB"):
         gpu.look(candidate=135)
+
+
+def test_further_calls_end_early_after_the_least_of_them_and_not_before_their_time() -> None:
+    limit = CallLimit(calls=100, least=10, seconds=5.0)
+    assert not limit.is_reached(9, 1000.0)
+    assert not limit.is_reached(99, 5.0)
+    assert limit.is_reached(10, 5.1)
