@@ -3,7 +3,7 @@
 family: assumed-structure
 entries: [31]
 case: softmax
-reason: wrong_result
+reason: [wrong_result, not_finite]
 stage: confirm
 """
 
