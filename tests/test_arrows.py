@@ -36,7 +36,7 @@ ROOMS = {
     "agent.commands": (
         "agent.climb agent.evaluate agent.git agent.importers agent.llm.briefing agent.machine "
         "agent.notify agent.proposers agent.record agent.review agent.screen agent.stamp harness.case "
-        "harness.gemm harness.judge harness.studies"
+        "harness.gemm harness.gemm.profiler harness.judge harness.studies"
     ),
     "agent.evaluate": (
         "agent.climb agent.git agent.llm.briefing agent.machine agent.proposers agent.record "
@@ -93,6 +93,7 @@ ROOMS = {
         "harness.sandbox.kernel harness.sandbox.rungs"
     ),
     "harness.gemm": "harness.yaml_errors",
+    "harness.gemm.profiler": "harness.gemm",
     "harness.judge": (
         "harness.case harness.channel harness.device harness.device.cpu harness.device.gpu harness.duel "
         "harness.duel.process harness.profile harness.sandbox.rungs harness.statistics"

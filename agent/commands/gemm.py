@@ -1,4 +1,4 @@
-"""Commands of the GEMM lab: gemm shapes, gemm compare, gemm select, gemm heatmap."""
+"""Commands of the GEMM lab: gemm shapes, gemm compare, gemm select, gemm heatmap. gemm sweep is in gemm_sweep.py."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ if TYPE_CHECKING:
 gemm = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="""Matrix products of language models: which shapes there are, how providers of kernels compare on them,
-    and which few kernels serve them all.
+    help="""Matrix products of language models: which shapes there are, how fast kernels are on them, how their
+    providers compare, and which few kernels serve them all.
 
     Examples:
 
     - `hillclimb gemm shapes`
 
     - `hillclimb gemm shapes --models Qwen/Qwen3-32B --tp-sizes 4 --batch-sizes 1,64 --dtype fp8`
+
+    - `hillclimb gemm sweep --profiler-bin build/cutlass_profiler --output-dir times --shapes qkv_m16_n6144_k4096`
 
     - `hillclimb gemm compare --baseline cublas.json triton.json cutlass.json`
 
@@ -106,6 +108,27 @@ DefinitionsOption = Annotated[
 ]
 
 
+def choose_shapes(
+    names: list[str] | None,
+    models: list[str] | None,
+    tp_sizes: list[int] | None,
+    batch_sizes: list[int] | None,
+    dtype: Dtype | None,
+    definitions: Path | None,
+) -> list[GemmShape]:
+    """What these options name. Raises UsageError for names that nobody knows."""
+    from hillclimb.harness.gemm.definitions import FILE, choose, read_definitions
+
+    if (tp_sizes or batch_sizes) and not models:
+        raise UsageError("--tp-sizes and --batch-sizes are of --models; name one")
+    known = read_definitions(definitions or FILE)
+    if models:
+        found = known.model_shapes(models, tp_sizes or [1], batch_sizes or known.grid.m, dtype or "bf16")
+    else:
+        found = [*known.named_shapes(dtype), *known.grid_shapes(dtype or "bf16")]
+    return choose(found, names or ())
+
+
 @gemm.command()
 def shapes(
     names: NamesOption = None,
@@ -123,16 +146,7 @@ def shapes(
 
     Example: `hillclimb gemm shapes --shapes qkv_m16_n6144_k4096 --dtype fp8`
     """
-    from hillclimb.harness.gemm.definitions import FILE, choose, read_definitions
-
-    if (tp_sizes or batch_sizes) and not models:
-        raise UsageError("--tp-sizes and --batch-sizes are of --models; name one")
-    known = read_definitions(definitions or FILE)
-    if models:
-        found = known.model_shapes(models, tp_sizes or [1], batch_sizes or known.grid.m, dtype or "bf16")
-    else:
-        found = [*known.named_shapes(dtype), *known.grid_shapes(dtype or "bf16")]
-    chosen = choose(found, names or ())
+    chosen = choose_shapes(names, models, tp_sizes, batch_sizes, dtype, definitions)
     if json:
         print(
             as_json.dumps([{**asdict(shape), "flops": shape.flops, "bytes": shape.bytes} for shape in chosen])

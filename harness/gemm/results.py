@@ -32,6 +32,10 @@ PEAK_TFLOPS: dict[str, dict[Dtype, float]] = {
 """Dense, by a part of the card's name, as NVIDIA's data sheets of the SXM cards give it: no kernel can be faster."""
 
 
+PEAK_GIGABYTES = {"H100": 3350.0, "H200": 4800.0}
+"""Bandwidth of the memory in GB/s, likewise."""
+
+
 class GpuCard(Record):
     """Where it was measured."""
 
@@ -42,6 +46,11 @@ class GpuCard(Record):
     def peak_tflops(self, dtype: Dtype) -> float:
         """Infinite for a card that is not known."""
         return next((peaks[dtype] for part, peaks in PEAK_TFLOPS.items() if part in self.name), math.inf)
+
+    @property
+    def peak_gigabytes(self) -> float:
+        """A second, from memory; likewise."""
+        return next((peak for part, peak in PEAK_GIGABYTES.items() if part in self.name), math.inf)
 
 
 class Product(Record):

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hillclimb.harness.gemm.cutlass_names import KernelName, TileSizes, parse_name
+from hillclimb.harness.gemm.profiler.names import KernelName, TileSizes, parse_name
 
 IDENTIFYING = ("Problem", "Provider", "OperationKind", "Operation", "Disposition", "Status")
 """Columns of every header, in any place."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hillclimb.harness.gemm.cutlass_names import KernelName, parse_name
+from hillclimb.harness.gemm.profiler.names import KernelName, parse_name
 
 TYPES = "bf16_bf16_f32_bf16_bf16"
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hillclimb.harness.gemm.profiler_output import (
+from hillclimb.harness.gemm.profiler.output import (
     ProfilerRow,
     culprit,
     operations_begun,
