@@ -41,6 +41,44 @@ def test_studies(repo: ScriptsRepo, script: str, verb: str) -> None:
     assert done.stdout.startswith(f"study|{verb}|-s|small|-c|affine|"), done.stderr
 
 
+@pytest.mark.parametrize(
+    ("script", "typed", "called"),
+    [
+        ("run_cutlass_profiler_sweep.py", "--output-dir out --shapes a", "sweep --output-dir out --shapes a"),
+        (
+            "compare_against_baselines.py",
+            "--include-default-triton --fail-on slower",
+            "compare --baseline artifacts/cutlass_profiler/cutlass_profiler_results.json "
+            "artifacts/cutlass_profiler/triton_matmul_results.json --fail-on slower",
+        ),
+        (
+            "compare_against_baselines.py",
+            "--baseline b.json --providers c.json d.json --json",
+            "compare --baseline b.json c.json d.json --json",
+        ),
+        (
+            "select_kernels.py",
+            "--input a.json --min-gemm-efficiency 0.9",
+            "select a.json --min-gemm-efficiency 0.9",
+        ),
+        ("heatmap.py", "--input a.json --plot-all-ops", "heatmap a.json --plot-all-ops"),
+        (
+            "heatmap.py",
+            "--input a.json --select-kernels --save-file x.svg",
+            "heatmap a.json --save-file x.svg",
+        ),
+        (
+            "heatmap.py",
+            "--input a.json b.json --select-kernels k l",
+            "heatmap a.json b.json --select-kernels k --select-kernels l",
+        ),
+    ],
+)
+def test_gemm(repo: ScriptsRepo, script: str, typed: str, called: str) -> None:
+    done = repo.run(f"scripts/{script}", *typed.split())
+    assert done.stdout.startswith("gemm|" + called.replace(" ", "|") + "|"), done.stderr
+
+
 def test_climb_hands_on_the_tag_of_the_environment(repo: ScriptsRepo) -> None:
     done = repo.run("scripts/run-kernel-hillclimb.sh", "demo/x", "--seed", "3", HILLCLIMB_RUN_TAG="night")
     assert done.stdout == "climb|demo/x|--seed|3|tag=night\n"

@@ -1,0 +1,16 @@
+"""For the other scripts: the command line of this checkout, in place of the script."""
+
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+HILLCLIMB = Path(__file__).resolve().parents[1] / ".venv" / "bin" / "hillclimb"
+
+
+def become_hillclimb(*words: str) -> NoReturn:
+    """Ends with status 3 where there is no environment yet."""
+    if not HILLCLIMB.exists():
+        print(f"{Path(sys.argv[0]).name}: there is no environment yet; run scripts/setup", file=sys.stderr)
+        raise SystemExit(3)
+    os.execv(HILLCLIMB, [str(HILLCLIMB), *words])
