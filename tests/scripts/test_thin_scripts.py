@@ -115,6 +115,10 @@ def test_the_programs_status_is_the_scripts(repo: ScriptsRepo) -> None:
         ("new_kernel_case.py",),
         ("test_correctness.py",),
         ("collect_proton_times.py",),
+        ("run_cutlass_profiler_sweep.py",),
+        ("compare_against_baselines.py",),
+        ("select_kernels.py", "--input", "x"),
+        ("heatmap.py", "--input", "x"),
     ):
         assert repo.run(f"scripts/{script}", *arguments).returncode == 5, script
 
@@ -128,6 +132,10 @@ def test_without_an_environment_each_says_what_to_do(tmp_path: Path) -> None:
         ("new_kernel_case.py",),
         ("test_correctness.py",),
         ("collect_proton_times.py",),
+        ("run_cutlass_profiler_sweep.py",),
+        ("compare_against_baselines.py",),
+        ("select_kernels.py", "--input", "x"),
+        ("heatmap.py", "--input", "x"),
     ):
         done = repo.run(f"scripts/{script}", *arguments)
         assert done.returncode == 3, script
@@ -145,11 +153,11 @@ def ready(tmp_path: Path) -> ScriptsRepo:
     return made
 
 
-def test_quickstart_climbs_for_105_seconds_under_a_tag_of_its_own(ready: ScriptsRepo) -> None:
+def test_quickstart_climbs_for_five_minutes_under_a_tag_of_its_own(ready: ScriptsRepo) -> None:
     done = ready.run("scripts/quickstart")
     assert done.returncode == 0, done.stderr
     assert "climb|cases/demo/cpu_matmul|--tag|quickstart-" in done.stdout
-    assert "|--budget-seconds|105|" in done.stdout
+    assert "|--budget-seconds|300|" in done.stdout
 
 
 def test_quickstart_takes_the_tag_of_the_environment(ready: ScriptsRepo) -> None:
