@@ -5,12 +5,13 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-HILLCLIMB = Path(__file__).resolve().parents[1] / ".venv" / "bin" / "hillclimb"
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def become_hillclimb(*words: str) -> NoReturn:
     """Ends with status 3 where there is no environment yet."""
-    if not HILLCLIMB.exists():
+    hillclimb = ROOT / ".venv" / "bin" / "hillclimb"
+    if not hillclimb.exists():
         print(f"{Path(sys.argv[0]).name}: there is no environment yet; run scripts/setup", file=sys.stderr)
         raise SystemExit(3)
-    os.execv(HILLCLIMB, [str(HILLCLIMB), *words])
+    os.execv(hillclimb, [str(hillclimb), *words])

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import torch
 
 from hillclimb.harness.case.contract import Tensors
-from hillclimb.harness.duel.structures import Domain, held
+from hillclimb.harness.duel.structures import Domain, held, whole_ends
 
 PAIR_SHARE = 0.5
 """How often the range is of two places only."""
@@ -43,12 +43,10 @@ def at_ends(
 def _end(is_low: bool, dtype: torch.dtype, domain: Domain) -> torch.Tensor:
     """The lowest or the highest value. Of a float the power of two that is next to it inside: rounding many like values
     adds up otherwise."""
-    low, high = domain
     if not dtype.is_floating_point:
-        bounds = torch.iinfo(dtype)
-        return torch.tensor(
-            min(max(math.ceil(low) if is_low else math.floor(high), bounds.min), bounds.max), dtype=dtype
-        )
+        least, largest = whole_ends(dtype, domain)
+        return torch.tensor(least if is_low else largest, dtype=dtype)
+    low, high = domain
     most = float(torch.finfo(dtype).max)
     end = min(max(low if is_low else high, -most), most)
     mantissa, exponent = math.frexp(end)

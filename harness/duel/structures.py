@@ -120,12 +120,12 @@ def _as(tensor: torch.Tensor, values: torch.Tensor, domain: Domain) -> torch.Ten
     found = (
         held(values.double(), tensor.dtype, domain)
         if tensor.is_floating_point()
-        else values.clamp(*_whole_ends(tensor.dtype, domain))
+        else values.clamp(*whole_ends(tensor.dtype, domain))
     )
     return torch.empty_like(tensor).copy_(found)
 
 
-def _whole_ends(dtype: torch.dtype, domain: Domain) -> Domain:
+def whole_ends(dtype: torch.dtype, domain: Domain) -> tuple[int, int]:
     """The least and the largest whole number that an int64 has of the domain."""
     low, high = domain
     bounds = torch.iinfo(dtype if dtype is not torch.uint64 else torch.int64)

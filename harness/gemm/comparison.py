@@ -167,11 +167,9 @@ def _told(failures: Sequence[Failed]) -> str:
 
 
 def _impossible(file: ProviderResults) -> Iterator[Gap]:
-    kept = {id(one) for one in file.possible()}
     for one in file.results:
-        if id(one) not in kept:
-            peak = file.gpu.peak_tflops(one.dtype)
-            detail = f"{one.kernel} {one.runtime_ms} ms are {one.achieved_tflops:.6g} TFLOP/s; the card has {peak:g}"
+        if why := file.beyond_card(one):
+            detail = f"{one.kernel} {why}"
             yield Gap(provider=file.provider, kind="impossible", shape=one.name, detail=detail)
 
 

@@ -32,8 +32,8 @@ PEAK_TFLOPS: dict[str, dict[Dtype, float]] = {
 """Dense, by a part of the card's name, as NVIDIA's data sheets of the SXM cards give it: no kernel can be faster."""
 
 
-PEAK_GIGABYTES = {"H100": 3350.0, "H200": 4800.0}
-"""Bandwidth of the memory in GB/s, likewise."""
+PEAK_GIGABYTES = {"H100 NVL": 3938.0, "H100": 3350.0, "GH200": 4900.0, "H200": 4800.0}
+"""Bandwidth of the memory in GB/s, by the first part that the name has."""
 
 
 class GpuCard(Record):
@@ -132,9 +132,13 @@ class ProviderResults(Record):
     results: tuple[Measured, ...] = ()
     failed: tuple[Failed, ...] = ()
 
+    def beyond_card(self, one: Measured) -> str:
+        """As the function of that name, of one of these."""
+        return beyond_card(one, self.gpu, is_cold=self.cache == "cold")
+
     def possible(self) -> list[Measured]:
         """Those that are not faster than the card can be."""
-        return [one for one in self.results if one.achieved_tflops <= self.gpu.peak_tflops(one.dtype)]
+        return [one for one in self.results if not self.beyond_card(one)]
 
     def best(self) -> dict[GemmShape, Measured]:
         """The fastest possible one of every shape."""
@@ -143,6 +147,21 @@ class ProviderResults(Record):
             if one.shape not in found or one.runtime_ms < found[one.shape].runtime_ms:
                 found[one.shape] = one
         return found
+
+
+def beyond_card(one: Measured, gpu: GpuCard, *, is_cold: bool) -> str:
+    """Which of the card's rates the time would need more of than there is; nothing where it is possible.
+
+    Operands in the cache are not read from memory, and a result may stay there.
+    """
+    if one.achieved_tflops > (peak := gpu.peak_tflops(one.dtype)):
+        return f"{one.runtime_ms} ms are {one.achieved_tflops:.6g} TFLOP/s; the card has {peak:g}"
+    read = one.shape.read_bytes / one.runtime_ms / 1e6
+    if is_cold and read > gpu.peak_gigabytes:
+        return (
+            f"{one.runtime_ms} ms are {read:.6g} GB/s read from memory; the card has {gpu.peak_gigabytes:g}"
+        )
+    return ""
 
 
 def read_results(path: Path) -> ProviderResults:

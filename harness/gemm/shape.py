@@ -38,7 +38,11 @@ class GemmShape:
 
     @property
     def bytes(self) -> int:
-        """A and every B that any row meets are read once, C is written once."""
+        """All operands are read once, C is written once."""
+        return self.read_bytes + self.m * self.n * OUT_BYTES
+
+    @property
+    def read_bytes(self) -> int:
+        """A, and every B that any row meets."""
         used = min(self.groups, self.m)
-        read = (self.m * self.k + used * self.n * self.k) * ITEM_BYTES[self.dtype]
-        return read + self.m * self.n * OUT_BYTES
+        return (self.m * self.k + used * self.n * self.k) * ITEM_BYTES[self.dtype]

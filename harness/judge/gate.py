@@ -53,7 +53,7 @@ MAX_RETAINED_MEMORY_SHARE = 0.5
 
 
 class CallLimit(NamedTuple):
-    """Of the further calls on one problem."""
+    """Of the further calls on one problem: at most so many, and fewer after so many seconds."""
 
     calls: int
     least: int
@@ -61,7 +61,7 @@ class CallLimit(NamedTuple):
 
     def is_reached(self, done: int, seconds: float) -> bool:
         """After so many calls, and so much of the judge's processor time."""
-        return done >= min(self.calls, self.least) and seconds > self.seconds
+        return done >= self.least and seconds > self.seconds
 
 
 @dataclass

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 import signal
 import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from hillclimb.harness.errors import MachineError
-from hillclimb.harness.gemm.profiler.output import COLOURS, ProfilerRow
+from hillclimb.harness.gemm.profiler.output import ProfilerRow, last_announced, last_words
 from hillclimb.harness.gemm.profiler.results import UNSUPPORTED
 from hillclimb.harness.gemm.results import FailureStatus
 from hillclimb.harness.records.record import Record
-
-ANNOUNCED = re.compile(r"Profiling kernel for JUnit test .*: (\S+)\s*$", re.MULTILINE)
-"""Printed before a kernel runs."""
 
 POLL_SECONDS, END_SECONDS = 0.05, 60.0
 
@@ -80,7 +77,7 @@ def run(command: Sequence[str], folder: Path, log: Path, grows: Path, silent_sec
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509 - one call of libc; this process has one thread
+            preexec_fn=partial(_die_with_parent, os.getpid()),  # noqa: PLW1509 - one call of libc; this process has one thread
         )
     sizes, since, is_silent = (-1, -1), time.monotonic(), False
     try:
@@ -101,8 +98,10 @@ def run(command: Sequence[str], folder: Path, log: Path, grows: Path, silent_sec
     return ProcessEnd(exit_code=exit_code, is_silent=is_silent and exit_code == -signal.SIGKILL)
 
 
-def _die_with_parent() -> None:
+def _die_with_parent(parent: int) -> None:
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        raise OSError("the sweep died first")
 
 
 def settle(asked: Sequence[str], rows: Sequence[ProfilerRow], log: str, end: ProcessEnd | None) -> Settled:
@@ -123,14 +122,12 @@ def settle(asked: Sequence[str], rows: Sequence[ProfilerRow], log: str, end: Pro
         reason = "the profiler passed it over"
         passed_over = (Blamed(kernel, "unsupported", reason) for kernel in left if kernel not in seen)
         return Settled(tuple(kept), tuple(passed_over))
-    plain = COLOURS.sub("", log)
-    running = [kernel for kernel in ANNOUNCED.findall(plain)[-1:] if kernel in left]
-    if is_broken or not running:
+    running = last_announced(log)
+    if is_broken or running not in left:
         return Settled(tuple(kept))
     status: FailureStatus = "timed_out" if end.is_silent else "aborted"
-    last_words = next((line.strip() for line in reversed(plain.splitlines()) if line.strip()), "")
-    reason = f"the profiler's process: {end.describe()}; its last line: {last_words[-200:]!r}"
-    return Settled(tuple(kept), (Blamed(running[0], status, reason),))
+    reason = f"the profiler's process: {end.describe()}; its last line: {last_words(log)!r}"
+    return Settled(tuple(kept), (Blamed(running, status, reason),))
 
 
 def _own_outcomes(rows: Sequence[ProfilerRow]) -> tuple[list[ProfilerRow], bool]:

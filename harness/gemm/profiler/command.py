@@ -34,22 +34,13 @@ DEVIATION: dict[Dtype, float] = {"bf16": 1.0, "f16": 1.0, "fp8": 1.0, "int8": 30
 numbers, a profiler of CUTLASS 4.2 told up to a quarter more TFLOP/s. int8 cuts off what is behind the point."""
 
 OWN_FLAGS = frozenset(
-    (
-        *("operation", "function", "output", "append", "mode", "testlist-file", "kernels-file", "devices"),
-        *("print-kernel-before-running", "workspace-count", "dist", "nonzero-floor"),
-        *("help", "version", "device-info"),
-        *(
-            "m",
-            "n",
-            "k",
-            "problem-size::m",
-            "problem-size::n",
-            "problem-size::k",
-            "batch_count",
-            "batch-count",
-        ),
-        *("A", "B", "D", "accum", "accumulator-type"),
-    )
+    [
+        *("operation", "function", "mode", "output", "append", "testlist-file", "kernels-file"),
+        *("print-kernel-before-running", "help", "version", "device-info"),
+        *("devices", "workspace-count", "dist", "nonzero-floor"),
+        *("m", "problem-size::m", "n", "problem-size::n", "k", "problem-size::k"),
+        *("A", "B", "D", "accum", "accumulator-type", "batch_count", "batch-count"),
+    ]
 )
 """Flags that are not for a caller to give: they decide what is timed, where, and how it is told."""
 
@@ -101,13 +92,13 @@ class CutlassProfiler:
         return [str(self.binary), *COMMON, data, floor, *problem, *self.flags]
 
     def kernel_list(self, shape: GemmShape, kernels: Sequence[str]) -> str:
-        """The file of that list. Each line has the problem too: beside a list the command line's is not looked at."""
+        """The file of that list. Each line has the problem too: beside a list the command line's is not looked at.
+
+        Columns that are no arguments of a problem are passed over there.
+        """
         given = (flag.removeprefix("--").partition("=") for flag in self.flags)
         extra = {name: value for name, _, value in given if name not in OF_OPTIONS}
-        columns = {
-            **problem_arguments(shape),
-            **extra,
-        }  # what is no argument of the problem is passed over there
+        columns = {**problem_arguments(shape), **extra}
         lines = [",".join(("kernel", *columns))]
         lines += [",".join((kernel, *columns.values())) for kernel in kernels]
         return "\n".join(lines) + "\n"

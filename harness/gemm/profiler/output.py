@@ -23,6 +23,9 @@ IN_STDOUT = "CSV Results:"
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 OPERATION = re.compile(r"^\s*Operation:\s*(\S+)\s*$", re.MULTILINE)
 
+ANNOUNCED = re.compile(r"Profiling kernel for JUnit test .*: (\S+)\s*$", re.MULTILINE)
+"""Printed before a kernel runs, if it is asked for."""
+
 KINDS = ("gemm", "grouped_gemm")
 """Kinds of operations that are dense matrix products."""
 
@@ -140,6 +143,17 @@ def read_stdout(text: str) -> ProfilerOutput | None:
 def operations_begun(log: str) -> list[str]:
     """By name, in their order. An operation is printed when it is done: the one that aborts is the next."""
     return OPERATION.findall(COLOURS.sub("", log))
+
+
+def last_announced(log: str) -> str | None:
+    """The kernel that was named last before it ran, where the profiler does that; None where none was."""
+    return next(reversed(ANNOUNCED.findall(COLOURS.sub("", log))), None)
+
+
+def last_words(log: str) -> str:
+    """The last line that is not blank; of a long one its end."""
+    lines = (line.strip() for line in reversed(COLOURS.sub("", log).splitlines()))
+    return next((line for line in lines if line), "")[-200:]
 
 
 def culprit(log: str, planned: Sequence[str]) -> str | None:

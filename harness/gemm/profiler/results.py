@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hillclimb.harness.gemm.profiler.command import ELEMENTS
 from hillclimb.harness.gemm.profiler.output import RIGHT, ProfilerRow
-from hillclimb.harness.gemm.results import Failed, FailureStatus, GpuCard, Measured, Product
+from hillclimb.harness.gemm.results import Failed, FailureStatus, GpuCard, Measured, Product, beyond_card
 from hillclimb.harness.gemm.shape import GemmShape
 
 UNSUPPORTED = frozenset(
@@ -44,14 +44,8 @@ def to_result(row: ProfilerRow, shape: GemmShape, gpu: GpuCard) -> Measured | Fa
         statistic="mean",
         is_checked=row.disposition == RIGHT,
     )
-    rates = {
-        "TFLOP/s": (found.achieved_tflops, gpu.peak_tflops(found.dtype)),
-        "GB/s from beyond the cache": (shape.bytes / row.runtime_ms / 1e6, gpu.peak_gigabytes),
-    }
-    for unit, (rate, most) in rates.items():
-        if rate > most:
-            reason = f"{rate:.6g} {unit}; the card has {most:g}"
-            return Failed(**known, kernel=kernel, status="impossible", reason=reason)
+    if why := beyond_card(found, gpu, is_cold=True):
+        return Failed(**known, kernel=kernel, status="impossible", reason=why)
     return found
 
 

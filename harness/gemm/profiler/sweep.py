@@ -119,14 +119,16 @@ class ProfilerSweep:
         folder = self._folder(shape)
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(self.folder):
-            kernels, speechless = self._kernels(shape, folder), 0
-            while (state := _read(shape, folder, kernels)).left:
+            kernels = self._kernels(shape, folder)
+            state, speechless = _read(shape, folder, kernels), 0
+            watch(state)
+            while before := state.left:
+                log = self._run_process(shape, folder, before[:KERNELS_AT_ONCE])
+                state = _read(shape, folder, kernels)
                 watch(state)
-                log = self._run_process(shape, folder, state.left[:KERNELS_AT_ONCE])
-                speechless = 0 if _read(shape, folder, kernels).left != state.left else speechless + 1
+                speechless = speechless + 1 if state.left == before else 0
                 if speechless == SPEECHLESS:
                     raise MachineError(f"{self.profiler.binary} ends before it begins a kernel; read {log}")
-        watch(state)
         return state
 
     def write_results(self, shapes: Sequence[GemmShape]) -> ProviderResults:

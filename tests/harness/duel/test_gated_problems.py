@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -24,6 +25,8 @@ from hillclimb.harness.duel.gated_problems import (
     draw_gated_problems,
     neighbours_of,
 )
+from hillclimb.harness.duel.process.arena import Arena
+from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.errors import CaseError
 from hillclimb.harness.judge import gate
 from hillclimb.harness.judge.judge import CaseJudge
@@ -142,6 +145,8 @@ def test_small_problems_are_called_often_or_the_smallest(tmp_path: Path) -> None
     assert often(large, "larger", "large") == ("large",)
 
 
+ONCE = CandidateProcess.call
+
 SUMS = """
 import numpy as np
 
@@ -155,6 +160,14 @@ def run(x, y):
     y[...] = seen[key]
 """
 """Right whatever is new, and wrong where the values of a call before come back at other places."""
+
+
+def slow_call(candidate: CandidateProcess, arena: Arena, slot: int, calls: int) -> float:
+    """Takes 50 ms of this process's time: sixty of them are twice the limit."""
+    end = time.process_time() + 0.05
+    while time.process_time() < end:
+        pass
+    return ONCE(candidate, arena, slot, calls)
 
 
 def test_many_calls_are_on_mixed_inputs_and_on_values_at_other_places(
@@ -188,6 +201,9 @@ def test_many_calls_are_on_mixed_inputs_and_on_values_at_other_places(
         monkeypatch.setattr(gate, "MIXED_SECONDS", 0.0)  # as beside a contract that is slow to compute
         monkeypatch.setattr(gate, "MIN_MIXED_CALLS", 8)
         assert runs[0] + 8 <= check("honest", many).runs <= runs[0] + 16
+        monkeypatch.setattr(gate, "MIXED_SECONDS", 1.5)
+        monkeypatch.setattr(CandidateProcess, "call", slow_call)
+        assert runs[0] + 60 < check("honest", many).runs, "time in the candidate's calls does not count"
     finally:
         judge.close()
 

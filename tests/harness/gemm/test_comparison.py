@@ -137,6 +137,16 @@ def test_what_no_card_can_do_is_left_out_and_named() -> None:
     assert against(*(provider(n, fast, gpu=unknown) for n in ("a", "b"))).gaps == ()
 
 
+def test_a_cold_time_is_not_below_what_memory_takes() -> None:
+    """Of one token the FLOPs alone would allow nearly any time; a hot cache allows this one."""
+    decode = measured(0.006, "decode", m=1, n=4096, k=4096)
+    found = against(*(provider(name, decode, cache="cold") for name in ("a", "b")))
+    told = [gap.detail for gap in found.gaps if (gap.provider, gap.kind) == ("b", "impossible")]
+    assert len(told) == 1
+    assert told[0].endswith("0.006 ms are 5593.77 GB/s read from memory; the card has 4800")
+    assert against(*(provider(name, decode, cache="hot") for name in ("a", "b"))).gaps == ()
+
+
 def test_slower_ones_are_listed() -> None:
     found = against(
         provider("base", measured(0.2)), provider("a", measured(0.3)), provider("b", measured(0.2))
