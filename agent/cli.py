@@ -18,7 +18,7 @@ from hillclimb.agent.commands.climb import climb
 from hillclimb.agent.commands.completion import COMPLETE_VARIABLE, completion
 from hillclimb.agent.commands.config import config
 from hillclimb.agent.commands.evaluate import evaluate
-from hillclimb.agent.commands.gemm_sweep import gemm
+from hillclimb.agent.commands.gemm.commands import gemm
 from hillclimb.agent.commands.new_case import new_case
 from hillclimb.agent.commands.options import MACHINE, USAGE
 from hillclimb.agent.commands.profile import profile

@@ -28,7 +28,7 @@ ROOMS = {
         "agent.climb agent.evaluate agent.proposal agent.proposer agent.record agent.screen harness.case "
         "harness.judge harness.knobs"
     ),
-    "agent.cli": "agent.commands",
+    "agent.cli": "agent.commands agent.commands.gemm",
     "agent.climb": (
         "agent.git agent.machine agent.notify agent.proposal agent.proposer agent.record agent.rhythm "
         "agent.screen harness.case harness.device harness.judge harness.knobs harness.statistics"
@@ -36,8 +36,9 @@ ROOMS = {
     "agent.commands": (
         "agent.climb agent.evaluate agent.git agent.importers agent.llm.briefing agent.machine "
         "agent.notify agent.proposers agent.record agent.review agent.screen agent.stamp harness.case "
-        "harness.gemm harness.gemm.profiler harness.judge harness.studies"
+        "harness.judge harness.studies"
     ),
+    "agent.commands.gemm": "agent.commands harness.gemm harness.gemm.compiler harness.gemm.profiler",
     "agent.evaluate": (
         "agent.climb agent.git agent.llm.briefing agent.machine agent.proposers agent.record "
         "agent.screen harness.case harness.judge harness.knobs"
@@ -93,7 +94,8 @@ ROOMS = {
         "harness.sandbox.kernel harness.sandbox.rungs"
     ),
     "harness.gemm": "harness.yaml_errors",
-    "harness.gemm.profiler": "harness.gemm",
+    "harness.gemm.compiler": "harness.gemm",
+    "harness.gemm.profiler": "harness.gemm harness.gemm.compiler",
     "harness.judge": (
         "harness.case harness.channel harness.device harness.device.cpu harness.device.gpu harness.duel "
         "harness.duel.process harness.profile harness.sandbox.rungs harness.statistics"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -10,19 +9,16 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from hillclimb.harness.errors import MachineError
+from hillclimb.harness.gemm.processes import dying_with_parent
 from hillclimb.harness.gemm.profiler.output import ProfilerRow, last_announced, last_words
 from hillclimb.harness.gemm.profiler.results import UNSUPPORTED
 from hillclimb.harness.gemm.results import FailureStatus
 from hillclimb.harness.records.record import Record
 
 POLL_SECONDS, END_SECONDS = 0.05, 60.0
-
-PR_SET_PDEATHSIG = 1
-LIBC = ctypes.CDLL(None)
 
 
 class ProcessEnd(Record):
@@ -77,7 +73,7 @@ def run(command: Sequence[str], folder: Path, log: Path, grows: Path, silent_sec
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=partial(_die_with_parent, os.getpid()),  # noqa: PLW1509 - one call of libc; this process has one thread
+            preexec_fn=dying_with_parent(),  # noqa: PLW1509 - one call of libc; this process has one thread
         )
     sizes, since, is_silent = (-1, -1), time.monotonic(), False
     try:
@@ -96,12 +92,6 @@ def run(command: Sequence[str], folder: Path, log: Path, grows: Path, silent_sec
             f"the profiler (pid {process.pid}) does not die; its GPU may hang, see nvidia-smi"
         ) from None
     return ProcessEnd(exit_code=exit_code, is_silent=is_silent and exit_code == -signal.SIGKILL)
-
-
-def _die_with_parent(parent: int) -> None:
-    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        raise OSError("the sweep died first")
 
 
 def settle(asked: Sequence[str], rows: Sequence[ProfilerRow], log: str, end: ProcessEnd | None) -> Settled:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hillclimb.agent.commands.gemm import (
+from hillclimb.agent.commands.gemm.options import (
     DefinitionsOption,
     DtypeOption,
     GpusOption,
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from hillclimb.harness.gemm.profiler.sweep import ProfilerSweep, ShapeState
     from hillclimb.harness.gemm.results import Failed, Measured
     from hillclimb.harness.gemm.shape import GemmShape
-
-__all__ = ["gemm"]
-
 
 BinaryOption = Annotated[
     Path | None,

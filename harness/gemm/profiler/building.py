@@ -1,0 +1,199 @@
+"""A cutlass_profiler, built from the sources of a CUTLASS.
+
+The sources and their order are those of `tools/library` and `tools/profiler` there. Left out are cuBLAS, and the
+reference operations of types that a shape cannot have, which alone took most of the time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from hillclimb.harness.errors import MachineError, UsageError
+from hillclimb.harness.gemm.compiler.cutlass import Cutlass, Headers
+from hillclimb.harness.gemm.compiler.parallel import CompileRun
+from hillclimb.harness.gemm.compiler.store import DIAGNOSTICS, Build, CompileJob
+from hillclimb.harness.gemm.compiler.toolkit import Toolkit
+from hillclimb.harness.gemm.shape import Dtype
+
+BINARY = "cutlass_profiler"
+
+KERNELS: dict[Dtype, str] = {
+    "bf16": "cutlass3x_sm90_tensorop_gemm_bf16_bf16_f32_*bf16_*_tnn_align8*",
+    "f16": "cutlass3x_sm90_tensorop_gemm_f16_f16_f32_*f16_*_tnn_align8*",
+    "fp8": "cutlass3x_sm90_tensorop_gemm_e4m3_e4m3_f32_bf16_bf16_*_tnn_align16*",
+    "int8": "cutlass3x_sm90_tensorop_gemm_s8_s8_s32_*s32_*_tnn_align16*",
+}
+"""Those that a sweep of such shapes runs, by their names. Kernels for operands that are aligned less are left out."""
+
+LIBRARY = ("handle.cu", "manifest.cpp", "operation_table.cu", "singleton.cu", "util.cu")
+REDUCTIONS = ("reduction_device", "init_reduction_operations")
+REFERENCES = ("s8_s8_s32", "fp8in_bf16out", "fp32out", "fp_other")
+"""Of the results that a shape's kernels write."""
+
+INCLUDES = (
+    *("include", "tools/util/include", "tools/library/include", "tools/library/src"),
+    *("tools/library/src/reference", "tools/library/src/reduction"),
+    *("tools/profiler/include", "tools/profiler/src"),
+)
+GENERATE_SECONDS, LINK_SECONDS = 600.0, 600.0
+
+INITIALIZER = re.compile(r"^void (initialize_\w+)\(Manifest &manifest\) \{", re.MULTILINE)
+MANIFEST = """#include "cutlass/library/library.h"
+#include "cutlass/library/manifest.h"
+
+namespace cutlass {{
+namespace library {{
+
+{declarations}
+
+void {name}(Manifest &manifest) {{
+{calls}
+}}
+
+}}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class ProfilerBinary:
+    """What was built."""
+
+    path: Path
+    kernels: tuple[str, ...]
+    failed: tuple[Build, ...]
+    """Of kernels that are not in it, for they did not compile."""
+
+
+@dataclass(frozen=True)
+class ProfilerBuilding:
+    """One profiler: the kernels of these names, for one architecture."""
+
+    cutlass: Cutlass
+    toolkit: Toolkit
+    patterns: tuple[str, ...]
+    """Names of kernels, with * for anything."""
+    architecture: str = "90a"
+    level: str = ""
+    """How many CUTLASS instantiates: four digits, or max; its own choice without one."""
+
+    @property
+    def headers(self) -> Headers:
+        """All that its sources include."""
+        return self.cutlass.headers_in(*INCLUDES)
+
+    @cached_property
+    def generated(self) -> dict[str, str]:
+        """Name of the file -> source, of the kernels and of what lists them.
+
+        Raises UsageError where the generator fails, or where no kernel has such a name.
+        """
+        with tempfile.TemporaryDirectory(prefix="hillclimb-cutlass-") as folder:
+            self._generate(Path(folder))
+            sources = [
+                path for path in Path(folder, "generated").rglob("*") if path.suffix in (".cu", ".cpp")
+            ]
+            return {path.name: path.read_text() for path in sorted(sources)}
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(name.removesuffix(".cu") for name in self.generated if _is_kernel(name))
+
+    def build(self, run: CompileRun, target: Path) -> ProfilerBinary:
+        """Compiles what the store has not, and links it to `target`. A kernel that does not compile is left out.
+
+        Raises MachineError where anything else does not.
+        """
+        sources = {**self._own_sources(), **self.generated}
+        builds = dict(zip(sources, run(map(self.job, sources, sources.values())), strict=True))
+        failed = {name: build for name, build in builds.items() if not build.is_built and _is_kernel(name)}
+        if len(failed) == len(self.kernels):
+            told = next(iter(failed.values())).folder / DIAGNOSTICS
+            raise MachineError(f"none of {len(failed)} kernels compiles; read {told}")
+        stubs = {name: _manifest_of(INITIALIZER.findall(sources[name])[0], ()) for name in failed}
+        builds.update(zip(stubs, run(map(self.job, stubs, stubs.values())), strict=True))
+        for build in builds.values():
+            if not build.is_built:
+                raise MachineError(f"{build.record.name} does not compile; read {build.folder / DIAGNOSTICS}")
+        self._link([build.output for build in builds.values()], target)
+        kept = tuple(name.removesuffix(".cu") for name in builds if _is_kernel(name) and name not in failed)
+        return ProfilerBinary(target, kept, tuple(failed.values()))
+
+    def job(self, name: str, source: str) -> CompileJob:
+        """For one of its files."""
+        target = f"arch=compute_{self.architecture},code=sm_{self.architecture}"
+        flags = ("-std=c++17", "-O2", "-w", f"-gencode={target}", "--expt-relaxed-constexpr")
+        defines = ("-DNDEBUG", "-DCUTLASS_ENABLE_TENSOR_CORE_MMA=1")
+        return CompileJob(name, source, (*flags, *defines), suffix=".cpp" if name.endswith(".cpp") else ".cu")
+
+    def _own_sources(self) -> dict[str, str]:
+        """Of CUTLASS's library and of the profiler."""
+        tools = self.cutlass.source / "tools"
+        names = [f"initialize_gemm_reference_operations_{reference}" for reference in REFERENCES]
+        paths = [
+            *(tools / "library/src" / name for name in LIBRARY),
+            *(tools / f"library/src/reduction/{name}.cu" for name in REDUCTIONS),
+            *(tools / f"library/src/reference/gemm_{name}.cu" for name in REFERENCES),
+            *sorted(path for path in (tools / "profiler/src").iterdir() if path.suffix in (".cu", ".cpp")),
+        ]
+        references = _manifest_of("initialize_reference_operations", names)
+        return {"references.cu": references, **{path.name: path.read_text() for path in paths}}
+
+    def _generate(self, folder: Path) -> None:
+        level = ("--instantiation-level", self.level) if self.level else ()
+        command = [
+            *(sys.executable, str(self.cutlass.package / "generator.py"), "--operations=gemm"),
+            *("--architectures", self.architecture, "--cuda-version", self.toolkit.release),
+            *("--kernels", ",".join(self.patterns), "--curr-build-dir", str(folder)),
+            *("--disable-cutlass-package-imports", "--log-level=error", *level),
+        ]
+        try:
+            told = subprocess.run(
+                command, cwd=folder, capture_output=True, text=True, timeout=GENERATE_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise UsageError(f"CUTLASS lists its kernels for longer than {GENERATE_SECONDS:g} s") from None
+        if told.returncode:
+            last = told.stderr.strip().rpartition("\n")[2]
+            raise UsageError(f"CUTLASS's generator fails ({last}); run it yourself: {' '.join(command)}")
+        if not any(_is_kernel(path.name) for path in folder.rglob("*.cu")):
+            raise UsageError(
+                f"CUTLASS {self.cutlass.version} has no kernel for sm_{self.architecture} of the name "
+                f"{', '.join(self.patterns)}; a name is such as {KERNELS['bf16']}"
+            )
+
+    def _link(self, objects: Sequence[Path], target: Path) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_name(f".{target.name}.{os.getpid()}")
+        command = [str(self.toolkit.nvcc), "-o", str(draft), *map(str, objects), *self.toolkit.link_flags()]
+        try:
+            told = subprocess.run(command, capture_output=True, text=True, timeout=LINK_SECONDS, check=False)
+            if told.returncode:
+                raise MachineError(
+                    f"the profiler does not link: {(told.stdout + told.stderr).strip()[-2000:]}"
+                )
+            shutil.move(draft, target)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def _is_kernel(name: str) -> bool:
+    """By the name of its file: the others list kernels, or are not generated."""
+    return name.startswith("cutlass") and not name.startswith("cutlass_profiler")
+
+
+def _manifest_of(name: str, calls: Sequence[str]) -> str:
+    """A function of this name that adds to a manifest what the others do."""
+    declarations = "\n".join(f"void {call}(Manifest &manifest);" for call in calls)
+    body = "\n".join(f"  {call}(manifest);" for call in calls)
+    return MANIFEST.format(name=name, declarations=declarations, calls=body)

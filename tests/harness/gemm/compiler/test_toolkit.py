@@ -1,0 +1,100 @@
+"""Which nvcc and which CUTLASS are taken, and what is said where there is none."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from hillclimb.harness.errors import UsageError
+from hillclimb.harness.gemm.compiler import toolkit as toolkits
+from hillclimb.harness.gemm.compiler.cutlass import find_cutlass
+from hillclimb.harness.gemm.compiler.toolkit import Toolkit, find_toolkit
+
+VERSION = "#define CUTLASS_MAJOR 9\n#define CUTLASS_MINOR 8\n#define CUTLASS_PATCH 7\n"
+
+
+def test_the_one_that_is_named_comes_before_the_one_on_the_path(
+    tmp_path: Path, toolkit: Toolkit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other" / "nvcc"
+    other.parent.mkdir()
+    shutil.copy(toolkit.nvcc, other)
+    monkeypatch.setenv("PATH", f"{toolkit.nvcc.parent}:/usr/bin:/bin")
+    assert find_toolkit().nvcc == toolkit.nvcc and find_toolkit().release == "13.0"
+    monkeypatch.setenv("CUDACXX", str(other))
+    assert find_toolkit().nvcc == other and find_toolkit(toolkit.nvcc).nvcc == toolkit.nvcc
+
+
+def test_the_wheels_have_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "c++").symlink_to(shutil.which("c++") or "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(toolkits, "DEFAULT", tmp_path / "nvcc")
+    for name in ("CUDACXX", "CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    found = find_toolkit()
+    assert "site-packages/nvidia" in str(found.nvcc) and f"nvcc {found.release}." in found.version
+    monkeypatch.setattr(toolkits, "of_wheels", list)
+    with pytest.raises(UsageError, match=r"no nvcc.*hillclimb\[gemm\]"):
+        find_toolkit()
+
+
+def test_what_is_no_compiler_is_told(tmp_path: Path) -> None:
+    silent = tmp_path / "silent"
+    silent.write_text("#!/bin/sh\necho hello\n")
+    silent.chmod(0o755)
+    for path, told in [(silent, "does not say which nvcc.*hello"), (tmp_path / "none", "cannot be run")]:
+        with pytest.raises(UsageError, match=told):
+            find_toolkit(path)
+
+
+def tree(folder: Path) -> Path:
+    version = folder / "cutlass_library/source/include/cutlass/version.h"
+    version.parent.mkdir(parents=True)
+    version.write_text(VERSION)
+    (folder / "cutlass_library/generator.py").write_text("print()\n")
+    return folder
+
+
+def test_a_wheel_is_the_folder_that_it_holds(tmp_path: Path) -> None:
+    folder = tree(tmp_path / "tree")
+    with zipfile.ZipFile(tmp_path / "cutlass.whl", "w") as archive:
+        for path in folder.rglob("*"):
+            archive.write(path, path.relative_to(folder))
+        archive.writestr("other/file.py", "")
+    of_folder = find_cutlass(folder, tmp_path / "unused")
+    of_wheel = find_cutlass(tmp_path / "cutlass.whl", tmp_path / "unpacked")
+    assert of_folder.version == of_wheel.version == "9.8.7" and of_folder.digest == of_wheel.digest
+    assert find_cutlass(folder / "cutlass_library", tmp_path) == of_folder
+    assert sorted(path.name for path in (tmp_path / "unpacked").iterdir()) == ["cutlass_library"]
+    (of_wheel.source / "include/cutlass/version.h").write_text("cut")
+    again = find_cutlass(tmp_path / "cutlass.whl", tmp_path / "unpacked")
+    assert again.digest == of_folder.digest
+
+
+def test_the_digest_is_of_names_and_contents(tmp_path: Path) -> None:
+    folder = tree(tmp_path / "tree")
+    digests = [find_cutlass(folder, tmp_path).digest]
+    header = folder / "cutlass_library/source/include/cutlass/a.h"
+    for change in (
+        lambda: header.write_text("a"),
+        lambda: header.write_text("b"),
+        lambda: header.rename(header.with_name("b.h")),
+    ):
+        change()
+        digests.append(find_cutlass(folder, tmp_path).digest)
+    assert len(set(digests)) == 4
+
+
+def test_where_there_is_no_cutlass_it_is_said(tmp_path: Path) -> None:
+    (tmp_path / "no.whl").write_text("no archive")
+    for path, told in [(tmp_path / "no.whl", "cannot be read as a wheel"), (tmp_path, "no CUTLASS in")]:
+        with pytest.raises(UsageError, match=told):
+            find_cutlass(path, tmp_path / "unpacked")
+
+
+def test_the_installed_one_is_found(tmp_path: Path) -> None:
+    found = find_cutlass(None, tmp_path)
+    assert found.version == "4.2.0" and all(path.is_dir() for path in found.headers.folders)
