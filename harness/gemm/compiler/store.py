@@ -28,7 +28,7 @@ FLAGS_OF: dict[OutputKind, tuple[str, ...]] = {
     "cubin": ("-cubin",),
     "shared": ("-shared", "-Xcompiler", "-fPIC"),
 }
-RECORD, OUTPUT, DIAGNOSTICS = "built.json", "output", "diagnostics"
+SOURCE, OUTPUT, DIAGNOSTICS, RECORD = "source.cu", "output", "diagnostics", "built.json"
 DRAFTS = "drafts"
 
 
@@ -53,7 +53,6 @@ class CompileJob:
     source: str
     flags: tuple[str, ...] = ()
     output: OutputKind = "object"
-    suffix: Literal[".cu", ".cpp"] = ".cu"
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ class BuildStore:
     def key(self, job: CompileJob) -> str:
         """sha256 of what decides the output."""
         decides = [
-            *(job.source, job.suffix, job.output, job.flags),
+            *(job.source, job.output, job.flags),
             *(self.toolkit.version, self.headers.digest),
         ]
         return hashlib.sha256(json.dumps(decides).encode()).hexdigest()
@@ -116,14 +115,14 @@ class BuildStore:
         draft = drafts / f"{os.getpid()}-{self.key(job)}"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir()
-        (draft / f"source{job.suffix}").write_text(job.source)
+        (draft / SOURCE).write_text(job.source)
         return draft
 
     def command(self, job: CompileJob) -> list[str]:
         """To be run in the draft's folder."""
         includes = [f"-I{folder}" for folder in self.headers.folders]
         flags = [*FLAGS_OF[job.output], *job.flags, *includes]
-        return [str(self.toolkit.nvcc), *flags, "-o", OUTPUT, f"source{job.suffix}"]
+        return [str(self.toolkit.nvcc), *flags, "-o", OUTPUT, SOURCE]
 
     def keep(self, job: CompileJob, draft: Path, outcome: BuildOutcome, seconds: float) -> Build:
         """The draft, with its record, as what the source became."""

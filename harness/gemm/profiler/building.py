@@ -134,7 +134,7 @@ class ProfilerBuilding:
         target = f"arch=compute_{self.architecture},code=sm_{self.architecture}"
         flags = ("-std=c++17", "-O2", "-w", f"-gencode={target}", "--expt-relaxed-constexpr")
         defines = ("-DNDEBUG", "-DCUTLASS_ENABLE_TENSOR_CORE_MMA=1")
-        return CompileJob(name, source, (*flags, *defines), suffix=".cpp" if name.endswith(".cpp") else ".cu")
+        return CompileJob(name, source, (*flags, *defines))
 
     def _own_sources(self) -> dict[str, str]:
         """Of CUTLASS's library and of the profiler."""

@@ -54,7 +54,6 @@ def test_everything_that_decides_an_output_compiles_it_again(tmp_path: Path, too
         dataclasses.replace(base, flags=("-O3",)),
         dataclasses.replace(base, flags=("-O2", "")),
         dataclasses.replace(base, output="cubin"),
-        dataclasses.replace(base, suffix=".cpp"),
     ]
     store = BuildStore(tmp_path, toolkit, headers)
     keys = {store.key(one) for one in (base, *others)}
