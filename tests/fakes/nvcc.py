@@ -18,6 +18,9 @@ output, inputs = (
 )
 if not inputs:
     objects = [Path(word) for word in sys.argv[1:] if not word.startswith("-") and word != output]
+    for path in objects:
+        if path.suffix != ".o":
+            sys.exit(f"nvcc fatal   : Don't know what to do with '{path}'")
     Path(output).write_text("".join(path.read_text() for path in objects))
     sys.exit(0)
 source = inputs[0].read_text()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hillclimb.harness.errors import MachineError
-from hillclimb.harness.gemm.compiler.store import DIAGNOSTICS, OUTPUT, Build, BuildStore, CompileJob
+from hillclimb.harness.gemm.compiler.store import DIAGNOSTICS, OUTPUT_OF, Build, BuildStore, CompileJob
 from hillclimb.harness.gemm.processes import dying_with_parent
 
 POLL_SECONDS = 0.02
@@ -124,7 +124,7 @@ class _Compiler:
                 f"the compiler of {self.job.name} finds no {absent[1] or absent[2]}; {self.store.toolkit.nvcc} has not "
                 "all headers of a CUDA toolkit, another --nvcc may"
             )
-        is_built = self.process.returncode == 0 and (self.draft / OUTPUT).exists()
+        is_built = self.process.returncode == 0 and (self.draft / OUTPUT_OF[self.job.output]).exists()
         return self.store.keep(self.job, self.draft, "built" if is_built else "failed", seconds)
 
     def end(self) -> None:

@@ -28,7 +28,10 @@ FLAGS_OF: dict[OutputKind, tuple[str, ...]] = {
     "cubin": ("-cubin",),
     "shared": ("-shared", "-Xcompiler", "-fPIC"),
 }
-SOURCE, OUTPUT, DIAGNOSTICS, RECORD = "source.cu", "output", "diagnostics", "built.json"
+OUTPUT_OF: dict[OutputKind, str] = {"object": "output.o", "cubin": "output.cubin", "shared": "output.so"}
+"""nvcc goes by the end of a name."""
+
+SOURCE, DIAGNOSTICS, RECORD = "source.cu", "diagnostics", "built.json"
 DRAFTS = "drafts"
 
 
@@ -40,6 +43,8 @@ class BuildRecord(Record):
     outcome: BuildOutcome
     seconds: float
     """Of the wall clock, beside whatever else was compiled then."""
+    output: str = ""
+    """Name of the file in the build's folder; empty where there is none."""
     output_sha256: str = ""
     kernels: tuple[KernelFacts, ...] = ()
 
@@ -68,7 +73,7 @@ class Build:
 
     @property
     def output(self) -> Path:
-        return self.folder / OUTPUT
+        return self.folder / self.record.output
 
     @property
     def diagnostics(self) -> str:
@@ -97,7 +102,7 @@ class BuildStore:
         folder = self._folder(self.key(job))
         try:
             record = BuildRecord.model_validate_json((folder / RECORD).read_bytes())
-            if record.outcome == "built" and _sha256(folder / OUTPUT) != record.output_sha256:
+            if record.outcome == "built" and _sha256(folder / record.output) != record.output_sha256:
                 return None
         except (OSError, ValidationError):
             return None
@@ -122,17 +127,19 @@ class BuildStore:
         """To be run in the draft's folder."""
         includes = [f"-I{folder}" for folder in self.headers.folders]
         flags = [*FLAGS_OF[job.output], *job.flags, *includes]
-        return [str(self.toolkit.nvcc), *flags, "-o", OUTPUT, SOURCE]
+        return [str(self.toolkit.nvcc), *flags, "-o", OUTPUT_OF[job.output], SOURCE]
 
     def keep(self, job: CompileJob, draft: Path, outcome: BuildOutcome, seconds: float) -> Build:
         """The draft, with its record, as what the source became."""
         diagnostics = (draft / DIAGNOSTICS).read_text(errors="replace")
+        output = OUTPUT_OF[job.output] if outcome == "built" else ""
         record = BuildRecord(
             schema=1,
             name=job.name,
             outcome=outcome,
             seconds=round(seconds, 3),
-            output_sha256=_sha256(draft / OUTPUT) if outcome == "built" else "",
+            output=output,
+            output_sha256=_sha256(draft / output) if output else "",
             kernels=read_kernels(diagnostics),
         )
         (draft / RECORD).write_text(record.model_dump_json(by_alias=True, indent=1) + "\n")

@@ -28,16 +28,6 @@ class Toolkit:
     version: str
     """Of nvcc and of the host's compiler, as they give it."""
 
-    def link_flags(self) -> list[str]:
-        """For a program that calls the driver. Its library comes with the driver; a toolkit has a stub of it."""
-        stubs = [path.parent for path in self._roots() for path in path.glob("lib*/stubs")]
-        stubs = [folder / "stubs" for folder in stubs if (folder / "stubs" / "libcuda.so").exists()]
-        found = [f"-L{folder}" for folder in stubs]
-        return [*found, "-lcuda" if stubs else "-l:libcuda.so.1"]
-
-    def _roots(self) -> list[Path]:
-        return [self.nvcc.resolve().parent.parent, DEFAULT.parent.parent]
-
 
 def find_toolkit(given: Path | None = None) -> Toolkit:
     """The nvcc that is given, or that of $CUDACXX, of PATH, of $CUDA_HOME, of /usr/local/cuda or of the wheels.

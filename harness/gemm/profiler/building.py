@@ -175,7 +175,7 @@ class ProfilerBuilding:
     def _link(self, objects: Sequence[Path], target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = target.with_name(f".{target.name}.{os.getpid()}")
-        command = [str(self.toolkit.nvcc), "-o", str(draft), *map(str, objects), *self.toolkit.link_flags()]
+        command = [str(self.toolkit.nvcc), "-o", str(draft), *map(str, objects)]
         try:
             told = subprocess.run(command, capture_output=True, text=True, timeout=LINK_SECONDS, check=False)
             if told.returncode:

@@ -15,7 +15,7 @@ import pytest
 from hillclimb.harness.errors import MachineError
 from hillclimb.harness.gemm.compiler.cutlass import Headers
 from hillclimb.harness.gemm.compiler.parallel import CompileRun, default_jobs
-from hillclimb.harness.gemm.compiler.store import DRAFTS, OUTPUT, RECORD, BuildStore, CompileJob
+from hillclimb.harness.gemm.compiler.store import DRAFTS, OUTPUT_OF, RECORD, BuildStore, CompileJob
 from hillclimb.harness.gemm.compiler.toolkit import Toolkit
 
 
@@ -97,7 +97,7 @@ def test_one_that_was_given_up_counts_for_no_more_seconds(tmp_path: Path, toolki
     assert store.find(slow, 0.4) == build and store.find(slow, 60.0) is None
 
 
-@pytest.mark.parametrize("name", [OUTPUT, RECORD])
+@pytest.mark.parametrize("name", [OUTPUT_OF["object"], RECORD])
 @pytest.mark.parametrize("content", [None, "", "{"])
 def test_what_was_damaged_is_compiled_again(
     tmp_path: Path, toolkit: Toolkit, name: str, content: str | None
