@@ -66,8 +66,8 @@ def build_profiler(
 ) -> None:
     """Build a cutlass_profiler from CUTLASS's own sources, for `gemm sweep`. It takes no GPU.
 
-    A kernel takes about 40 s of a core, and all others beside it ten minutes of one. What is compiled is kept, so the
-    same command goes on where it was stopped, and a further kernel costs itself only.
+    A kernel takes about 40 s of a core, and the rest beside them a quarter of an hour of one. What is compiled is kept,
+    so the same command goes on where it was stopped, and a further kernel costs itself only.
 
     Exit status 1: some kernel does not compile. The program is built without it.
 

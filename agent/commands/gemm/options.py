@@ -24,6 +24,8 @@ gemm = typer.Typer(
 
     - `hillclimb gemm shapes --models Qwen/Qwen3-32B --tp-sizes 4 --batch-sizes 1,64 --dtype fp8`
 
+    - `hillclimb gemm build-profiler --dtype fp8 --output build/cutlass_profiler`
+
     - `hillclimb gemm sweep --profiler-bin build/cutlass_profiler --output-dir times --shapes qkv_m16_n6144_k4096`
 
     - `hillclimb gemm compare --baseline cublas.json triton.json cutlass.json`

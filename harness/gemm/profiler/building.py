@@ -22,6 +22,7 @@ from hillclimb.harness.gemm.compiler.cutlass import Cutlass, Headers
 from hillclimb.harness.gemm.compiler.parallel import CompileRun
 from hillclimb.harness.gemm.compiler.store import DIAGNOSTICS, Build, CompileJob
 from hillclimb.harness.gemm.compiler.toolkit import Toolkit
+from hillclimb.harness.gemm.profiler.origin import ProfilerOrigin, origin_file, sha256_of
 from hillclimb.harness.gemm.shape import Dtype
 
 BINARY = "cutlass_profiler"
@@ -127,7 +128,9 @@ class ProfilerBuilding:
                 raise MachineError(f"{build.record.name} does not compile; read {build.folder / DIAGNOSTICS}")
         self._link([build.output for build in builds.values()], target)
         kept = tuple(name.removesuffix(".cu") for name in builds if _is_kernel(name) and name not in failed)
-        return ProfilerBinary(target, kept, tuple(failed.values()))
+        found = ProfilerBinary(target, kept, tuple(failed.values()))
+        origin_file(target).write_text(self._origin(found).model_dump_json(by_alias=True, indent=1) + "\n")
+        return found
 
     def job(self, name: str, source: str) -> CompileJob:
         """For one of its files."""
@@ -135,6 +138,19 @@ class ProfilerBuilding:
         flags = ("-std=c++17", "-O2", "-w", f"-gencode={target}", "--expt-relaxed-constexpr")
         defines = ("-DNDEBUG", "-DCUTLASS_ENABLE_TENSOR_CORE_MMA=1")
         return CompileJob(name, source, (*flags, *defines))
+
+    def _origin(self, found: ProfilerBinary) -> ProfilerOrigin:
+        return ProfilerOrigin(
+            schema=1,
+            binary_sha256=sha256_of(found.path),
+            software={
+                "cutlass": self.cutlass.version,
+                "cuda": self.toolkit.release,
+                "compiler": self.toolkit.version,
+            },
+            kernels=found.kernels,
+            failed=tuple(build.record.name.removesuffix(".cu") for build in found.failed),
+        )
 
     def _own_sources(self) -> dict[str, str]:
         """Of CUTLASS's library and of the profiler."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from pydantic import Field, ValidationError
 from hillclimb.harness.errors import MachineError, UsageError
 from hillclimb.harness.gemm.profiler.attempt import Blamed, ProcessEnd, Settled, run, settle
 from hillclimb.harness.gemm.profiler.command import CutlassProfiler, csv_of, problem_arguments
+from hillclimb.harness.gemm.profiler.origin import sha256_of, software_of
 from hillclimb.harness.gemm.profiler.output import ProfilerRow, read_csv
 from hillclimb.harness.gemm.profiler.results import product_of, to_result
 from hillclimb.harness.gemm.results import Failed, GpuCard, Measured, ProviderResults
@@ -30,8 +30,6 @@ from hillclimb.harness.records.record import Record
 PROVIDER = "cutlass_profiler"
 RESULTS = "cutlass_profiler_results.json"
 """The file of all results in the sweep's folder."""
-
-VERSION_SECONDS = 60.0
 
 KERNELS_AT_ONCE = 64
 """Of one process: before each kernel the profiler compares every one it has with the whole list."""
@@ -98,11 +96,9 @@ class ProfilerSweep:
         self.profiler, self.folder = profiler, folder
         if not os.access(profiler.binary, os.X_OK) or profiler.binary.is_dir():
             raise UsageError(f"{profiler.binary} is no program; give the cutlass_profiler that you built")
-        with profiler.binary.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
         self.settings = SweepSettings(
             schema=1,
-            profiler_sha256=digest,
+            profiler_sha256=sha256_of(profiler.binary),
             flags=profiler.flags,
             told_sha256=_sha256(_told(profiler)),
             gpu=gpu,
@@ -139,7 +135,7 @@ class ProfilerSweep:
             schema=1,
             provider=PROVIDER,
             gpu=self.settings.gpu,
-            software={"cutlass": _version(self.profiler.binary)},
+            software=software_of(self.profiler.binary, self.settings.profiler_sha256),
             digest=self.settings.digest,
             cache="cold",
             results=tuple(one for measured, _ in parts for one in measured),
@@ -263,17 +259,6 @@ def _claim(folder: Path, settings: SweepSettings) -> None:
     ]
     if unlike:
         raise UsageError(f"{folder} has times of another sweep: {'; '.join(unlike)}. Give another folder")
-
-
-def _version(binary: Path) -> str:
-    """As the profiler gives it; nothing where it does not."""
-    try:
-        command = [str(binary), "--version"]
-        told = subprocess.run(command, capture_output=True, text=True, timeout=VERSION_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    words = told.stdout.split()
-    return words[1] if len(words) > 1 and words[0] == "CUTLASS" else ""
 
 
 def _write(path: Path, text: str) -> None:

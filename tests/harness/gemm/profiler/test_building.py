@@ -15,6 +15,7 @@ from hillclimb.harness.gemm.compiler.store import BuildStore
 from hillclimb.harness.gemm.compiler.toolkit import Toolkit, find_toolkit, of_wheels
 from hillclimb.harness.gemm.profiler.building import KERNELS, ProfilerBuilding
 from hillclimb.harness.gemm.profiler.names import parse_name
+from hillclimb.harness.gemm.profiler.origin import ProfilerOrigin, origin_file, sha256_of, software_of
 from tests import fakes
 
 PATTERN = "cutlass3x_sm90_tensorop_gemm_bf16_bf16_f32_void_bf16_128x128x64_1x2x1_0_tnn_align8_*"
@@ -65,9 +66,10 @@ def test_everything_is_compiled_and_linked(tmp_path: Path) -> None:
     linked = built.path.read_text()
     assert linked.count("GemmUniversal3xOperation<GemmKernel>(") == len(built.kernels)
     assert "initialize_gemm_reference_operations_fp8in_bf16out(manifest);" in linked
-    assert linked.count("int main(") == 1 and [path.name for path in built.path.parent.iterdir()] == [
-        "profiler"
-    ]
+    assert linked.count("int main(") == 1
+    assert sorted(path.name for path in built.path.parent.iterdir()) == ["profiler", "profiler.json"]
+    software = software_of(built.path, sha256_of(built.path))
+    assert (software["cutlass"], software["cuda"]) == ("4.2.0", "13.0")
     asked = (tmp_path / "bin" / "log").read_text().splitlines()
     found.build(run, tmp_path / "again")
     assert (tmp_path / "bin" / "log").read_text().splitlines() == asked
@@ -79,6 +81,7 @@ def test_a_kernel_that_does_not_compile_is_left_out(tmp_path: Path) -> None:
     built = found.build(run, tmp_path / "profiler")
     assert [build.record.name for build in built.failed] == [f"{name}.cu" for name in wrong]
     assert built.kernels == building_kernels()[2:]
+    assert ProfilerOrigin.model_validate_json(origin_file(built.path).read_bytes()).failed == wrong
     linked = built.path.read_text()
     for name in wrong:
         assert f"void initialize_{name}(Manifest &manifest) {{\n\n}}" in linked
@@ -95,6 +98,26 @@ def test_nothing_is_linked_where_anything_else_fails(tmp_path: Path) -> None:
     with pytest.raises(MachineError, match=r"none of \d+ kernels compiles"):
         other.build(run, tmp_path / "profiler")
     assert not (tmp_path / "profiler").exists()
+
+
+@pytest.mark.parametrize(
+    ("told", "software"),
+    [
+        ("CUTLASS 4.2.0 built on Nov 28", {"cutlass": "4.2.0"}),
+        ("CUTLASS @CUTLASS_VERSION@ built on Nov 28", {}),
+        ("", {}),
+    ],
+)
+def test_a_binary_of_others_says_its_version_itself(
+    tmp_path: Path, told: str, software: dict[str, str]
+) -> None:
+    binary = tmp_path / "profiler"
+    binary.write_text(f"#!/bin/sh\necho '{told}'\n")
+    binary.chmod(0o755)
+    origin_file(binary).write_text(
+        '{"schema": 1, "binary_sha256": "of another", "software": {}, "kernels": []}'
+    )
+    assert software_of(binary, sha256_of(binary)) == software
 
 
 @pytest.mark.slow(90)
