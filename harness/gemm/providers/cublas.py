@@ -1,0 +1,47 @@
+"""What torch calls: cuBLAS with its heuristic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from hillclimb.harness.gemm.providers.provider import Launch, Operands, UnsupportedError
+from hillclimb.harness.gemm.shape import GemmShape
+
+HEURISTIC = "heuristic"
+
+
+class Cublas:
+    """torch.mm, torch._scaled_mm for fp8 and torch._int_mm for int8."""
+
+    def software(self) -> dict[str, str]:
+        """Torch's own version says all."""
+        return {}
+
+    def kernels(self, shape: GemmShape, example: Operands) -> Sequence[str]:
+        """One, whatever the shape. Raises UnsupportedError for int8 of fewer than 17 rows."""
+        if shape.dtype == "int8" and shape.m <= 16:
+            raise UnsupportedError(f"torch._int_mm takes 17 rows or more, not {shape.m}")
+        return [HEURISTIC]
+
+    def launch(self, shape: GemmShape, kernel: str) -> Launch:
+        """It, for the shape's dtype."""
+        if shape.dtype == "fp8":
+            one = torch.ones((), device="cuda")
+            return lambda to: _scaled(to, one)
+        if shape.dtype == "int8":
+            return _whole
+        return _plain
+
+
+def _plain(to: Operands) -> None:
+    torch.mm(to.x, to.w.t(), out=to.out)
+
+
+def _scaled(to: Operands, one: torch.Tensor) -> None:
+    torch._scaled_mm(to.x, to.w.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True, out=to.out)
+
+
+def _whole(to: Operands) -> None:
+    torch._int_mm(to.x, to.w.t(), out=to.out)

@@ -1,0 +1,134 @@
+"""A shape's operands on the GPU, and how a kernel is checked and timed on them.
+
+A call is timed inside a CUDA graph of many calls, each with other operands than the one before, so that they come from
+memory and not from the L2 cache. What is checked is that graph's own results, on outputs that were poisoned.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from hillclimb.harness.gemm.providers.provider import Launch, Operands
+from hillclimb.harness.gemm.shape import Dtype, GemmShape
+
+INPUT = {"bf16": torch.bfloat16, "f16": torch.float16, "fp8": torch.float8_e4m3fn, "int8": torch.int8}
+OUTPUT = {"bf16": torch.bfloat16, "f16": torch.float16, "fp8": torch.bfloat16, "int8": torch.int32}
+
+TOLERANCE: dict[Dtype, float] = {"bf16": 2.0**-8, "f16": 2.0**-11, "fp8": 2.0**-6, "int8": 0.0}
+"""Times an element of the reference, and times the mean size of all: twice what rounding the result costs.
+
+Tensor cores of Hopper sum fp8 products in fewer bits than float32 has; on an H200 cuBLAS was off by 2^-7 of both.
+"""
+
+CACHE_MULTIPLE = 4
+"""Operands of all sets, in sizes of the L2 cache."""
+
+GRAPH_SECONDS = 600e-6
+"""Of one graph, at the least: beside it the clock's resolution and the graph's start are small."""
+
+MAX_CALLS = 512
+ROWS_AT_ONCE = 1 << 26
+"""Elements of a reference that are computed at once."""
+
+
+class Problem:
+    """One shape: its sets of operands and what they give, in float64 rounded to float32."""
+
+    def __init__(self, shape: GemmShape, sets: int = 0, seed: int = 0) -> None:
+        self.shape = shape
+        self.stream = torch.cuda.Stream()
+        self._graphs: dict[tuple[str, int], Any] = {}
+        generator = torch.Generator(device="cuda").manual_seed(seed)
+        self.sets = [self._set(generator) for _ in range(sets or self._cold_sets())]
+        self.references = [_reference(one) for one in self.sets]
+
+    def check(self, kernel: str, launch: Launch) -> str:
+        """What is wrong with its results; empty where nothing is."""
+        for one in self.sets:
+            one.out.fill_(math.nan if one.out.is_floating_point() else -(2**31))
+        torch.cuda.synchronize()
+        self._graph(kernel, launch, len(self.sets)).replay()
+        torch.cuda.synchronize()
+        for one, reference in zip(self.sets, self.references, strict=True):
+            if told := self._difference(one.out, reference):
+                return told
+        return ""
+
+    def seconds(self, kernel: str, launch: Launch, calls: int = 0) -> float:
+        """Of one call: the graph is replayed twice, and the second time counts."""
+        calls = calls or self._calls(kernel, launch)
+        graph = self._graph(kernel, launch, calls)
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        with torch.cuda.stream(self.stream):
+            graph.replay()
+            start.record(self.stream)
+            graph.replay()
+            end.record(self.stream)
+        end.synchronize()
+        return float(start.elapsed_time(end)) * 1e-3 / calls
+
+    def _calls(self, kernel: str, launch: Launch) -> int:
+        """As many as take long enough; every set as often as the others."""
+        sets = len(self.sets)
+        once = self.seconds(kernel, launch, sets) * sets
+        return sets * max(1, min(math.ceil(GRAPH_SECONDS / max(once, 1e-9)), MAX_CALLS // sets))
+
+    def _graph(self, kernel: str, launch: Launch, calls: int) -> Any:
+        if (kernel, calls) not in self._graphs:
+            with torch.cuda.stream(self.stream):
+                launch(self.sets[0])  # what a first call sets up must not be captured
+            self.stream.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=self.stream):
+                for at in range(calls):
+                    launch(self.sets[at % len(self.sets)])
+            self._graphs[kernel, calls] = graph
+        return self._graphs[kernel, calls]
+
+    def forget(self, kernel: str) -> None:
+        """Its graphs."""
+        for key in [key for key in self._graphs if key[0] == kernel]:
+            del self._graphs[key]
+
+    def _difference(self, result: Any, reference: Any) -> str:
+        share = TOLERANCE[self.shape.dtype]
+        error = (result.float() - reference).abs()
+        allowed = share * (reference.abs() + reference.abs().mean())
+        wrong = ~(error <= allowed)
+        if not bool(wrong.any()):
+            return ""
+        at = int(wrong.flatten().int().argmax())
+        row, column = divmod(at, self.shape.n)
+        return (
+            f"{int(wrong.sum())} of {wrong.numel()} results are wrong, the first at [{row}, {column}]: "
+            f"{float(result.flatten()[at])} instead of {float(reference.flatten()[at])}"
+        )
+
+    def _cold_sets(self) -> int:
+        cache = torch.cuda.get_device_properties(0).L2_cache_size
+        return max(2, math.ceil(CACHE_MULTIPLE * cache / self.shape.bytes))
+
+    def _set(self, generator: Any) -> Operands:
+        shape = self.shape
+        x = _random((shape.m, shape.k), shape.dtype, generator)
+        w = _random((shape.n, shape.k), shape.dtype, generator)
+        return Operands(x, w, torch.empty((shape.m, shape.n), dtype=OUTPUT[shape.dtype], device="cuda"))
+
+
+def _random(size: tuple[int, int], dtype: Dtype, generator: Any) -> Any:
+    """Of a normal distribution, as are activations and weights; whole numbers of a standard deviation of 30."""
+    values = torch.randn(size, generator=generator, device="cuda", dtype=torch.float32)
+    if dtype == "int8":
+        return (values * 30).round().clamp(-127, 127).to(torch.int8)
+    return values.to(INPUT[dtype])
+
+
+def _reference(one: Operands) -> Any:
+    """In float64 by rows, kept in float32. Whole numbers below 2^24 are exact in it."""
+    w = one.w.double().t()
+    rows = max(1, ROWS_AT_ONCE // one.w.shape[0])
+    parts = [(part.double() @ w).float() for part in one.x.split(rows)]
+    return torch.cat(parts)

@@ -1,0 +1,42 @@
+"""What a provider is to its worker process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hillclimb.harness.gemm.shape import GemmShape
+
+
+class UnsupportedError(Exception):
+    """The provider cannot do this shape, or this kernel cannot; the text says why."""
+
+
+@dataclass(frozen=True)
+class Operands:
+    """One set of them, of tensors on the GPU."""
+
+    x: Any
+    """Tokens, [m, k], row-major."""
+    w: Any
+    """Weights, [n, k], row-major."""
+    out: Any
+    """Result x w^T, [m, n], row-major: bfloat16, float16 for float16, int32 for int8."""
+
+
+Launch = Callable[[Operands], None]
+"""Begins the product on torch's current stream, and does not wait for it."""
+
+
+class Provider(Protocol):
+    """Where kernels come from. It lives in one process, for one shape after another."""
+
+    def software(self) -> dict[str, str]:
+        """Versions by name, beside those of torch and CUDA."""
+
+    def kernels(self, shape: GemmShape, example: Operands) -> Sequence[str]:
+        """Names of those that may do this shape, the likeliest first. Raises UnsupportedError where it has none."""
+
+    def launch(self, shape: GemmShape, kernel: str) -> Launch:
+        """One of them. Raises UnsupportedError."""

@@ -1,0 +1,118 @@
+"""The process of one provider: `python -m hillclimb.harness.gemm.providers.worker cublas`.
+
+It answers on what was its standard output; whatever else is printed goes to the standard error.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import TextIO
+
+import torch
+
+from hillclimb.harness.gemm.bench.messages import Answer, Ask
+from hillclimb.harness.gemm.providers.problem import Problem
+from hillclimb.harness.gemm.providers.provider import Launch, Provider, UnsupportedError
+
+PROVIDERS = {
+    "cublas": ("cublas", "Cublas"),
+    "cublaslt": ("cublaslt", "CublasLt"),
+    "triton": ("triton_matmul", "TritonMatmul"),
+}
+"""Name -> module beside this one, and its class."""
+
+
+class ProviderWorker:
+    """One provider, and the shape that it has."""
+
+    def __init__(self, provider: Provider) -> None:
+        self.provider = provider
+        self.problem: Problem | None = None
+        self._launches: dict[str, Launch] = {}
+
+    def answer(self, ask: Ask) -> Answer:
+        """Whatever a kernel does to this process, short of ending it, is told."""
+        try:
+            return self._do(ask)
+        except UnsupportedError as error:
+            return Answer(fault="unsupported", detail=str(error))
+        except torch.cuda.OutOfMemoryError as error:
+            return Answer(fault="unsupported", detail=str(error))
+        except Exception as error:  # noqa: BLE001 - it is a kernel's, and told as such
+            detail = f"{type(error).__name__}: {error}"[:2000]
+            return Answer(fault="failed", detail=detail, is_broken=not _is_usable())
+
+    def _do(self, ask: Ask) -> Answer:
+        if ask.action == "start":
+            return Answer(software={**_versions(), **self.provider.software()})
+        if ask.action == "prepare":
+            return Answer(kernels=tuple(self._prepare(ask)))
+        if self.problem is None:
+            raise ValueError("no shape is prepared")
+        launch = self._launch(ask.kernel)
+        if ask.action == "time":
+            return Answer(seconds=self.problem.seconds(ask.kernel, launch, ask.calls))
+        told = self.problem.check(ask.kernel, launch)
+        if told:
+            self.problem.forget(ask.kernel)
+        return Answer(fault="incorrect", detail=told) if told else Answer()
+
+    def _prepare(self, ask: Ask) -> Sequence[str]:
+        self.problem = None
+        self._launches.clear()
+        torch.cuda.empty_cache()
+        if ask.product is None:
+            raise ValueError("no shape is named")
+        self.problem = Problem(ask.product.shape, ask.operand_sets)
+        return self.provider.kernels(ask.product.shape, self.problem.sets[0])
+
+    def _launch(self, kernel: str) -> Launch:
+        if kernel not in self._launches and self.problem is not None:
+            self._launches[kernel] = self.provider.launch(self.problem.shape, kernel)
+        return self._launches[kernel]
+
+
+def load(name: str) -> Provider:
+    """By its name."""
+    module, type_name = PROVIDERS[name]
+    found: Provider = getattr(
+        importlib.import_module(f"hillclimb.harness.gemm.providers.{module}"), type_name
+    )()
+    return found
+
+
+def serve(worker: ProviderWorker, asks: TextIO, answers: TextIO) -> None:
+    """Until no more is asked, or the process can do no more."""
+    for line in asks:
+        answer = worker.answer(Ask.model_validate_json(line))
+        print(answer.model_dump_json(), file=answers, flush=True)
+        if answer.is_broken:
+            return
+
+
+def main() -> None:
+    """Serves the provider that is named."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    serve(ProviderWorker(load(sys.argv[1])), sys.stdin, answers)
+    answers.close()
+    os._exit(0)  # a broken context hangs in its own clean-up
+
+
+def _is_usable() -> bool:
+    try:
+        torch.cuda.synchronize()
+        return bool(torch.ones(8, device="cuda").sum().item() == 8)
+    except Exception:  # noqa: BLE001 - whatever it is, the context is lost
+        return False
+
+
+def _versions() -> dict[str, str]:
+    return {"torch": torch.__version__, "cuda": torch.version.cuda or ""}
+
+
+if __name__ == "__main__":
+    main()
