@@ -38,7 +38,9 @@ ROOMS = {
         "agent.notify agent.proposers agent.record agent.review agent.screen agent.stamp harness.case "
         "harness.judge harness.studies"
     ),
-    "agent.commands.gemm": "agent.commands harness.gemm harness.gemm.compiler harness.gemm.profiler",
+    "agent.commands.gemm": (
+        "agent.commands harness.gemm harness.gemm.bench harness.gemm.compiler harness.gemm.profiler"
+    ),
     "agent.evaluate": (
         "agent.climb agent.git agent.llm.briefing agent.machine agent.proposers agent.record "
         "agent.screen harness.case harness.judge harness.knobs"
@@ -94,8 +96,10 @@ ROOMS = {
         "harness.sandbox.kernel harness.sandbox.rungs"
     ),
     "harness.gemm": "harness.yaml_errors",
+    "harness.gemm.bench": "harness.device harness.device.gpu harness.gemm",
     "harness.gemm.compiler": "harness.gemm",
     "harness.gemm.profiler": "harness.gemm harness.gemm.compiler",
+    "harness.gemm.providers": "harness.gemm harness.gemm.bench",
     "harness.judge": (
         "harness.case harness.channel harness.device harness.device.cpu harness.device.gpu harness.duel "
         "harness.duel.process harness.profile harness.sandbox.rungs harness.statistics"

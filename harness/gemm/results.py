@@ -63,6 +63,13 @@ class Product(Record):
     dtype: Dtype
     groups: PositiveInt = 1
 
+    @staticmethod
+    def of(shape: GemmShape) -> Product:
+        """The shape as a record."""
+        return Product(
+            name=shape.name, m=shape.m, n=shape.n, k=shape.k, dtype=shape.dtype, groups=shape.groups
+        )
+
     @property
     def shape(self) -> GemmShape:
         """By which products of several files are told to be the same, whatever they are named."""

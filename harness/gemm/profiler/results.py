@@ -20,16 +20,11 @@ UNSUPPORTED = frozenset(
 """Status or disposition of a kernel that cannot run the problem, by the names of several releases."""
 
 
-def product_of(shape: GemmShape) -> Product:
-    """The shape as a record."""
-    return Product(name=shape.name, m=shape.m, n=shape.n, k=shape.k, dtype=shape.dtype, groups=shape.groups)
-
-
 def to_result(row: ProfilerRow, shape: GemmShape, gpu: GpuCard) -> Measured | Failed:
     """Of a row of the transposed shape. A time that the card cannot have is a failure, as is a wrong result, or a row
     of another problem than this.
     """
-    known = product_of(shape).model_dump()
+    known = Product.of(shape).model_dump()
     kernel = row.operation
     if not row.may_win or row.runtime_ms is None:
         reason = f"status {row.status}, disposition {row.disposition}, Runtime {row.arguments.get('Runtime')}"

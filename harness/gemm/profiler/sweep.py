@@ -6,24 +6,23 @@ end of each process. What is settled is read from these alone, so a sweep that w
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from hillclimb.harness.errors import MachineError, UsageError
+from hillclimb.harness.gemm.folder import claim, locked, write
 from hillclimb.harness.gemm.profiler.attempt import Blamed, ProcessEnd, Settled, run, settle
 from hillclimb.harness.gemm.profiler.command import CutlassProfiler, csv_of, problem_arguments
 from hillclimb.harness.gemm.profiler.origin import sha256_of, software_of
 from hillclimb.harness.gemm.profiler.output import ProfilerRow, read_csv
-from hillclimb.harness.gemm.profiler.results import product_of, to_result
-from hillclimb.harness.gemm.results import Failed, GpuCard, Measured, ProviderResults
+from hillclimb.harness.gemm.profiler.results import to_result
+from hillclimb.harness.gemm.results import Failed, GpuCard, Measured, Product, ProviderResults
 from hillclimb.harness.gemm.shape import Dtype, GemmShape
 from hillclimb.harness.records.record import Record
 
@@ -71,7 +70,7 @@ class ShapeState:
     def results(self, gpu: GpuCard) -> tuple[list[Measured], list[Failed]]:
         """Of the shape; every kernel is in one of the two. Where there is none, a failure without a name says so."""
         measured: list[Measured] = []
-        known = product_of(self.shape).model_dump()
+        known = Product.of(self.shape).model_dump()
         failed = [
             Failed(**known, kernel=one.kernel, status=one.status, reason=one.reason) for one in self.blamed
         ]
@@ -103,7 +102,7 @@ class ProfilerSweep:
             told_sha256=_sha256(_told(profiler)),
             gpu=gpu,
         )
-        _claim(folder, self.settings)
+        claim(folder, "sweep.json", self.settings)
 
     def run(self, shape: GemmShape, watch: Callable[[ShapeState], None]) -> ShapeState:
         """All that is left of a shape. `watch` sees what is settled after each process.
@@ -114,7 +113,7 @@ class ProfilerSweep:
         problem_arguments(shape)
         folder = self._folder(shape)
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(self.folder):
+        with locked(self.folder):
             kernels = self._kernels(shape, folder)
             state, speechless = _read(shape, folder, kernels), 0
             watch(state)
@@ -141,7 +140,7 @@ class ProfilerSweep:
             results=tuple(one for measured, _ in parts for one in measured),
             failed=tuple(one for _, failed in parts for one in failed),
         )
-        _write(self.folder / RESULTS, results.model_dump_json(by_alias=True, indent=1) + "\n")
+        write(self.folder / RESULTS, results.model_dump_json(by_alias=True, indent=1) + "\n")
         return results
 
     def _begun(self, shapes: Sequence[GemmShape]) -> Iterator[tuple[GemmShape, Path, tuple[str, ...]]]:
@@ -166,17 +165,17 @@ class ProfilerSweep:
                     f"{self.profiler.binary} lists no kernels for {shape.name} ({end.describe()}); read {log}, or run "
                     f"it yourself: {' '.join(command)}"
                 )
-            _write(folder / "kernels", "\n".join(names) + "\n")
+            write(folder / "kernels", "\n".join(names) + "\n")
         return _kernels_in(folder)
 
     def _run_process(self, shape: GemmShape, folder: Path, kernels: Sequence[str]) -> Path:
         """Its log."""
         output = folder / str(len(_attempts(folder)) + 1)
         asked, log = output.with_suffix(".asked"), output.with_suffix(".log")
-        _write(asked, self.profiler.kernel_list(shape, kernels))
+        write(asked, self.profiler.kernel_list(shape, kernels))
         command = self.profiler.run_kernels(shape, output.name, asked.name)
         end = run(command, folder, log, csv_of(output), self.profiler.silent_seconds)
-        _write(output.with_suffix(".end"), end.model_dump_json() + "\n")
+        write(output.with_suffix(".end"), end.model_dump_json() + "\n")
         return log
 
 
@@ -211,17 +210,6 @@ def _rows(output: Path) -> tuple[ProfilerRow, ...]:
     return read_csv(text[: text.rfind("\n") + 1]).rows
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Raises UsageError where another process has it."""
-    with (folder / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(f"another sweep is at work in {folder}; give another folder") from None
-        yield
-
-
 def _told(profiler: CutlassProfiler) -> list[str]:
     """Beside the binary and the caller's flags."""
     shapes = [GemmShape("", 1, 1, 1, dtype) for dtype in get_args(Dtype)]
@@ -234,35 +222,3 @@ def _sha256(words: Sequence[str]) -> str:
 
 def _kernels_in(folder: Path) -> tuple[str, ...]:
     return tuple((folder / "kernels").read_text().split())
-
-
-def _claim(folder: Path, settings: SweepSettings) -> None:
-    """The folder is of these settings from now on. Raises UsageError where it is of others."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{folder} cannot be made ({error.strerror}); give another folder") from None
-    path = folder / "sweep.json"
-    if not path.exists():
-        _write(path, settings.model_dump_json(by_alias=True, indent=1) + "\n")
-        return
-    try:
-        before = SweepSettings.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        raise UsageError(
-            f"{path} is not a sweep's ({error.error_count()} slips); give another folder"
-        ) from None
-    unlike = [
-        f"{name} {getattr(before, name)} and now {getattr(settings, name)}"
-        for name in SweepSettings.model_fields
-        if getattr(before, name) != getattr(settings, name)
-    ]
-    if unlike:
-        raise UsageError(f"{folder} has times of another sweep: {'; '.join(unlike)}. Give another folder")
-
-
-def _write(path: Path, text: str) -> None:
-    """All of it or nothing."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(text)
-    draft.replace(path)

@@ -39,8 +39,10 @@ class Problem:
 
     def __init__(self, shape: GemmShape, sets: int = 0, seed: int = 0) -> None:
         self.shape = shape
-        self.stream = torch.cuda.Stream()
+        make: Any = torch.cuda.Stream
+        self.stream = make()
         self._graphs: dict[tuple[str, int], Any] = {}
+        self._enough: dict[str, int] = {}
         generator = torch.Generator(device="cuda").manual_seed(seed)
         self.sets = [self._set(generator) for _ in range(sets or self._cold_sets())]
         self.references = [_reference(one) for one in self.sets]
@@ -61,7 +63,8 @@ class Problem:
         """Of one call: the graph is replayed twice, and the second time counts."""
         calls = calls or self._calls(kernel, launch)
         graph = self._graph(kernel, launch, calls)
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        make: Any = torch.cuda.Event
+        start, end = make(enable_timing=True), make(enable_timing=True)
         with torch.cuda.stream(self.stream):
             graph.replay()
             start.record(self.stream)
@@ -72,9 +75,12 @@ class Problem:
 
     def _calls(self, kernel: str, launch: Launch) -> int:
         """As many as take long enough; every set as often as the others."""
-        sets = len(self.sets)
-        once = self.seconds(kernel, launch, sets) * sets
-        return sets * max(1, min(math.ceil(GRAPH_SECONDS / max(once, 1e-9)), MAX_CALLS // sets))
+        if kernel not in self._enough:
+            sets = len(self.sets)
+            once = self.seconds(kernel, launch, sets) * sets
+            times = min(math.ceil(GRAPH_SECONDS / max(once, 1e-9)), MAX_CALLS // sets)
+            self._enough[kernel] = sets * max(1, times)
+        return self._enough[kernel]
 
     def _graph(self, kernel: str, launch: Launch, calls: int) -> Any:
         if (kernel, calls) not in self._graphs:

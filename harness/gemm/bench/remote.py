@@ -1,0 +1,128 @@
+"""A provider's process as the bench sees it: asked one thing after another, started again where a kernel ended it."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from hillclimb.harness.errors import MachineError
+from hillclimb.harness.gemm.bench.messages import Action, Answer, Ask
+from hillclimb.harness.gemm.processes import dying_with_parent
+from hillclimb.harness.gemm.results import Product
+
+START_SECONDS, PREPARE_SECONDS = 300.0, 300.0
+LOG_TAIL = 600
+
+
+class ProviderProcess:
+    """One provider. Whatever a kernel does to its process costs that kernel only."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path, seconds: float
+    ) -> None:
+        """`seconds` are those of one answer about one kernel, after which it counts as hanging.
+
+        Raises MachineError where the process does not start.
+        """
+        self.name, self._command, self._environment = name, command, environment
+        self._log, self._seconds = log, seconds
+        self._process: subprocess.Popen[bytes] | None = None
+        self._product: Ask | None = None
+        self._rest = b""
+        self.software = self._start()
+
+    def prepare(self, product: Product, operand_sets: int) -> Answer:
+        """Its kernels of a shape, or why it has none."""
+        self._product = Ask(action="prepare", product=product, operand_sets=operand_sets)
+        return self._prepare()
+
+    def ask(self, action: Action, kernel: str, calls: int = 0) -> Answer:
+        """About one of them. A process that is gone is started and prepared first."""
+        if self._process is None:
+            self._start()
+            if (answer := self._prepare()).fault:
+                return answer
+        return self._ask(Ask(action=action, kernel=kernel, calls=calls), self._seconds)
+
+    def close(self) -> None:
+        """End it."""
+        process, self._process = self._process, None
+        if process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            with suppress(BrokenPipeError):
+                process.communicate()
+
+    def _start(self) -> dict[str, str]:
+        self._rest = b""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                env=dict(self._environment),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=dying_with_parent(),  # noqa: PLW1509 - one call of libc; this process has one thread
+            )
+        answer = self._ask(Ask(action="start"), START_SECONDS)
+        if answer.fault:
+            raise MachineError(
+                f"the process of {self.name} does not start: {answer.detail}; read {self._log}"
+            )
+        return answer.software or {}
+
+    def _prepare(self) -> Answer:
+        if self._process is None:
+            self._start()
+        assert self._product is not None
+        return self._ask(self._product, PREPARE_SECONDS)
+
+    def _ask(self, ask: Ask, seconds: float) -> Answer:
+        process = self._process
+        assert process is not None and process.stdin is not None
+        try:
+            process.stdin.write(ask.model_dump_json().encode() + b"\n")
+            process.stdin.flush()
+            line = self._line(process, seconds)
+            if line is None:
+                return self._ended("timed_out", f"no answer in {seconds:g} s")
+            answer = Answer.model_validate_json(line)
+        except (BrokenPipeError, EOFError):
+            return self._ended("aborted", "its process ended")
+        except ValidationError:
+            return self._ended("aborted", f"its process answered {line!r:.200}")
+        if answer.is_broken:
+            self.close()
+        return answer
+
+    def _line(self, process: subprocess.Popen[bytes], seconds: float) -> bytes | None:
+        """None where there is none in time. Raises EOFError where there will be none."""
+        assert process.stdout is not None
+        until = time.monotonic() + seconds
+        while b"\n" not in self._rest:
+            ready, _, _ = select.select([process.stdout], [], [], max(0.0, until - time.monotonic()))
+            if not ready:
+                return None
+            part = os.read(process.stdout.fileno(), 1 << 16)
+            if not part:
+                raise EOFError
+            self._rest += part
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+    def _ended(self, status: str, why: str) -> Answer:
+        process = self._process
+        self.close()
+        code = process.returncode if process else 0
+        told = self._log.read_bytes()[-LOG_TAIL:].decode(errors="replace").strip()
+        detail = f"{why} (status {code}); the end of its log: {told!r}"
+        return Answer.model_validate({"fault": status, "detail": detail, "is_broken": True})

@@ -1,0 +1,184 @@
+"""One shape, timed: every kernel of every provider is checked and looked at once, and the best of each meet in rounds.
+
+In a round all finalists are timed in an order that is drawn anew, so a clock that drifts meets all alike. Who is in the
+rounds was chosen by other times than theirs, so a lucky look wins nothing.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import comb
+
+from hillclimb.harness.gemm.bench.remote import ProviderProcess
+from hillclimb.harness.gemm.results import FailureStatus, Product
+from hillclimb.harness.records.record import Record
+
+Entrant = tuple[str, str]
+"""Provider and kernel."""
+
+
+class BenchPlan(Record):
+    """How a shape is timed."""
+
+    rounds: int = 11
+    finalists: int = 3
+    """Of each provider."""
+    near: float = 1.1
+    """How many times the provider's best time a finalist may take."""
+    calls: int = 0
+    """In one graph; 0 for as many as take long enough."""
+    operand_sets: int = 0
+    """0 for as many as do not fit into the cache."""
+
+
+class KernelTimes(Record):
+    """One finalist."""
+
+    provider: str
+    kernel: str
+    seconds: tuple[float, ...]
+    """Of one call, by round."""
+
+
+class KernelFault(Record):
+    """One that is not among them. Without a kernel: the provider as a whole."""
+
+    provider: str
+    kernel: str = ""
+    status: FailureStatus
+    reason: str
+
+
+class GpuReading(Record):
+    """What the driver said during the rounds, the median of each; None where it does not tell."""
+
+    sm_mhz: float | None = None
+    memory_mhz: float | None = None
+    watts: float | None = None
+    celsius: float | None = None
+
+
+class ShapeTimes(Record):
+    """All of one shape."""
+
+    product: Product
+    looked_at: dict[str, int]
+    """By provider, how many kernels were right and timed once."""
+    times: tuple[KernelTimes, ...]
+    faults: tuple[KernelFault, ...]
+    gpu: GpuReading
+
+
+ReadGpu = Callable[[], GpuReading]
+
+
+@dataclass
+class ShapeBench:
+    """One shape on its way."""
+
+    product: Product
+    processes: Mapping[str, ProviderProcess]
+    plan: BenchPlan
+    read_gpu: ReadGpu
+    order: random.Random
+    watch: Callable[[str], None] = lambda _: None
+    _faults: list[KernelFault] = field(default_factory=list)
+
+    def run(self) -> ShapeTimes:
+        """Looks, rounds, and a last check of what was timed."""
+        looks = {name: self._look(process) for name, process in self.processes.items()}
+        finalists = [(name, kernel) for name, look in looks.items() for kernel in self._finalists(look)]
+        samples, readings = self._rounds(finalists)
+        for entrant in list(samples):
+            if not self._is_right(entrant):
+                del samples[entrant]
+        times = [
+            KernelTimes(provider=provider, kernel=kernel, seconds=tuple(seconds))
+            for (provider, kernel), seconds in samples.items()
+        ]
+        return ShapeTimes(
+            product=self.product,
+            looked_at={name: len(look) for name, look in looks.items()},
+            times=tuple(times),
+            faults=tuple(self._faults),
+            gpu=_median_reading(readings),
+        )
+
+    def _look(self, process: ProviderProcess) -> dict[str, float]:
+        """Seconds of every kernel that is right."""
+        answer = process.prepare(self.product, self.plan.operand_sets)
+        if answer.fault:
+            self._blame((process.name, ""), answer.fault, answer.detail)
+            return {}
+        seconds = {}
+        for at, kernel in enumerate(answer.kernels):
+            self.watch(f"{process.name}: {at} of {len(answer.kernels)} kernels")
+            if self._is_right((process.name, kernel)):
+                found = self._time((process.name, kernel))
+                if found:
+                    seconds[kernel] = found
+        return seconds
+
+    def _finalists(self, look: Mapping[str, float]) -> list[str]:
+        best = min(look.values(), default=0.0)
+        near = [kernel for kernel, seconds in look.items() if seconds <= self.plan.near * best]
+        return sorted(near, key=look.__getitem__)[: self.plan.finalists]
+
+    def _rounds(self, finalists: list[Entrant]) -> tuple[dict[Entrant, list[float]], list[GpuReading]]:
+        samples: dict[Entrant, list[float]] = {entrant: [] for entrant in finalists}
+        readings = []
+        for number in range(self.plan.rounds):
+            self.watch(f"round {number + 1} of {self.plan.rounds}")
+            order = list(samples)
+            self.order.shuffle(order)
+            for entrant in order:
+                found = self._time(entrant)
+                if found:
+                    samples[entrant].append(found)
+                    readings.append(self.read_gpu())
+                else:
+                    del samples[entrant]
+        return samples, readings
+
+    def _is_right(self, entrant: Entrant) -> bool:
+        answer = self.processes[entrant[0]].ask("check", entrant[1])
+        if answer.fault:
+            self._blame(entrant, answer.fault, answer.detail)
+        return answer.fault is None
+
+    def _time(self, entrant: Entrant) -> float | None:
+        answer = self.processes[entrant[0]].ask("time", entrant[1], self.plan.calls)
+        if answer.fault:
+            self._blame(entrant, answer.fault, answer.detail)
+            return None
+        return answer.seconds
+
+    def _blame(self, entrant: Entrant, status: FailureStatus, reason: str) -> None:
+        provider, kernel = entrant
+        self._faults.append(KernelFault(provider=provider, kernel=kernel, status=status, reason=reason))
+
+
+def median_interval(values: tuple[float, ...], confidence: float = 0.95) -> tuple[float, float, float]:
+    """Median, and the order statistics between which the true one lies with this confidence, whatever the distribution.
+
+    Of fewer than six values no two do, and the ends are taken.
+    """
+    ordered = sorted(values)
+    n = len(ordered)
+    left_out = 0
+    while (
+        sum(comb(n, k) for k in range(left_out + 2)) / 2**n <= (1 - confidence) / 2 and left_out < n // 2 - 1
+    ):
+        left_out += 1
+    return statistics.median(ordered), ordered[left_out], ordered[n - 1 - left_out]
+
+
+def _median_reading(readings: list[GpuReading]) -> GpuReading:
+    fields = {}
+    for name in GpuReading.model_fields:
+        known = [value for one in readings if (value := getattr(one, name)) is not None]
+        fields[name] = statistics.median(known) if known else None
+    return GpuReading(**fields)

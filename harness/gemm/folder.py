@@ -1,0 +1,61 @@
+"""A folder of times: of one set of settings, written by one process at once, and never left with half a file."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from hillclimb.harness.errors import UsageError
+from hillclimb.harness.records.record import Record
+
+
+def claim(folder: Path, name: str, settings: Record) -> None:
+    """The folder is of these settings from now on; they stand in its file of this name.
+
+    Raises UsageError where it is of others, or cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be made ({error.strerror}); give another folder") from None
+    path = folder / name
+    if not path.exists():
+        write(path, settings.model_dump_json(by_alias=True, indent=1) + "\n")
+        return
+    kind = type(settings)
+    try:
+        before = kind.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise UsageError(
+            f"{path} is not of this kind ({error.error_count()} slips); give another folder"
+        ) from None
+    unlike = [
+        f"{field} {getattr(before, field)} and now {getattr(settings, field)}"
+        for field in kind.model_fields
+        if getattr(before, field) != getattr(settings, field)
+    ]
+    if unlike:
+        raise UsageError(f"{folder} has times of other settings: {'; '.join(unlike)}. Give another folder")
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Raises UsageError where another process has it."""
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"another process is at work in {folder}; give another folder") from None
+        yield
+
+
+def write(path: Path, text: str) -> None:
+    """All of it or nothing."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(text)
+    draft.replace(path)

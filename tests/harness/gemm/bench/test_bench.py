@@ -1,0 +1,177 @@
+"""A bench: what every kernel is said to have done, whatever the others did. Providers are stand-in processes."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import sys
+from collections import Counter
+from math import comb
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hillclimb.harness.errors import MachineError, UsageError
+from hillclimb.harness.gemm.bench.bench import Bench, HeldGpu, worker_command
+from hillclimb.harness.gemm.bench.remote import ProviderProcess
+from hillclimb.harness.gemm.bench.rounds import BenchPlan, GpuReading, median_interval
+from hillclimb.harness.gemm.results import GpuCard, read_results
+from hillclimb.harness.gemm.shape import GemmShape
+from tests import fakes
+
+H200 = HeldGpu(GpuCard(name="NVIDIA H200", driver="580.1"), "GPU-1", lambda: GpuReading(sm_mhz=1980.0))
+SHAPE = GemmShape("mlp", 64, 4096, 4096, "bf16")
+OTHER = GemmShape("qkv", 16, 6144, 4096, "bf16")
+PROVIDER = str(Path(fakes.__file__).with_name("gemm_provider.py"))
+QUIET = {"watch": lambda shape, text: None}
+
+Behaviours = dict[str, str | float]
+
+
+def bench(
+    folder: Path, providers: dict[str, Behaviours], plan: BenchPlan | None = None, seconds: float = 30
+) -> Bench:
+    """Of providers whose kernels behave so."""
+    commands = {}
+    for name, kernels in providers.items():
+        path = folder / f"{name}.kernels"
+        path.write_text(json.dumps(kernels))
+        commands[name] = [sys.executable, PROVIDER, str(path)]
+    return Bench(folder / "out", commands, H200, plan or BenchPlan(), seconds)
+
+
+def asked(folder: Path, provider: str) -> list[str]:
+    return (folder / f"{provider}.asked").read_text().splitlines()
+
+
+def timed(folder: Path, providers: dict[str, Behaviours], **options: object) -> dict[str, dict[str, str]]:
+    """By provider, what each kernel is said to have done."""
+    run = bench(folder, providers, **options)  # type: ignore[arg-type]
+    try:
+        assert run.run([SHAPE], math.inf, **QUIET) == []
+        files = [read_results(path) for path in run.write_results([SHAPE])]
+    finally:
+        run.close()
+    return {
+        file.provider: {one.kernel: "measured" for one in file.results}
+        | {one.kernel: one.status for one in file.failed}
+        for file in files
+    }
+
+
+def test_the_best_of_each_provider_are_timed_in_rounds(tmp_path: Path) -> None:
+    providers: dict[str, Behaviours] = {
+        "one": {"a": 30.0, "b": 31.0, "c": 40.0, "d": 30.5, "e": 30.6},
+        "two": {"f": 60.0},
+    }
+    run = bench(tmp_path, providers, BenchPlan(rounds=7))
+    run.run([SHAPE], math.inf, **QUIET)
+    run.close()
+    found = read_results(run.write_results([SHAPE])[0])
+    assert sorted(one.kernel for one in found.results) == ["a", "d", "e"] and not found.failed
+    best = min(found.results, key=lambda one: one.runtime_ms)
+    assert (best.kernel, best.statistic, best.is_checked) == ("a", "median", True)
+    assert best.runtime_ms == pytest.approx(0.03) and found.cache == "cold"
+    assert found.software == {"stand-in": "1"} and found.gpu == H200.card
+    counts = Counter(asked(tmp_path, "one"))
+    assert (
+        counts["time a"] == 8 and counts["time b"] == 1 and counts["check a"] == 2 and counts["check b"] == 1
+    )
+    kept = run.find(SHAPE)
+    assert kept and kept.looked_at == {"one": 5, "two": 1} and kept.gpu.sm_mhz == 1980.0
+    assert {len(one.seconds) for one in kept.times} == {7}
+
+
+def test_rounds_are_in_an_order_drawn_anew(tmp_path: Path) -> None:
+    timed(tmp_path, {"one": {"a": 30.0, "b": 30.1, "c": 30.2}}, plan=BenchPlan(rounds=12))
+    order = [line[-1] for line in asked(tmp_path, "one") if line.startswith("time")][3:]
+    rounds = ["".join(order[at : at + 3]) for at in range(0, 36, 3)]
+    assert {"".join(sorted(one)) for one in rounds} == {"abc"} and len(set(rounds)) > 2
+
+
+FAULTS = {
+    "wrong": "incorrect",
+    "breaks": "failed",
+    "dies": "aborted",
+    "hangs": "timed_out",
+    "babbles": "aborted",
+    "wrong at last": "incorrect",
+}
+
+
+@pytest.mark.parametrize("does", FAULTS)
+def test_a_fault_costs_its_own_kernel(tmp_path: Path, does: str) -> None:
+    told = timed(tmp_path, {"one": {"a": 30.0, "bad": does, "b": 31.0}, "two": {"c": 30.0}}, seconds=2.0)
+    assert told == {"one": {"a": "measured", "b": "measured", "bad": FAULTS[does]}, "two": {"c": "measured"}}
+
+
+@pytest.mark.slow(20)
+@given(st.lists(st.sampled_from([*FAULTS.keys() - {"hangs", "wrong at last"}, "fine"]), max_size=5))
+def test_any_mixture_of_faults_is_told_by_its_own_kernels(
+    tmp_path_factory: pytest.TempPathFactory, does: list[str]
+) -> None:
+    kernels: Behaviours = {f"k{at}": one if one != "fine" else 30.0 for at, one in enumerate(does)}
+    told = timed(tmp_path_factory.mktemp("b"), {"one": kernels}, plan=BenchPlan(rounds=1, finalists=9))
+    assert told["one"] == {f"k{at}": FAULTS.get(one, "measured") for at, one in enumerate(does)}
+
+
+def test_a_provider_that_has_no_kernel_says_so(tmp_path: Path) -> None:
+    told = timed(tmp_path, {"one": {"unsupported": "", "a": 30.0}, "two": {"c": 30.0}})
+    assert told == {"one": {"": "unsupported"}, "two": {"c": "measured"}}
+
+
+def test_a_time_that_no_card_can_have_is_a_failure(tmp_path: Path) -> None:
+    assert timed(tmp_path, {"one": {"a": 0.5}}) == {"one": {"a": "impossible"}}
+
+
+def test_what_was_timed_is_not_timed_again(tmp_path: Path) -> None:
+    providers: dict[str, Behaviours] = {"one": {"a": 30.0}}
+    run = bench(tmp_path, providers, BenchPlan(rounds=1))
+    assert run.run([SHAPE, OTHER], 0.0, **QUIET) == [SHAPE, OTHER]
+    assert run.run([SHAPE], math.inf, **QUIET) == []
+    run.close()
+    before = len(asked(tmp_path, "one"))
+    run = bench(tmp_path, providers, BenchPlan(rounds=1))
+    assert run.run([SHAPE, OTHER], 0.0, **QUIET) == [OTHER]
+    assert run.run([SHAPE, OTHER], math.inf, **QUIET) == []
+    run.close()
+    assert Counter(asked(tmp_path, "one")[before:])["prepare "] == 1
+    assert {one.name for one in read_results(run.write_results([SHAPE, OTHER])[0]).results} == {"mlp", "qkv"}
+    (tmp_path / "out" / "bf16_m64_n4096_k4096.json").write_text("{")
+    assert run.find(SHAPE) is None
+
+
+def test_a_folder_is_of_one_plan_and_one_set_of_providers(tmp_path: Path) -> None:
+    bench(tmp_path, {"one": {}}).close()
+    with pytest.raises(UsageError, match="has times of other settings: plan"):
+        bench(tmp_path, {"one": {}}, BenchPlan(rounds=3))
+    with pytest.raises(UsageError, match="has times of other settings: software"):
+        bench(tmp_path, {"one": {}, "two": {}})
+
+
+def test_a_provider_that_does_not_start_is_the_machines_fault(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with pytest.raises(MachineError, match=r"process of x does not start.*No such device.*read .*log"):
+        ProviderProcess("x", ["sh", "-c", "echo No such device >&2; exit 3"], os.environ, log, 5.0)
+    with pytest.raises(UsageError, match=r"cublasl.*cublaslt"):
+        worker_command("cublasl")
+
+
+@given(st.integers(6, 60))
+def test_the_interval_of_a_median_covers_what_it_says(n: int) -> None:
+    """By the binomial distribution: the true median is below the k-th value as often as k or more are above it."""
+    _, low, high = median_interval(tuple(range(n)))
+    missed = 2 * sum(comb(n, k) for k in range(int(low) + 1)) / 2**n
+    assert high == n - 1 - low and missed <= 0.05
+    wider = 2 * sum(comb(n, k) for k in range(int(low) + 2)) / 2**n
+    assert wider > 0.05 or low + 1 > n - 2 - low
+
+
+@given(st.lists(st.floats(1.0, 2.0), min_size=1, max_size=5))
+def test_of_few_values_the_ends_are_taken(values: list[float]) -> None:
+    _, low, high = median_interval(tuple(random.sample(values, len(values))))
+    assert (low, high) == (min(values), max(values))

@@ -1,0 +1,86 @@
+"""What of a provider runs without a GPU: the cost model, the Triton kernel in the interpreter, the tables of ids."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hillclimb.harness.gemm.definitions import FILE, read_definitions
+from hillclimb.harness.gemm.providers import cost
+from hillclimb.harness.gemm.providers.cost import cost_seconds
+from hillclimb.harness.gemm.shape import GemmShape
+
+H100_MEASURED = [
+    (GemmShape("", 512, 4096, 14336, "bf16"), (128, 128), (2, 1), 78.6e-6),
+    (GemmShape("", 1024, 4096, 14336, "bf16"), (256, 128), (2, 1), 152.1e-6),
+    (GemmShape("", 256, 28672, 4096, "bf16"), (256, 128), (2, 1), 104.5e-6),
+    (GemmShape("", 1024, 7168, 18432, "bf16"), (256, 128), (2, 1), 404.2e-6),
+]
+"""cuBLAS's own kernels there, by their tiles of features by tokens."""
+
+
+@pytest.mark.parametrize(("shape", "tile", "cluster", "seconds"), H100_MEASURED)
+def test_the_model_is_near_what_was_measured(
+    shape: GemmShape, tile: tuple[int, int], cluster: tuple[int, int], seconds: float
+) -> None:
+    assert 0.6 < cost_seconds(shape, tile, cluster) / seconds < 1.2
+
+
+def test_no_shape_is_below_its_memory() -> None:
+    for shape in read_definitions(FILE).grid_shapes("bf16"):
+        if shape.groups == 1:
+            assert cost_seconds(shape, (128, 128)) >= shape.bytes / cost.DRAM_BYTES
+
+
+def test_ids_are_those_of_the_header() -> None:
+    path = Path(cost.__file__).with_name("cublaslt_ids.json")
+    ids = json.loads(path.read_text())
+    assert len(ids["tiles"]) == 634 and ids["tiles"]["20"] == [128, 128] and ids["clusters"]["3"] == [2, 1]
+
+
+CODE = """
+import torch
+from hillclimb.harness.gemm.providers.provider import Operands
+from hillclimb.harness.gemm.providers.triton_matmul import TileConfig, Workspace, likeliest, multiply
+from hillclimb.harness.gemm.shape import GemmShape
+
+torch.manual_seed(0)
+for m, n, k, dtype in [(5, 48, 96, "f16"), (33, 208, 256, "f16"), (70, 144, 512, "int8")]:
+    kind = torch.int8 if dtype == "int8" else torch.float16
+    x, w = ((torch.randn(rows, k) * (30 if dtype == "int8" else 1)).to(kind) for rows in (m, n))
+    reference = x.double() @ w.double().t()
+    for config in (TileConfig(64, 16, 32, 2, 4, 1), TileConfig(64, 32, 32, 2, 4, 3), TileConfig(128, 64, 64, 2, 4, 4)):
+        out = torch.full((m, n), -1, dtype=torch.int32 if dtype == "int8" else kind)
+        to = Operands(x, w, out)
+        workspace = Workspace.for_all(GemmShape("", m, n, k, dtype), [config], to)
+        for _ in range(2):
+            out.fill_(-1)
+            multiply(to, config, 3, workspace)
+            error = (out.double() - reference).abs().max()
+            assert error <= (0 if dtype == "int8" else 0.05), (m, n, k, config, float(error))
+            assert not workspace.counts.any()
+for m in (1, 16, 300, 8192):
+    for dtype in ("bf16", "fp8", "int8"):
+        configs = likeliest(GemmShape("", m, 4096, 14336, dtype), 132)
+        assert configs and len({str(one) for one in configs}) == len(configs)
+print("right")
+"""
+
+
+@pytest.mark.slow(15)
+def test_the_triton_kernel_is_right_in_the_interpreter() -> None:
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    told = subprocess.run(
+        [sys.executable, "-c", CODE],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    assert told.stdout == "right\n", told.stderr[-3000:]
