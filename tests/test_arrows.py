@@ -96,7 +96,7 @@ ROOMS = {
         "harness.sandbox.kernel harness.sandbox.rungs"
     ),
     "harness.gemm": "harness.yaml_errors",
-    "harness.gemm.bench": "harness.device harness.device.gpu harness.gemm",
+    "harness.gemm.bench": "harness.device.gpu harness.gemm",
     "harness.gemm.compiler": "harness.gemm",
     "harness.gemm.profiler": "harness.gemm harness.gemm.compiler",
     "harness.gemm.providers": "harness.gemm harness.gemm.bench",

@@ -52,14 +52,14 @@ bench = typer.Typer(
 )
 gemm.add_typer(bench, name="bench")
 
-FolderOption = Annotated[
+BenchFolderOption = Annotated[
     Path, typer.Option("--output-dir", metavar="FOLDER", help="Where the times are kept.")
 ]
 ProvidersOption = Annotated[
     list[str] | None,
     typer.Option("--providers", metavar="NAME", callback=split_names, help="cublas, cublaslt and triton."),
 ]
-CallsOption = Annotated[
+GraphOption = Annotated[
     int,
     typer.Option("--with-cuda-graph", min=0, metavar="N", help="Calls in one graph. 0: enough to be timed."),
 ]
@@ -100,9 +100,9 @@ def bench_shapes(
     names: NamesOption = None,
     dtype: DtypeOption = None,
     definitions: DefinitionsOption = None,
-    output_dir: FolderOption = Path("artifacts/gemm_bench"),
+    output_dir: BenchFolderOption = Path("artifacts/gemm_bench"),
     providers: ProvidersOption = None,
-    calls: CallsOption = 0,
+    calls: GraphOption = 0,
     pool: PoolOption = 0,
     rounds: RoundsOption = 11,
     finalists: FinalistsOption = 3,
@@ -125,9 +125,9 @@ def bench_square(
     end: EndOption,
     step: StepOption,
     dtype: DtypeOption = None,
-    output_dir: FolderOption = Path("artifacts/gemm_bench"),
+    output_dir: BenchFolderOption = Path("artifacts/gemm_bench"),
     providers: ProvidersOption = None,
-    calls: CallsOption = 0,
+    calls: GraphOption = 0,
     pool: PoolOption = 0,
     rounds: RoundsOption = 11,
     finalists: FinalistsOption = 3,
@@ -151,9 +151,9 @@ def bench_range(
     n_constant: ConstantOption = None,
     k_constant: ConstantOption = None,
     dtype: DtypeOption = None,
-    output_dir: FolderOption = Path("artifacts/gemm_bench"),
+    output_dir: BenchFolderOption = Path("artifacts/gemm_bench"),
     providers: ProvidersOption = None,
-    calls: CallsOption = 0,
+    calls: GraphOption = 0,
     pool: PoolOption = 0,
     rounds: RoundsOption = 11,
     finalists: FinalistsOption = 3,
@@ -179,9 +179,9 @@ def bench_model(
     batch_sizes: TokensOption = None,
     dtype: DtypeOption = None,
     definitions: DefinitionsOption = None,
-    output_dir: FolderOption = Path("artifacts/gemm_bench"),
+    output_dir: BenchFolderOption = Path("artifacts/gemm_bench"),
     providers: ProvidersOption = None,
-    calls: CallsOption = 0,
+    calls: GraphOption = 0,
     pool: PoolOption = 0,
     rounds: RoundsOption = 11,
     finalists: FinalistsOption = 3,

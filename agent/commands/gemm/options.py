@@ -28,6 +28,8 @@ gemm = typer.Typer(
 
     - `hillclimb gemm sweep --profiler-bin build/cutlass_profiler --output-dir times --shapes qkv_m16_n6144_k4096`
 
+    - `hillclimb gemm bench model --models Qwen/Qwen3-32B --tp-sizes 4 --batch-sizes 1,64 --output-dir libraries`
+
     - `hillclimb gemm compare --baseline cublas.json triton.json cutlass.json`
 
     - `hillclimb gemm select cutlass.json triton.json --min-gemm-efficiency 0.98 --output chosen`

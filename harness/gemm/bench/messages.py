@@ -7,13 +7,13 @@ from typing import Literal
 from hillclimb.harness.gemm.results import FailureStatus, Product
 from hillclimb.harness.records.record import Record
 
-Action = Literal["start", "prepare", "check", "time"]
+WorkerAction = Literal["start", "prepare", "check", "time"]
 
 
-class Ask(Record):
+class WorkerAsk(Record):
     """What is to be done."""
 
-    action: Action
+    action: WorkerAction
     product: Product | None = None
     """Of `prepare`: the shape whose operands are made, and whose kernels are named."""
     operand_sets: int = 0
@@ -24,7 +24,7 @@ class Ask(Record):
     """Of `time`: how many in one graph; 0 for as many as take long enough to be timed."""
 
 
-class Answer(Record):
+class WorkerAnswer(Record):
     """What came of it."""
 
     software: dict[str, str] | None = None

@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from hillclimb.harness.errors import MachineError
-from hillclimb.harness.gemm.bench.messages import Action, Answer, Ask
+from hillclimb.harness.gemm.bench.messages import WorkerAction, WorkerAnswer, WorkerAsk
 from hillclimb.harness.gemm.processes import dying_with_parent
 from hillclimb.harness.gemm.results import Product
 
@@ -35,22 +35,22 @@ class ProviderProcess:
         self.name, self._command, self._environment = name, command, environment
         self._log, self._seconds = log, seconds
         self._process: subprocess.Popen[bytes] | None = None
-        self._product: Ask | None = None
+        self._product: WorkerAsk | None = None
         self._rest = b""
         self.software = self._start()
 
-    def prepare(self, product: Product, operand_sets: int) -> Answer:
+    def prepare(self, product: Product, operand_sets: int) -> WorkerAnswer:
         """Its kernels of a shape, or why it has none."""
-        self._product = Ask(action="prepare", product=product, operand_sets=operand_sets)
+        self._product = WorkerAsk(action="prepare", product=product, operand_sets=operand_sets)
         return self._prepare()
 
-    def ask(self, action: Action, kernel: str, calls: int = 0) -> Answer:
+    def ask(self, action: WorkerAction, kernel: str, calls: int = 0) -> WorkerAnswer:
         """About one of them. A process that is gone is started and prepared first."""
         if self._process is None:
             self._start()
             if (answer := self._prepare()).fault:
                 return answer
-        return self._ask(Ask(action=action, kernel=kernel, calls=calls), self._seconds)
+        return self._ask(WorkerAsk(action=action, kernel=kernel, calls=calls), self._seconds)
 
     def close(self) -> None:
         """End it."""
@@ -73,20 +73,20 @@ class ProviderProcess:
                 start_new_session=True,
                 preexec_fn=dying_with_parent(),  # noqa: PLW1509 - one call of libc; this process has one thread
             )
-        answer = self._ask(Ask(action="start"), START_SECONDS)
+        answer = self._ask(WorkerAsk(action="start"), START_SECONDS)
         if answer.fault:
             raise MachineError(
                 f"the process of {self.name} does not start: {answer.detail}; read {self._log}"
             )
         return answer.software or {}
 
-    def _prepare(self) -> Answer:
+    def _prepare(self) -> WorkerAnswer:
         if self._process is None:
             self._start()
         assert self._product is not None
         return self._ask(self._product, PREPARE_SECONDS)
 
-    def _ask(self, ask: Ask, seconds: float) -> Answer:
+    def _ask(self, ask: WorkerAsk, seconds: float) -> WorkerAnswer:
         process = self._process
         assert process is not None and process.stdin is not None
         try:
@@ -95,7 +95,7 @@ class ProviderProcess:
             line = self._line(process, seconds)
             if line is None:
                 return self._ended("timed_out", f"no answer in {seconds:g} s")
-            answer = Answer.model_validate_json(line)
+            answer = WorkerAnswer.model_validate_json(line)
         except (BrokenPipeError, EOFError):
             return self._ended("aborted", "its process ended")
         except ValidationError:
@@ -119,10 +119,10 @@ class ProviderProcess:
         line, _, self._rest = self._rest.partition(b"\n")
         return line
 
-    def _ended(self, status: str, why: str) -> Answer:
+    def _ended(self, status: str, why: str) -> WorkerAnswer:
         process = self._process
         self.close()
         code = process.returncode if process else 0
         told = self._log.read_bytes()[-LOG_TAIL:].decode(errors="replace").strip()
         detail = f"{why} (status {code}); the end of its log: {told!r}"
-        return Answer.model_validate({"fault": status, "detail": detail, "is_broken": True})
+        return WorkerAnswer.model_validate({"fault": status, "detail": detail, "is_broken": True})

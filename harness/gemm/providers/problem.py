@@ -17,10 +17,10 @@ from hillclimb.harness.gemm.shape import Dtype, GemmShape
 INPUT = {"bf16": torch.bfloat16, "f16": torch.float16, "fp8": torch.float8_e4m3fn, "int8": torch.int8}
 OUTPUT = {"bf16": torch.bfloat16, "f16": torch.float16, "fp8": torch.bfloat16, "int8": torch.int32}
 
-TOLERANCE: dict[Dtype, float] = {"bf16": 2.0**-8, "f16": 2.0**-11, "fp8": 2.0**-6, "int8": 0.0}
+TOLERANCE: dict[Dtype, float] = {"bf16": 2.0**-8, "f16": 2.0**-11, "fp8": 2.0**-5, "int8": 0.0}
 """Times an element of the reference, and times the mean size of all: twice what rounding the result costs.
 
-Tensor cores of Hopper sum fp8 products in fewer bits than float32 has; on an H200 cuBLAS was off by 2^-7 of both.
+Tensor cores of Hopper sum fp8 products in fewer bits than float32 has: at k = 14336 cuBLAS was off by 2^-6 of both.
 """
 
 CACHE_MULTIPLE = 4
@@ -34,7 +34,7 @@ ROWS_AT_ONCE = 1 << 26
 """Elements of a reference that are computed at once."""
 
 
-class Problem:
+class ShapeProblem:
     """One shape: its sets of operands and what they give, in float64 rounded to float32."""
 
     def __init__(self, shape: GemmShape, sets: int = 0, seed: int = 0) -> None:

@@ -13,8 +13,8 @@ from typing import TextIO
 
 import torch
 
-from hillclimb.harness.gemm.bench.messages import Answer, Ask
-from hillclimb.harness.gemm.providers.problem import Problem
+from hillclimb.harness.gemm.bench.messages import WorkerAnswer, WorkerAsk
+from hillclimb.harness.gemm.providers.problem import ShapeProblem
 from hillclimb.harness.gemm.providers.provider import Launch, Provider, UnsupportedError
 
 PROVIDERS = {
@@ -30,43 +30,43 @@ class ProviderWorker:
 
     def __init__(self, provider: Provider) -> None:
         self.provider = provider
-        self.problem: Problem | None = None
+        self.problem: ShapeProblem | None = None
         self._launches: dict[str, Launch] = {}
 
-    def answer(self, ask: Ask) -> Answer:
+    def answer(self, ask: WorkerAsk) -> WorkerAnswer:
         """Whatever a kernel does to this process, short of ending it, is told."""
         try:
             return self._do(ask)
         except UnsupportedError as error:
-            return Answer(fault="unsupported", detail=str(error))
+            return WorkerAnswer(fault="unsupported", detail=str(error))
         except torch.cuda.OutOfMemoryError as error:
-            return Answer(fault="unsupported", detail=str(error))
+            return WorkerAnswer(fault="unsupported", detail=str(error))
         except Exception as error:  # noqa: BLE001 - it is a kernel's, and told as such
             detail = f"{type(error).__name__}: {error}"[:2000]
-            return Answer(fault="failed", detail=detail, is_broken=not _is_usable())
+            return WorkerAnswer(fault="failed", detail=detail, is_broken=not _is_usable())
 
-    def _do(self, ask: Ask) -> Answer:
+    def _do(self, ask: WorkerAsk) -> WorkerAnswer:
         if ask.action == "start":
-            return Answer(software={**_versions(), **self.provider.software()})
+            return WorkerAnswer(software={**_versions(), **self.provider.software()})
         if ask.action == "prepare":
-            return Answer(kernels=tuple(self._prepare(ask)))
+            return WorkerAnswer(kernels=tuple(self._prepare(ask)))
         if self.problem is None:
             raise ValueError("no shape is prepared")
         launch = self._launch(ask.kernel)
         if ask.action == "time":
-            return Answer(seconds=self.problem.seconds(ask.kernel, launch, ask.calls))
+            return WorkerAnswer(seconds=self.problem.seconds(ask.kernel, launch, ask.calls))
         told = self.problem.check(ask.kernel, launch)
         if told:
             self.problem.forget(ask.kernel)
-        return Answer(fault="incorrect", detail=told) if told else Answer()
+        return WorkerAnswer(fault="incorrect", detail=told) if told else WorkerAnswer()
 
-    def _prepare(self, ask: Ask) -> Sequence[str]:
+    def _prepare(self, ask: WorkerAsk) -> Sequence[str]:
         self.problem = None
         self._launches.clear()
         torch.cuda.empty_cache()
         if ask.product is None:
             raise ValueError("no shape is named")
-        self.problem = Problem(ask.product.shape, ask.operand_sets)
+        self.problem = ShapeProblem(ask.product.shape, ask.operand_sets)
         return self.provider.kernels(ask.product.shape, self.problem.sets[0])
 
     def _launch(self, kernel: str) -> Launch:
@@ -87,7 +87,7 @@ def load(name: str) -> Provider:
 def serve(worker: ProviderWorker, asks: TextIO, answers: TextIO) -> None:
     """Until no more is asked, or the process can do no more."""
     for line in asks:
-        answer = worker.answer(Ask.model_validate_json(line))
+        answer = worker.answer(WorkerAsk.model_validate_json(line))
         print(answer.model_dump_json(), file=answers, flush=True)
         if answer.is_broken:
             return

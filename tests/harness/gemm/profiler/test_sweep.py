@@ -124,13 +124,13 @@ def test_times_of_unlike_sweeps_are_kept_apart(tmp_path: Path) -> None:
         (made, GpuCard(name="NVIDIA H100")),
         (CutlassProfiler(made.binary, ("--swizzle_size=4",)), H200),
     ):
-        with pytest.raises(UsageError, match="has times of another sweep"):
+        with pytest.raises(UsageError, match="has times of other settings"):
             ProfilerSweep(unlike, out, card)
     made.binary.write_text(made.binary.read_text() + "\n")
     with pytest.raises(UsageError, match="profiler_sha256"):
         ProfilerSweep(made, out, H200)
     (out / "sweep.json").write_text("{}")
-    with pytest.raises(UsageError, match="is not a sweep's"):
+    with pytest.raises(UsageError, match="is not of this kind"):
         ProfilerSweep(made, out, H200)
 
 
@@ -250,7 +250,7 @@ def test_a_folder_is_swept_by_one(tmp_path: Path) -> None:
 
     def meanwhile(state: ShapeState) -> None:
         if state.left:
-            with pytest.raises(UsageError, match="another sweep is at work"):
+            with pytest.raises(UsageError, match="another process is at work"):
                 other.run(SHAPE, lambda state: None)
 
     one.run(SHAPE, meanwhile)

@@ -1,0 +1,106 @@
+"""hillclimb gemm bench, as it is typed; the GPU and the providers' processes are stand-ins."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from hillclimb.agent.cli import app
+from hillclimb.harness.errors import UsageError
+from hillclimb.harness.gemm.bench import bench
+from hillclimb.harness.gemm.bench.rounds import GpuReading
+from hillclimb.harness.gemm.results import GpuCard, read_results
+from tests import fakes
+
+
+@contextmanager
+def held() -> Iterator[bench.HeldGpu]:
+    yield bench.HeldGpu(GpuCard(name="NVIDIA H200", driver="580.1"), "GPU-1", GpuReading)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "kernels").write_text(json.dumps({"a": 5000.0, "b": "wrong"}))
+    provider = str(Path(fakes.__file__).with_name("gemm_provider.py"))
+    monkeypatch.setattr(bench, "held_gpu", held)
+    monkeypatch.setattr(
+        bench, "worker_command", lambda name: [sys.executable, provider, str(tmp_path / "kernels")]
+    )
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def typed(*words: str, status: int = 0) -> str:
+    found = CliRunner().invoke(app, ["gemm", "bench", *words])
+    if found.exception and not isinstance(found.exception, SystemExit):
+        raise found.exception
+    assert found.exit_code == status, found.output
+    return found.stdout
+
+
+def shapes_of(path: Path) -> list[tuple[int, int, int]]:
+    return [(one.m, one.n, one.k) for one in read_results(path).results]
+
+
+RANGE = ("--dim-start", "256", "--dim-end", "600", "--dim-increment", "256", "--rounds", "1")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["square", *RANGE], [(256, 256, 256), (512, 512, 512)]),
+        (["range", *RANGE, "--m-constant", "1", "--k-constant", "64"], [(1, 256, 64), (1, 512, 64)]),
+        (["range", *RANGE, "--m-constant", "1", "--n-constant", "8", "--k-constant", "64"], [(1, 8, 64)]),
+        (["shapes", "--shapes", "qkv_m16_n6144_k4096", "--rounds", "1"], [(16, 6144, 4096)]),
+    ],
+)
+def test_each_mode_has_its_shapes(
+    folder: Path, words: list[str], expected: list[tuple[int, int, int]]
+) -> None:
+    told = json.loads(typed(*words, "--output-dir", "out", "--json", "--providers", "one,two"))
+    assert told == {
+        "timed": len(expected),
+        "left": [],
+        "results": ["out/one_results.json", "out/two_results.json"],
+    }
+    assert shapes_of(folder / "out" / "two_results.json") == expected
+
+
+def test_the_layers_of_a_model_but_for_its_experts(folder: Path) -> None:
+    typed(
+        *[
+            "model",
+            "--models",
+            "Qwen/Qwen3-32B",
+            "--tp-sizes",
+            "4",
+            "--batch-sizes",
+            "1",
+            "--rounds",
+            "1",
+            "--providers",
+            "one",
+        ]
+    )
+    found = shapes_of(folder / "artifacts" / "gemm_bench" / "one_results.json")
+    assert (1, 2560, 5120) in found and {m for m, _, _ in found} == {1}
+    with pytest.raises(UsageError, match="bench model needs --models"):
+        typed("model")
+
+
+def test_what_is_left_is_told_and_goes_on(folder: Path) -> None:
+    words = ("square", *RANGE, "--providers", "one")
+    told = typed(*words, "--seconds", "0.000001", status=1).splitlines()
+    assert told[-1] == "2 shapes left; the same command goes on with m256_n256_k256"
+    assert typed(*words).startswith("2 shapes timed; written to artifacts/gemm_bench/one_results.json")
+
+
+def test_a_range_that_ends_before_it_starts_is_told() -> None:
+    with pytest.raises(UsageError, match="--dim-end 1 is below --dim-start 2"):
+        typed("square", "--dim-start", "2", "--dim-end", "1", "--dim-increment", "1")

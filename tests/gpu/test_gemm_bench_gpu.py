@@ -1,0 +1,44 @@
+"""gemm bench on a GPU: all providers are right, and a library stands beside itself."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from hillclimb.harness.gemm.bench.bench import PROVIDERS, Bench, held_gpu, worker_command
+from hillclimb.harness.gemm.bench.rounds import BenchPlan
+from hillclimb.harness.gemm.results import read_results
+from hillclimb.harness.gemm.shape import GemmShape
+
+pytestmark = [pytest.mark.gpu, pytest.mark.xdist_group("gpu")]
+
+SHAPES = [
+    GemmShape("decode", 1, 4096, 14336, "bf16"),
+    GemmShape("split", 128, 1280, 8192, "bf16"),
+    GemmShape("uneven", 96, 2112, 7168, "f16"),
+    GemmShape("long", 512, 4096, 14336, "fp8"),
+    GemmShape("whole", 512, 4096, 4096, "int8"),
+]
+
+
+@pytest.mark.timeout(600)
+def test_every_provider_is_right_on_every_type(tmp_path: Path) -> None:
+    commands = {name: worker_command(name) for name in PROVIDERS}
+    with held_gpu() as gpu:
+        run = Bench(tmp_path, commands, gpu, BenchPlan(rounds=7))
+        try:
+            assert run.run(SHAPES, math.inf, lambda shape, text: None) == []
+        finally:
+            run.close()
+    for path in run.write_results(SHAPES):
+        found = read_results(path)
+        assert {one.name for one in found.results} == {shape.name for shape in SHAPES}, path
+        assert not [one for one in found.failed if one.status == "incorrect"], path
+    for name in ("decode", "split"):
+        times = {}
+        for provider in ("cublas", "cublaslt"):
+            file = read_results(tmp_path / f"{provider}_results.json")
+            times[provider] = min(one.runtime_ms for one in file.results if one.name == name)
+        assert times["cublaslt"] / times["cublas"] < 1.03
