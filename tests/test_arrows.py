@@ -97,7 +97,7 @@ ROOMS = {
     ),
     "harness.gemm": "harness.yaml_errors",
     "harness.gemm.bench": "harness.device.gpu harness.gemm",
-    "harness.gemm.compiler": "harness.gemm",
+    "harness.gemm.compiler": "harness.device harness.gemm",
     "harness.gemm.profiler": "harness.gemm harness.gemm.compiler",
     "harness.gemm.providers": "harness.gemm harness.gemm.bench",
     "harness.judge": (

@@ -26,8 +26,18 @@ def count_cpus(allowed: int, quotas: Iterator[float]) -> int:
 def cpu_quotas(proc: Path = PROC_SELF) -> Iterator[float]:
     """CPUs' worth of time that the process's cgroup, and each above it, may use (cgroups(7), versions 1 and 2).
 
-    `proc` has `cgroup` and `mountinfo` in the form of proc(5). Groups without a quota, and what cannot be read, are
-    left out.
+    Groups without a quota, and what cannot be read, are left out.
+    """
+    for folder in cgroup_folders("cpu", proc):
+        with suppress(OSError, ValueError, ZeroDivisionError):
+            if (quota := _read_quota(folder)) is not None:
+                yield quota
+
+
+def cgroup_folders(controller: str, proc: Path = PROC_SELF) -> Iterator[Path]:
+    """Of the process's cgroup that has this controller, and of each above it.
+
+    `proc` has `cgroup` and `mountinfo` in the form of proc(5); where they cannot be read there is none.
     """
     try:
         groups = (proc / "cgroup").read_text().splitlines()
@@ -36,12 +46,8 @@ def cpu_quotas(proc: Path = PROC_SELF) -> Iterator[float]:
         return
     for line in groups:
         _, controllers, group = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        for folder in _folders(mounts, group, "cpu" if controllers else ""):
-            with suppress(OSError, ValueError, ZeroDivisionError):
-                if (quota := _read_quota(folder)) is not None:
-                    yield quota
+        if not controllers or controller in controllers.split(","):
+            yield from _folders(mounts, group, controller if controllers else "")
 
 
 def _folders(mounts: list[str], group: str, controller: str) -> Iterator[Path]:

@@ -4,6 +4,7 @@
 import hashlib
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -12,11 +13,16 @@ here = Path(__file__).parent
 if "--version" in sys.argv:
     print("Cuda compilation tools, release 13.0, V13.0.88")
     sys.exit(0)
+if "--dryrun" in sys.argv:
+    plan = here / "plan"
+    sys.exit(plan.read_text() if plan.exists() else "")
 output, inputs = (
     sys.argv[sys.argv.index("-o") + 1],
     [Path(word) for word in sys.argv[1:] if word.endswith((".cu", ".cpp"))],
 )
 if not inputs:
+    if (here / "links forever").exists():
+        time.sleep(600)
     objects = [Path(word) for word in sys.argv[1:] if not word.startswith("-") and word != output]
     for path in objects:
         if path.suffix != ".o":
@@ -29,12 +35,12 @@ with (here / "log").open("a") as log:
 if "#error" in source:
     print(f"{inputs[0]}(1): error: #error directive", file=sys.stderr)
     sys.exit(2)
-if "// lacks" in source:
-    print(f"{inputs[0]}:1:10: fatal error: curand_kernel.h: No such file or directory", file=sys.stderr)
-    sys.exit(1)
-if "// is killed" in source:
-    print("nvcc error   : 'cicc' died due to signal 9 (Kill signal)")
-    sys.exit(9)
+told = [line.removeprefix("// says ") for line in source.splitlines() if line.startswith("// says ")]
+if told:
+    sys.exit("\n".join(told))
+if "// starts another" in source:
+    child = subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL)
+    (here / "child").write_text(str(child.pid))
 if "// kills itself" in source:
     os.kill(os.getpid(), signal.SIGKILL)
 if "// hangs" in source:

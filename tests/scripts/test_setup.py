@@ -53,7 +53,9 @@ def test_a_runtime_environment_is_not_enough_for_the_tests(repo: ScriptsRepo) ->
     repo.run("scripts/setup")
     calls(repo)
     repo.run("scripts/setup", "dev")
-    assert any(call.endswith("dev.txt") for call in calls(repo))
+    _, with_cutlass, _ = made = calls(repo)
+    assert made[0].endswith("dev.txt")
+    assert "--require-hashes --no-deps" in with_cutlass and with_cutlass.endswith("cutlass.txt")
 
 
 def test_changed_pins_are_installed(repo: ScriptsRepo) -> None:
@@ -176,7 +178,7 @@ def test_unknown_kind_is_a_clear_error(repo: ScriptsRepo) -> None:
     assert "say 'setup' or 'setup dev'" in done.stderr
 
 
-@pytest.mark.parametrize("kind", ["runtime", "dev", "uv"])
+@pytest.mark.parametrize("kind", ["runtime", "dev", "cutlass", "uv"])
 def test_pins_have_hashes_and_name_no_registry(kind: str) -> None:
     text = (ROOT / "requirements" / f"{kind}.txt").read_text()
     pins = [line for line in text.splitlines() if line and line[0].isalnum()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as as_json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -74,7 +75,8 @@ def build_profiler(
     Example: `hillclimb gemm build-profiler --dtype fp8 --kernels "*e4m3_e4m3_f32_void_bf16_*_tnn_*pingpong*"`
     """
     from hillclimb.harness.gemm.compiler.cutlass import find_cutlass
-    from hillclimb.harness.gemm.compiler.parallel import CompileRun, default_jobs
+    from hillclimb.harness.gemm.compiler.machine import default_jobs
+    from hillclimb.harness.gemm.compiler.parallel import CompileRun
     from hillclimb.harness.gemm.compiler.store import BuildStore
     from hillclimb.harness.gemm.compiler.toolkit import find_toolkit
     from hillclimb.harness.gemm.profiler.building import KERNELS, ProfilerBuilding
@@ -82,9 +84,9 @@ def build_profiler(
     toolkit = find_toolkit(nvcc)
     tree = find_cutlass(cutlass, store / "cutlass")
     patterns = tuple(kernels or [KERNELS[dtype or "bf16"]])
-    building = ProfilerBuilding(tree, toolkit, patterns, architecture, instantiation_level)
+    building = ProfilerBuilding(tree, toolkit, store, patterns, architecture, instantiation_level)
     if list_only:
-        print("\n".join(building.kernels))
+        print(as_json.dumps(building.kernels) if json else "\n".join(building.kernels))
         return
     run = CompileRun(BuildStore(store, toolkit, building.headers), jobs or default_jobs(), timeout, _show)
     found = building.build(run, output)
@@ -100,8 +102,6 @@ def _show(build: Build, done: int, total: int) -> None:
 
 def _print(found: ProfilerBinary, *, json: bool) -> None:
     if json:
-        import json as as_json
-
         failed = {build.record.name: str(build.folder) for build in found.failed}
         print(as_json.dumps({"path": str(found.path), "kernels": found.kernels, "failed": failed}))
         return

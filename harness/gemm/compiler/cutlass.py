@@ -5,17 +5,21 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import re
+import shutil
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from hillclimb.harness.errors import UsageError
+from hillclimb.harness.gemm.compiler.drafts import Draft, locked
 
 WHEEL, PACKAGE = "nvidia-cutlass", "cutlass_library"
 """And the folder of the wheel that has the generator and the sources."""
 
 VERSION = re.compile(r"#define CUTLASS_(MAJOR|MINOR|PATCH) +(\d+)")
-ABSENT = "Install it with `pip install hillclimb[gemm]`, or give --cutlass the wheel of nvidia-cutlass"
+ABSENT = "Install it with `pip install --no-deps nvidia-cutlass==4.2.0.0`, or give --cutlass the wheel of it"
+DIGEST = "digest"
+"""File beside an unpacked wheel: sha256 of its sources when they were unpacked."""
 
 
 @dataclass(frozen=True)
@@ -77,16 +81,34 @@ def _installed() -> Path:
 
 
 def _unpacked(wheel: Path, folder: Path) -> Path:
+    """Each wheel has its own folder, by its content; it appears there whole."""
+    with wheel.open("rb") as file:
+        place = folder / hashlib.file_digest(file, "sha256").hexdigest()
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        if not _is_whole(place):
+            shutil.rmtree(place, ignore_errors=True)
+            _unpack(wheel, folder, place)
+    return place / PACKAGE
+
+
+def _is_whole(place: Path) -> bool:
+    expected = place / DIGEST
+    return expected.exists() and expected.read_text() == _digest(place / PACKAGE / "source")
+
+
+def _unpack(wheel: Path, folder: Path, place: Path) -> None:
+    draft = Draft(folder)
     try:
         with zipfile.ZipFile(wheel) as archive:
             names = [name for name in archive.namelist() if name.startswith(f"{PACKAGE}/")]
-            for name in names:
-                target = folder / name
-                if not target.exists() or target.stat().st_size != archive.getinfo(name).file_size:
-                    archive.extract(name, folder)
+            archive.extractall(draft.folder, names)
+        (draft.folder / DIGEST).write_text(_digest(draft.folder / PACKAGE / "source"))
+        draft.folder.rename(place)
     except (OSError, zipfile.BadZipFile) as error:
         raise UsageError(f"{wheel} cannot be read as a wheel ({error}). {ABSENT}") from None
-    return folder / PACKAGE
+    finally:
+        draft.remove()
 
 
 def _digest(source: Path) -> str:

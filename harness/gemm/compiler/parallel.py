@@ -3,38 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
-import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from hillclimb.harness.errors import MachineError
 from hillclimb.harness.gemm.compiler.store import DIAGNOSTICS, OUTPUT_OF, Build, BuildStore, CompileJob
-from hillclimb.harness.gemm.processes import dying_with_parent
+from hillclimb.harness.gemm.compiler.verdict import machine_fault
+from hillclimb.harness.gemm.processes import ProcessGroups
 
 POLL_SECONDS = 0.02
 JOB_SECONDS = 1200.0
 """After which a compiler is given up."""
-
-BYTES_A_JOB = 2 << 30
-"""Memory that a compiler of CUTLASS's templates takes."""
-
-KILLED = "died due to signal"
-"""What nvcc says of a tool of its own that was killed."""
-
-ABSENT_HEADER = re.compile(
-    r"fatal error: (\S+): No such file or directory|cannot open source file \"([^\"]+)\""
-)
-
-
-def default_jobs() -> int:
-    """How many compilers this machine carries."""
-    memory = next(line for line in Path("/proc/meminfo").read_text().splitlines() if "MemAvailable" in line)
-    return max(1, min(len(os.sched_getaffinity(0)), int(memory.split()[1]) * 1024 // BYTES_A_JOB))
 
 
 @dataclass
@@ -50,7 +31,8 @@ class CompileRun:
     def __call__(self, jobs: Iterable[CompileJob]) -> list[Build]:
         """Builds in the order of the jobs; what the store has is not compiled again.
 
-        Raises MachineError where a compiler was killed, as for want of memory: that is no verdict on a source.
+        Raises MachineError where a compiler ended by the machine's fault, as for want of memory: that is no verdict on$
+        a source. What had ended by then is kept.
         """
         asked = [(self.store.key(job), job) for job in jobs]
         builds: dict[str, Build] = {}
@@ -61,91 +43,87 @@ class CompileRun:
             else:
                 waiting[key] = job
         total = len(builds) + len(waiting)
-        try:
+        if waiting:
             for key, build in self._compile(waiting):
                 builds[key] = build
                 self.watch(build, len(builds), total)
-        finally:
-            for compiler in self._running.values():
-                compiler.end()
-            self._running.clear()
         return [builds[key] for key, _ in asked]
 
     def _compile(self, waiting: dict[str, CompileJob]) -> Iterator[tuple[str, Build]]:
-        left = iter(waiting.items())
-        is_more = True
-        while is_more or self._running:
-            while is_more and len(self._running) < self.workers:
-                key, job = next(left, ("", None))
-                is_more = job is not None
-                if job is not None:
-                    self._running[key] = _Compiler(self.store, job)
-            ended = {key: one for key, one in self._running.items() if one.has_ended(self.seconds)}
-            for key, compiler in ended.items():
-                del self._running[key]
-                yield key, compiler.settle()
-            if not ended:
-                time.sleep(POLL_SECONDS)
+        left = list(reversed(waiting.items()))
+        with ProcessGroups() as groups:
+            try:
+                while left or self._running:
+                    while left and len(self._running) < self.workers:
+                        key, job = left.pop()
+                        self._running[key] = _Compiler(self.store, job, groups)
+                    yield from self._settle()
+            finally:
+                for compiler in self._running.values():
+                    compiler.end()
+                self._running.clear()
+
+    def _settle(self) -> Iterator[tuple[str, Build]]:
+        """What ended since it was last asked, after a moment where nothing did."""
+        ended = {key: one for key, one in self._running.items() if one.has_ended(self.seconds)}
+        settled: list[tuple[str, Build]] = []
+        fault: MachineError | None = None
+        for key, compiler in ended.items():
+            del self._running[key]
+            try:
+                settled.append((key, compiler.settle()))
+            except MachineError as error:
+                fault = error
+        yield from settled
+        if fault:
+            raise fault
+        if not ended:
+            time.sleep(POLL_SECONDS)
 
 
 class _Compiler:
     """One process."""
 
-    def __init__(self, store: BuildStore, job: CompileJob) -> None:
+    def __init__(self, store: BuildStore, job: CompileJob, groups: ProcessGroups) -> None:
         self.store, self.job = store, job
         self.draft = store.draft(job)
         self.since = time.monotonic()
         self.is_late = False
-        self.process = _start(store.command(job), self.draft)
+        folder = self.draft.folder
+        with (folder / DIAGNOSTICS).open("wb") as file:
+            self.group = groups.start(
+                store.command(job),
+                cwd=folder,
+                env={**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)},
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
 
     def has_ended(self, seconds: float) -> bool:
         """Also where it is ended, for it has taken so many."""
-        if self.process.poll() is None and time.monotonic() - self.since > seconds:
+        if not self.group.has_ended() and time.monotonic() - self.since > seconds:
             self.is_late = True
-            self.end()
-        return self.process.poll() is not None
+            self.group.end()
+        return self.group.has_ended()
 
     def settle(self) -> Build:
-        """What it made. Raises MachineError where it was killed by somebody else, or found no header: that is not the
-        source's fault.
-        """
+        """What it made. Raises MachineError where what it made says nothing of the source."""
         seconds = time.monotonic() - self.since
-        if self.is_late:
-            return self.store.keep(self.job, self.draft, "timed_out", seconds)
-        told = (self.draft / DIAGNOSTICS).read_text(errors="replace")
-        if self.process.returncode < 0 or (self.process.returncode and KILLED in told):
-            last = told.strip().rpartition("\n")[2]
-            raise MachineError(
-                f"the compiler of {self.job.name} was killed ({last or self.process.returncode}); where memory is "
-                "short, fewer --jobs take less of it"
-            )
-        if absent := ABSENT_HEADER.search(told):
-            raise MachineError(
-                f"the compiler of {self.job.name} finds no {absent[1] or absent[2]}; {self.store.toolkit.nvcc} has not "
-                "all headers of a CUDA toolkit, another --nvcc may"
-            )
-        is_built = self.process.returncode == 0 and (self.draft / OUTPUT_OF[self.job.output]).exists()
-        return self.store.keep(self.job, self.draft, "built" if is_built else "failed", seconds)
+        folder = self.draft.folder
+        status = self.group.process.returncode
+        try:
+            if self.is_late:
+                return self.store.keep(self.job, folder, "timed_out", seconds)
+            if status == 0 and (folder / OUTPUT_OF[self.job.output]).exists():
+                return self.store.keep(self.job, folder, "built", seconds)
+            if fault := machine_fault((folder / DIAGNOSTICS).read_text(errors="replace"), status):
+                raise MachineError(f"the compiler of {self.job.name} {fault}")
+            return self.store.keep(self.job, folder, "failed", seconds)
+        finally:
+            self.draft.remove()
 
     def end(self) -> None:
-        """With all that it started."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-
-def _start(command: Sequence[str], draft: Path) -> subprocess.Popen[bytes]:
-    with (draft / DIAGNOSTICS).open("wb") as file:
-        return subprocess.Popen(
-            command,
-            cwd=draft,
-            env={
-                **os.environ,
-                "TMPDIR": str(draft.resolve()),
-            },  # so that nothing is left elsewhere when it is killed
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=dying_with_parent(),  # noqa: PLW1509 - one call of libc; this process has one thread
-        )
+        """With all that it started, and what it wrote."""
+        self.group.end()
+        self.draft.remove()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,9 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
+from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.compiler.cutlass import Headers
+from hillclimb.harness.gemm.compiler.drafts import Draft, locked
 from hillclimb.harness.gemm.compiler.ptxas import KernelFacts, read_kernels
 from hillclimb.harness.gemm.compiler.toolkit import Toolkit
 from hillclimb.harness.records.record import Record
@@ -32,7 +33,9 @@ OUTPUT_OF: dict[OutputKind, str] = {"object": "output.o", "cubin": "output.cubin
 """nvcc goes by the end of a name."""
 
 SOURCE, DIAGNOSTICS, RECORD = "source.cu", "diagnostics", "built.json"
-DRAFTS = "drafts"
+REPLACED = "replaced"
+ORDER: tuple[BuildOutcome, ...] = ("timed_out", "failed", "built")
+"""What says more of a source comes later."""
 
 
 class BuildRecord(Record):
@@ -85,13 +88,17 @@ class BuildStore:
     """A folder of builds by one compiler with these headers. Several processes may use it at once."""
 
     def __init__(self, folder: Path, toolkit: Toolkit, headers: Headers = Headers()) -> None:  # noqa: B008 - it is frozen
+        """Raises UsageError where nvcc would take a folder's name for two."""
+        for named in (folder, *headers.folders):
+            if "," in str(named.absolute()):
+                raise UsageError(f"nvcc takes {named.absolute()} for two folders; give one without a comma")
         self.folder, self.toolkit, self.headers = folder, toolkit, headers
 
     def key(self, job: CompileJob) -> str:
         """sha256 of what decides the output."""
         decides = [
             *(job.source, job.output, job.flags),
-            *(self.toolkit.version, self.headers.digest),
+            *(self.toolkit.digest, self.headers.digest, len(self.headers.folders)),
         ]
         return hashlib.sha256(json.dumps(decides).encode()).hexdigest()
 
@@ -99,28 +106,15 @@ class BuildStore:
         """What is kept of it. One that was given up counts where it had had as many seconds as it would get now, and
         one whose files were damaged does not.
         """
-        folder = self._folder(self.key(job))
-        try:
-            record = BuildRecord.model_validate_json((folder / RECORD).read_bytes())
-            if record.outcome == "built" and _sha256(folder / record.output) != record.output_sha256:
-                return None
-        except (OSError, ValidationError):
+        found = self._valid(self._folder(self.key(job)))
+        if found and found.record.outcome == "timed_out" and found.record.seconds < seconds:
             return None
-        if record.outcome == "timed_out" and record.seconds < seconds:
-            return None
-        return Build(record, folder)
+        return found
 
-    def draft(self, job: CompileJob) -> Path:
-        """A new folder for a compiler to work in; what lies in drafts of processes that are gone is removed."""
-        drafts = self.folder / DRAFTS
-        drafts.mkdir(parents=True, exist_ok=True)
-        for old in drafts.iterdir():
-            if not Path("/proc", old.name.partition("-")[0]).exists():
-                shutil.rmtree(old, ignore_errors=True)
-        draft = drafts / f"{os.getpid()}-{self.key(job)}"
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir()
-        (draft / SOURCE).write_text(job.source)
+    def draft(self, job: CompileJob) -> Draft:
+        """For a compiler to work in, with the source in it."""
+        draft = Draft(self.folder)
+        (draft.folder / SOURCE).write_text(job.source)
         return draft
 
     def command(self, job: CompileJob) -> list[str]:
@@ -130,7 +124,9 @@ class BuildStore:
         return [str(self.toolkit.nvcc), *flags, "-o", OUTPUT_OF[job.output], SOURCE]
 
     def keep(self, job: CompileJob, draft: Path, outcome: BuildOutcome, seconds: float) -> Build:
-        """The draft, with its record, as what the source became."""
+        """The draft, with its record, as what the source became. What another process kept meanwhile stays, unless this
+        says more.
+        """
         diagnostics = (draft / DIAGNOSTICS).read_text(errors="replace")
         output = OUTPUT_OF[job.output] if outcome == "built" else ""
         record = BuildRecord(
@@ -145,15 +141,33 @@ class BuildStore:
         (draft / RECORD).write_text(record.model_dump_json(by_alias=True, indent=1) + "\n")
         folder = self._folder(self.key(job))
         folder.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(folder, ignore_errors=True)
-        try:
+        with locked(folder.parent):
+            before = self._valid(folder)
+            if before and _worth(before.record) >= _worth(record):
+                return before
+            if folder.exists():
+                folder.rename(draft / REPLACED)
             draft.rename(folder)
-        except OSError:  # another process was faster
-            shutil.rmtree(draft, ignore_errors=True)
+        shutil.rmtree(folder / REPLACED, ignore_errors=True)
+        return Build(record, folder)
+
+    def _valid(self, folder: Path) -> Build | None:
+        """None where there is none, or where its files were damaged."""
+        try:
+            record = BuildRecord.model_validate_json((folder / RECORD).read_bytes())
+            if record.outcome == "built" and _sha256(folder / record.output) != record.output_sha256:
+                return None
+        except (OSError, ValidationError):
+            return None
         return Build(record, folder)
 
     def _folder(self, key: str) -> Path:
         return self.folder / key[:2] / key
+
+
+def _worth(record: BuildRecord) -> tuple[int, float]:
+    """One that was given up says more the longer it was tried."""
+    return ORDER.index(record.outcome), record.seconds if record.outcome == "timed_out" else 0.0
 
 
 def _sha256(path: Path) -> str:

@@ -9,19 +9,20 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from errno import EACCES, EISDIR
 from functools import cached_property
 from pathlib import Path
 
 from hillclimb.harness.errors import MachineError, UsageError
 from hillclimb.harness.gemm.compiler.cutlass import Cutlass, Headers
+from hillclimb.harness.gemm.compiler.drafts import Draft
 from hillclimb.harness.gemm.compiler.parallel import CompileRun
 from hillclimb.harness.gemm.compiler.store import DIAGNOSTICS, Build, CompileJob
 from hillclimb.harness.gemm.compiler.toolkit import Toolkit
+from hillclimb.harness.gemm.processes import ProcessGroups
 from hillclimb.harness.gemm.profiler.origin import ProfilerOrigin, origin_file, sha256_of
 from hillclimb.harness.gemm.shape import Dtype
 
@@ -81,6 +82,8 @@ class ProfilerBuilding:
 
     cutlass: Cutlass
     toolkit: Toolkit
+    store: Path
+    """Folder to work in."""
     patterns: tuple[str, ...]
     """Names of kernels, with * for anything."""
     architecture: str = "90a"
@@ -98,12 +101,13 @@ class ProfilerBuilding:
 
         Raises UsageError where the generator fails, or where no kernel has such a name.
         """
-        with tempfile.TemporaryDirectory(prefix="hillclimb-cutlass-") as folder:
-            self._generate(Path(folder))
-            sources = [
-                path for path in Path(folder, "generated").rglob("*") if path.suffix in (".cu", ".cpp")
-            ]
-            return {path.name: path.read_text() for path in sorted(sources)}
+        draft = Draft(self.store)
+        try:
+            self._generate(draft.folder)
+            sources = (draft.folder / "generated").rglob("*")
+            return {path.name: path.read_text() for path in sorted(sources) if path.suffix in (".cu", ".cpp")}
+        finally:
+            draft.remove()
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -113,8 +117,9 @@ class ProfilerBuilding:
     def build(self, run: CompileRun, target: Path) -> ProfilerBinary:
         """Compiles what the store has not, and links it to `target`. A kernel that does not compile is left out.
 
-        Raises MachineError where anything else does not.
+        Raises MachineError where anything else does not, and UsageError where the target cannot be written.
         """
+        _check_target(target)
         sources = {**self._own_sources(), **self.generated}
         builds = dict(zip(sources, run(map(self.job, sources, sources.values())), strict=True))
         failed = {name: build for name, build in builds.items() if not build.is_built and _is_kernel(name)}
@@ -174,13 +179,12 @@ class ProfilerBuilding:
             *("--disable-cutlass-package-imports", "--log-level=error", *level),
         ]
         try:
-            told = subprocess.run(
-                command, cwd=folder, capture_output=True, text=True, timeout=GENERATE_SECONDS, check=False
-            )
-        except subprocess.TimeoutExpired:
+            with ProcessGroups() as groups:
+                status, told = groups.run(command, GENERATE_SECONDS, cwd=folder)
+        except TimeoutError:
             raise UsageError(f"CUTLASS lists its kernels for longer than {GENERATE_SECONDS:g} s") from None
-        if told.returncode:
-            last = told.stderr.strip().rpartition("\n")[2]
+        if status:
+            last = told.strip().rpartition("\n")[2]
             raise UsageError(f"CUTLASS's generator fails ({last}); run it yourself: {' '.join(command)}")
         if not any(_is_kernel(path.name) for path in folder.rglob("*.cu")):
             raise UsageError(
@@ -189,18 +193,45 @@ class ProfilerBuilding:
             )
 
     def _link(self, objects: Sequence[Path], target: Path) -> None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_name(f".{target.name}.{os.getpid()}")
-        command = [str(self.toolkit.nvcc), "-o", str(draft), *map(str, objects)]
+        draft = Draft(self.store)
+        binary = draft.folder / BINARY
+        command = [str(self.toolkit.nvcc), "-o", str(binary), *(str(path.absolute()) for path in objects)]
         try:
-            told = subprocess.run(command, capture_output=True, text=True, timeout=LINK_SECONDS, check=False)
-            if told.returncode:
-                raise MachineError(
-                    f"the profiler does not link: {(told.stdout + told.stderr).strip()[-2000:]}"
-                )
-            shutil.move(draft, target)
+            with ProcessGroups() as groups:
+                status, told = groups.run(command, LINK_SECONDS, cwd=draft.folder)
+            if status:
+                raise MachineError(f"the profiler does not link: {told.strip()[-2000:]}")
+            _move(binary, target)
+        except TimeoutError:
+            raise MachineError(
+                f"the profiler is linked for longer than {LINK_SECONDS:g} s; the same command tries again"
+            ) from None
         finally:
-            draft.unlink(missing_ok=True)
+            draft.remove()
+
+
+def _check_target(target: Path) -> None:
+    """Before anything is compiled for it."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.is_dir():
+            raise IsADirectoryError(EISDIR, "it is a folder")
+        if not os.access(target.parent, os.W_OK):
+            raise PermissionError(EACCES, "its folder cannot be written")
+    except OSError as error:
+        raise UsageError(
+            f"{target} cannot be written ({error.strerror}); give --output another file"
+        ) from None
+
+
+def _move(binary: Path, target: Path) -> None:
+    """Also to another file system; nobody sees half of it."""
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        shutil.move(binary, beside)
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _is_kernel(name: str) -> bool:

@@ -38,7 +38,8 @@ def typed(*words: str, status: int = 0) -> str:
 def test_what_is_listed_is_built(folder: Path) -> None:
     listed = typed("--kernels", PATTERN, "--list").split()
     assert len(listed) > 2 and all(name.startswith(PREFIX) and "cooperative" in name for name in listed)
-    assert not (folder / "build").exists()
+    assert json.loads(typed("--kernels", PATTERN, "--list", "--json")) == listed
+    assert not (folder / "log").exists()
     told = json.loads(typed("--kernels", PATTERN, "--json", "--jobs", "4"))
     assert told == {"path": "build/cutlass_profiler", "kernels": listed, "failed": {}}
     asked = (folder / "log").read_text()

@@ -11,7 +11,7 @@ import pytest
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.compiler import toolkit as toolkits
 from hillclimb.harness.gemm.compiler.cutlass import find_cutlass
-from hillclimb.harness.gemm.compiler.toolkit import Toolkit, find_toolkit
+from hillclimb.harness.gemm.compiler.toolkit import Toolkit, find_toolkit, of_wheels
 
 VERSION = "#define CUTLASS_MAJOR 9\n#define CUTLASS_MINOR 8\n#define CUTLASS_PATCH 7\n"
 
@@ -50,6 +50,55 @@ def test_what_is_no_compiler_is_told(tmp_path: Path) -> None:
             find_toolkit(path)
 
 
+def test_a_bare_name_is_of_the_path_and_a_file_is_itself(
+    tmp_path: Path, toolkit: Toolkit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{toolkit.nvcc.parent}:/usr/bin:/bin")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDACXX", "nvcc")
+    assert find_toolkit().nvcc == find_toolkit(Path("nvcc")).nvcc == toolkit.nvcc
+    shutil.copy(toolkit.nvcc, tmp_path / "nvcc")
+    assert find_toolkit(Path("nvcc")).nvcc == tmp_path / "nvcc" and find_toolkit().nvcc == toolkit.nvcc
+
+
+def test_all_that_compiles_is_in_the_digest(
+    tmp_path: Path, toolkit: Toolkit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fake's plan names `tmp_path/tools` and `tmp_path/headers`."""
+    tools, headers = tmp_path / "tools", tmp_path / "headers"
+    for path in (tools / "ptxas", tools / "cicc", headers / "a.h", tmp_path / "g++"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("#!/bin/sh\necho 1\n")
+        path.chmod(0o755)
+    (toolkit.nvcc.with_name("plan")).write_text(
+        f'#$ _HERE_={tools}\n#$ CICC_PATH={tools}\n#$ INCLUDES="-I{headers}"  \n#$ gcc -E source.cu\n'
+    )
+    digests = [find_toolkit(toolkit.nvcc).digest]
+    for change in (
+        lambda: (tools / "ptxas").write_text("other"),
+        lambda: (tools / "cicc").write_text("other"),
+        lambda: (headers / "a.h").write_text("longer than before"),
+        lambda: (headers / "a.h").rename(headers / "b.h"),
+        lambda: monkeypatch.setenv("NVCC_APPEND_FLAGS", "-G"),
+        lambda: monkeypatch.setenv("CPATH", "/elsewhere"),
+        lambda: monkeypatch.setenv("NVCC_CCBIN", str(tmp_path)),
+        lambda: (tmp_path / "g++").write_text("#!/bin/sh\necho 2\n"),
+    ):
+        change()
+        digests.append(find_toolkit(toolkit.nvcc).digest)
+    assert len(set(digests)) == len(digests)
+    assert find_toolkit(toolkit.nvcc).digest == digests[-1]
+
+
+def test_a_real_toolkit_names_its_programs_and_headers() -> None:
+    found = find_toolkit(of_wheels()[0])
+    plan = dict(toolkits.PLAN_LINE.findall(toolkits._told(found.nvcc, "--dryrun", "-c", "source.cu")))
+    assert Path(plan["CICC_PATH"], "cicc").is_file() and Path(plan["_HERE_"], "ptxas").is_file()
+    assert [
+        Path(name, "cuda_runtime.h").is_file() for name in toolkits.INCLUDED.findall(plan["INCLUDES"])
+    ] == [True]
+
+
 def tree(folder: Path) -> Path:
     version = folder / "cutlass_library/source/include/cutlass/version.h"
     version.parent.mkdir(parents=True)
@@ -68,10 +117,25 @@ def test_a_wheel_is_the_folder_that_it_holds(tmp_path: Path) -> None:
     of_wheel = find_cutlass(tmp_path / "cutlass.whl", tmp_path / "unpacked")
     assert of_folder.version == of_wheel.version == "9.8.7" and of_folder.digest == of_wheel.digest
     assert find_cutlass(folder / "cutlass_library", tmp_path) == of_folder
-    assert sorted(path.name for path in (tmp_path / "unpacked").iterdir()) == ["cutlass_library"]
+    assert not (of_wheel.package.parent / "other").exists()
     (of_wheel.source / "include/cutlass/version.h").write_text("cut")
     again = find_cutlass(tmp_path / "cutlass.whl", tmp_path / "unpacked")
     assert again.digest == of_folder.digest
+
+
+def test_two_wheels_do_not_mix(tmp_path: Path) -> None:
+    """Also where their files are of the same size."""
+    found = []
+    for text in ("one", "two"):
+        folder = tree(tmp_path / text)
+        (folder / "cutlass_library/source/include/cutlass/a.h").write_text(text)
+        (folder / f"cutlass_library/source/include/cutlass/{text}.h").write_text(text)
+        with zipfile.ZipFile(tmp_path / f"{text}.whl", "w") as archive:
+            for path in folder.rglob("*"):
+                archive.write(path, path.relative_to(folder))
+        found.append(find_cutlass(tmp_path / f"{text}.whl", tmp_path / "unpacked"))
+        assert found[-1].digest == find_cutlass(folder, tmp_path).digest
+    assert find_cutlass(tmp_path / "one.whl", tmp_path / "unpacked") == found[0] != found[1]
 
 
 def test_the_digest_is_of_names_and_contents(tmp_path: Path) -> None:

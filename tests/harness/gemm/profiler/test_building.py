@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hillclimb.harness.gemm.compiler.cutlass import Cutlass, find_cutlass
 from hillclimb.harness.gemm.compiler.parallel import CompileRun
 from hillclimb.harness.gemm.compiler.store import BuildStore
 from hillclimb.harness.gemm.compiler.toolkit import Toolkit, find_toolkit, of_wheels
+from hillclimb.harness.gemm.profiler import building as buildings
 from hillclimb.harness.gemm.profiler.building import KERNELS, ProfilerBuilding
 from hillclimb.harness.gemm.profiler.names import parse_name
 from hillclimb.harness.gemm.profiler.origin import ProfilerOrigin, origin_file, sha256_of, software_of
@@ -28,9 +30,14 @@ def cutlass() -> Cutlass:
     return find_cutlass(None, Path("unused"))
 
 
+def listing(release: str, pattern: str) -> ProfilerBuilding:
+    folder = Path(tempfile.gettempdir(), "hillclimb-listing")
+    return ProfilerBuilding(cutlass(), Toolkit(Path("nvcc"), release, ""), folder, (pattern,))
+
+
 @cache
 def generated() -> dict[str, str]:
-    return ProfilerBuilding(cutlass(), Toolkit(Path("nvcc"), "13.0", ""), (PATTERN,)).generated
+    return listing("13.0", PATTERN).generated
 
 
 def building(folder: Path, kernels: tuple[str, ...] = ()) -> tuple[ProfilerBuilding, CompileRun]:
@@ -39,14 +46,14 @@ def building(folder: Path, kernels: tuple[str, ...] = ()) -> tuple[ProfilerBuild
     nvcc.parent.mkdir()
     shutil.copy(Path(fakes.__file__).with_name("nvcc.py"), nvcc)
     toolkit = find_toolkit(nvcc)
-    found = ProfilerBuilding(cutlass(), toolkit, (PATTERN,))
+    found = ProfilerBuilding(cutlass(), toolkit, folder / "store", (PATTERN,))
     wrong = {f"{name}.cu": f"{generated()[f'{name}.cu']}\n#error\n" for name in kernels}
     found.__dict__["generated"] = {**generated(), **wrong}
     return found, CompileRun(BuildStore(folder / "store", toolkit, found.headers), 4)
 
 
 def test_the_kernels_are_those_that_a_sweep_asks_for() -> None:
-    found = ProfilerBuilding(cutlass(), Toolkit(Path("nvcc"), "13.0", ""), (KERNELS["fp8"],)).kernels
+    found = listing("13.0", KERNELS["fp8"]).kernels
     names = [parse_name(name) for name in found]
     assert len(found) == 64 and all(name.layout == "tnn" and name.align == 16 for name in names)
     assert all("_gemm_e4m3_e4m3_f32_bf16_bf16_" in name for name in found)
@@ -54,9 +61,9 @@ def test_the_kernels_are_those_that_a_sweep_asks_for() -> None:
 
 def test_a_name_that_no_kernel_has_is_told() -> None:
     with pytest.raises(UsageError, match=r"CUTLASS 4.2.0 has no kernel for sm_90a of the name no_such"):
-        _ = ProfilerBuilding(cutlass(), Toolkit(Path("nvcc"), "13.0", ""), ("no_such",)).kernels
+        _ = listing("13.0", "no_such").kernels
     with pytest.raises(UsageError, match="generator fails"):
-        _ = ProfilerBuilding(cutlass(), Toolkit(Path("nvcc"), "none", ""), (PATTERN,)).kernels
+        _ = listing("none", PATTERN).kernels
 
 
 def test_everything_is_compiled_and_linked(tmp_path: Path) -> None:
@@ -73,6 +80,28 @@ def test_everything_is_compiled_and_linked(tmp_path: Path) -> None:
     asked = (tmp_path / "bin" / "log").read_text().splitlines()
     found.build(run, tmp_path / "again")
     assert (tmp_path / "bin" / "log").read_text().splitlines() == asked
+
+
+def test_a_target_that_cannot_be_is_told_before_anything_is_compiled(tmp_path: Path) -> None:
+    found, run = building(tmp_path)
+    (tmp_path / "file").write_text("")
+    for target, told in [(tmp_path, "it is a folder"), (tmp_path / "file/profiler", "cannot be written")]:
+        with pytest.raises(UsageError, match=f"{told}.*--output"):
+            found.build(run, target)
+    assert not (tmp_path / "bin" / "log").exists()
+
+
+def test_a_link_that_hangs_is_told_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, run = building(tmp_path)
+    found.build(run, tmp_path / "profiler")
+    monkeypatch.setattr(buildings, "LINK_SECONDS", 0.3)
+    (tmp_path / "bin" / "links forever").write_text("")
+    with pytest.raises(MachineError, match=r"linked for longer than 0.3 s"):
+        found.build(run, tmp_path / "other")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "profiler", "profiler.json", "store"]
+    assert not list((tmp_path / "store" / "drafts").iterdir())
 
 
 def test_a_kernel_that_does_not_compile_is_left_out(tmp_path: Path) -> None:
@@ -123,7 +152,7 @@ def test_a_binary_of_others_says_its_version_itself(
 @pytest.mark.slow(90)
 def test_a_real_compiler_takes_a_kernel_of_cutlass(tmp_path: Path) -> None:
     toolkit = find_toolkit(of_wheels()[0])
-    found = ProfilerBuilding(cutlass(), toolkit, (PATTERN,))
+    found = ProfilerBuilding(cutlass(), toolkit, tmp_path / "store", (PATTERN,))
     store = BuildStore(tmp_path, toolkit, found.headers)
     name = f"{found.kernels[0]}.cu"
     (build,) = CompileRun(store, 1)([found.job(name, found.generated[name])])
