@@ -39,7 +39,8 @@ ROOMS = {
         "harness.judge harness.studies"
     ),
     "agent.commands.gemm": (
-        "agent.commands harness.gemm harness.gemm.bench harness.gemm.compiler harness.gemm.profiler"
+        "agent.commands harness.gemm harness.gemm.bench harness.gemm.compiler harness.gemm.generator "
+        "harness.gemm.profiler"
     ),
     "agent.evaluate": (
         "agent.climb agent.git agent.llm.briefing agent.machine agent.proposers agent.record "
@@ -96,10 +97,11 @@ ROOMS = {
         "harness.sandbox.kernel harness.sandbox.rungs"
     ),
     "harness.gemm": "harness.yaml_errors",
-    "harness.gemm.bench": "harness.device.gpu harness.gemm",
+    "harness.gemm.bench": "harness.device.gpu harness.gemm harness.gemm.generator",
     "harness.gemm.compiler": "harness.device harness.gemm",
+    "harness.gemm.generator": "harness.gemm harness.gemm.compiler",
     "harness.gemm.profiler": "harness.gemm harness.gemm.compiler",
-    "harness.gemm.providers": "harness.gemm harness.gemm.bench",
+    "harness.gemm.providers": "harness.gemm harness.gemm.bench harness.gemm.generator",
     "harness.judge": (
         "harness.case harness.channel harness.device harness.device.cpu harness.device.gpu harness.duel "
         "harness.duel.process harness.profile harness.sandbox.rungs harness.statistics"

@@ -57,7 +57,15 @@ BenchFolderOption = Annotated[
 ]
 ProvidersOption = Annotated[
     list[str] | None,
-    typer.Option("--providers", metavar="NAME", callback=split_names, help="cublas, cublaslt and triton."),
+    typer.Option(
+        "--providers",
+        metavar="NAME",
+        callback=split_names,
+        help="cublas, cublaslt, triton and generated. Default: all that are there.",
+    ),
+]
+KernelsFolderOption = Annotated[
+    Path, typer.Option("--kernels", metavar="FOLDER", help="Of `gemm generate`, for the provider generated.")
 ]
 GraphOption = Annotated[
     int,
@@ -80,6 +88,8 @@ EndOption = Annotated[int, typer.Option("--dim-end", min=1, help="The last one."
 StepOption = Annotated[int, typer.Option("--dim-increment", min=1, help="From one to the next.")]
 ConstantOption = Annotated[int | None, typer.Option(min=1, help="This size instead of the range's.")]
 
+KERNELS = Path("build/gemm-kernels")
+
 
 @dataclass(frozen=True)
 class BenchWish:
@@ -87,6 +97,7 @@ class BenchWish:
 
     folder: Path
     providers: Sequence[str]
+    kernels: Path
     calls: int
     pool: int
     rounds: int
@@ -102,6 +113,7 @@ def bench_shapes(
     definitions: DefinitionsOption = None,
     output_dir: BenchFolderOption = Path("artifacts/gemm_bench"),
     providers: ProvidersOption = None,
+    kernels: KernelsFolderOption = KERNELS,
     calls: GraphOption = 0,
     pool: PoolOption = 0,
     rounds: RoundsOption = 11,
@@ -116,7 +128,7 @@ def bench_shapes(
     chosen = choose_shapes(names, None, None, None, dtype, definitions)
     if not names:
         chosen = [shape for shape in chosen if shape.groups == 1]
-    _bench(chosen, _wish(output_dir, providers, calls, pool, rounds, finalists, seconds, json))
+    _bench(chosen, _wish(output_dir, providers, kernels, calls, pool, rounds, finalists, seconds, json))
 
 
 @bench.command("square")
@@ -127,6 +139,7 @@ def bench_square(
     dtype: DtypeOption = None,
     output_dir: BenchFolderOption = Path("artifacts/gemm_bench"),
     providers: ProvidersOption = None,
+    kernels: KernelsFolderOption = KERNELS,
     calls: GraphOption = 0,
     pool: PoolOption = 0,
     rounds: RoundsOption = 11,
@@ -139,7 +152,7 @@ def bench_square(
     Exit status 1: the time is over, and shapes are left.
     """
     chosen = [_shape(size, size, size, dtype) for size in _sizes(start, end, step)]
-    _bench(chosen, _wish(output_dir, providers, calls, pool, rounds, finalists, seconds, json))
+    _bench(chosen, _wish(output_dir, providers, kernels, calls, pool, rounds, finalists, seconds, json))
 
 
 @bench.command("range")
@@ -153,6 +166,7 @@ def bench_range(
     dtype: DtypeOption = None,
     output_dir: BenchFolderOption = Path("artifacts/gemm_bench"),
     providers: ProvidersOption = None,
+    kernels: KernelsFolderOption = KERNELS,
     calls: GraphOption = 0,
     pool: PoolOption = 0,
     rounds: RoundsOption = 11,
@@ -168,7 +182,7 @@ def bench_range(
     chosen = [_shape(m_constant or size, n_constant or size, k_constant or size, dtype) for size in sizes]
     _bench(
         list(dict.fromkeys(chosen)),
-        _wish(output_dir, providers, calls, pool, rounds, finalists, seconds, json),
+        _wish(output_dir, providers, kernels, calls, pool, rounds, finalists, seconds, json),
     )
 
 
@@ -181,6 +195,7 @@ def bench_model(
     definitions: DefinitionsOption = None,
     output_dir: BenchFolderOption = Path("artifacts/gemm_bench"),
     providers: ProvidersOption = None,
+    kernels: KernelsFolderOption = KERNELS,
     calls: GraphOption = 0,
     pool: PoolOption = 0,
     rounds: RoundsOption = 11,
@@ -196,12 +211,13 @@ def bench_model(
         raise UsageError("bench model needs --models, such as Qwen/Qwen3-32B")
     chosen = choose_shapes(None, models, tp_sizes, batch_sizes, dtype, definitions)
     chosen = [shape for shape in chosen if shape.groups == 1]
-    _bench(chosen, _wish(output_dir, providers, calls, pool, rounds, finalists, seconds, json))
+    _bench(chosen, _wish(output_dir, providers, kernels, calls, pool, rounds, finalists, seconds, json))
 
 
 def _wish(
     folder: Path,
     providers: list[str] | None,
+    kernels: Path,
     calls: int,
     pool: int,
     rounds: int,
@@ -210,9 +226,12 @@ def _wish(
     json: bool,
 ) -> BenchWish:
     from hillclimb.harness.gemm.bench.bench import PROVIDERS
+    from hillclimb.harness.gemm.generator.catalog import CATALOG
 
-    named = tuple(providers or PROVIDERS)
-    return BenchWish(folder, named, calls, pool, rounds, finalists, float(seconds), json)
+    there = [name for name in PROVIDERS if name != "generated" or (kernels / CATALOG).exists()]
+    return BenchWish(
+        folder, tuple(providers or there), kernels, calls, pool, rounds, finalists, float(seconds), json
+    )
 
 
 def _sizes(start: int, end: int, step: int) -> range:
@@ -230,7 +249,7 @@ def _bench(shapes: Sequence[GemmShape], wish: BenchWish) -> None:
     from hillclimb.harness.gemm.bench.rounds import BenchPlan
 
     plan = BenchPlan(rounds=wish.rounds, finalists=wish.finalists, calls=wish.calls, operand_sets=wish.pool)
-    commands = {name: worker_command(name) for name in wish.providers}
+    commands = {name: worker_command(name, wish.kernels) for name in wish.providers}
     with held_gpu() as gpu:
         run = Bench(wish.folder, commands, gpu, plan)
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hillclimb.agent.commands.gemm import bench, build, compare, select, shapes, sweep
+from hillclimb.agent.commands.gemm import bench, build, compare, generate, select, shapes, sweep
 from hillclimb.agent.commands.gemm.options import gemm
 
-__all__ = ["bench", "build", "compare", "gemm", "select", "shapes", "sweep"]
+__all__ = ["bench", "build", "compare", "gemm", "generate", "select", "shapes", "sweep"]

@@ -31,14 +31,15 @@ from hillclimb.harness.gemm.bench.rounds import (
     median_interval,
 )
 from hillclimb.harness.gemm.folder import claim, locked, write
+from hillclimb.harness.gemm.generator.catalog import read_catalog
 from hillclimb.harness.gemm.results import Failed, GpuCard, Measured, Product, ProviderResults, beyond_card
 from hillclimb.harness.gemm.shape import GemmShape
 from hillclimb.harness.records.record import Record
 from hillclimb.harness.wording import suggestion
 
 WORKER = "hillclimb.harness.gemm.providers.worker"
-PROVIDERS = ("cublas", "cublaslt", "triton")
-"""Those that this lab has; cublas is what torch calls."""
+PROVIDERS = ("cublas", "cublaslt", "triton", "generated")
+"""Those that this lab has; cublas is what torch calls, generated what `gemm generate` wrote."""
 
 
 class BenchSettings(Record):
@@ -89,11 +90,18 @@ def held_gpu() -> Iterator[HeldGpu]:
         nvml.close()
 
 
-def worker_command(provider: str) -> list[str]:
-    """Of its process. Raises UsageError for one that nobody knows."""
+def worker_command(provider: str, kernels: Path) -> list[str]:
+    """Of its process; `kernels` is the folder of generated ones.
+
+    Raises UsageError for a provider that nobody knows, or where there are no such kernels.
+    """
     if provider not in PROVIDERS:
         raise UsageError(f"provider {provider}: {suggestion(provider, PROVIDERS)}")
-    return [sys.executable, "-m", WORKER, provider]
+    command = [sys.executable, "-m", WORKER, provider]
+    if provider == "generated":
+        read_catalog(kernels)
+        command.append(str(kernels))
+    return command
 
 
 class Bench:

@@ -21,6 +21,7 @@ PROVIDERS = {
     "cublas": ("cublas", "Cublas"),
     "cublaslt": ("cublaslt", "CublasLt"),
     "triton": ("triton_matmul", "TritonMatmul"),
+    "generated": ("generated", "Generated"),
 }
 """Name -> module beside this one, and its class."""
 
@@ -75,12 +76,12 @@ class ProviderWorker:
         return self._launches[kernel]
 
 
-def load(name: str) -> Provider:
-    """By its name."""
+def load(name: str, *arguments: str) -> Provider:
+    """By its name. `generated` takes the folder of its kernels."""
     module, type_name = PROVIDERS[name]
     found: Provider = getattr(
         importlib.import_module(f"hillclimb.harness.gemm.providers.{module}"), type_name
-    )()
+    )(*arguments)
     return found
 
 
@@ -97,7 +98,7 @@ def main() -> None:
     """Serves the provider that is named."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    serve(ProviderWorker(load(sys.argv[1])), sys.stdin, answers)
+    serve(ProviderWorker(load(*sys.argv[1:])), sys.stdin, answers)
     answers.close()
     os._exit(0)  # a broken context hangs in its own clean-up
 

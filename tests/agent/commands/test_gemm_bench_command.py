@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     provider = str(Path(fakes.__file__).with_name("gemm_provider.py"))
     monkeypatch.setattr(bench, "held_gpu", held)
     monkeypatch.setattr(
-        bench, "worker_command", lambda name: [sys.executable, provider, str(tmp_path / "kernels")]
+        bench, "worker_command", lambda name, _: [sys.executable, provider, str(tmp_path / "kernels")]
     )
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -158,7 +158,7 @@ def test_a_provider_that_does_not_start_is_the_machines_fault(tmp_path: Path) ->
     with pytest.raises(MachineError, match=r"process of x does not start.*No such device.*read .*log"):
         ProviderProcess("x", ["sh", "-c", "echo No such device >&2; exit 3"], os.environ, log, 5.0)
     with pytest.raises(UsageError, match=r"cublasl.*cublaslt"):
-        worker_command("cublasl")
+        worker_command("cublasl", Path())
 
 
 @given(st.integers(6, 60))

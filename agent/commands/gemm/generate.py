@@ -1,0 +1,172 @@
+"""The command gemm generate, which writes and compiles kernels of many parameters for gemm bench."""
+
+from __future__ import annotations
+
+import json as as_json
+import sys
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hillclimb.agent.commands.gemm.build import (
+    ArchitectureOption,
+    CutlassOption,
+    JobSecondsOption,
+    JobsOption,
+    NvccOption,
+    StoreOption,
+)
+from hillclimb.agent.commands.gemm.options import DtypeOption, gemm, split_names
+from hillclimb.agent.commands.options import REJECTED, JsonOption
+from hillclimb.harness.errors import UsageError
+from hillclimb.harness.gemm.shape import Dtype
+from hillclimb.harness.wording import count
+
+if TYPE_CHECKING:
+    from hillclimb.harness.gemm.compiler.store import Build
+    from hillclimb.harness.gemm.generator.catalog import KernelCatalog
+    from hillclimb.harness.gemm.generator.point import KernelPoint
+
+GeneratorTypeOption = Annotated[
+    str, typer.Option("--generator-type", metavar="NAME", help="What is generated.")
+]
+ParameterSetOption = Annotated[
+    str, typer.Option("--args", metavar="SET", help="Set of parameters: hopper or seed002.")
+]
+PatternsOption = Annotated[
+    list[str] | None,
+    typer.Option("--kernels", metavar="NAME", callback=split_names, help="Only these, * for anything."),
+]
+KernelFolderOption = Annotated[
+    Path, typer.Option("--output-dir", metavar="FOLDER", help="Where the kernels are written.")
+]
+PointListOption = Annotated[
+    bool, typer.Option("--list", help="List the kernels and what speaks against them.")
+]
+ForceOption = Annotated[bool, typer.Option("--force", help="Build also what is known to be no good.")]
+
+
+@gemm.command()
+def generate(
+    generator: GeneratorTypeOption = "simple_gemm",
+    args: ParameterSetOption = "hopper",
+    dtype: DtypeOption = None,
+    kernels: PatternsOption = None,
+    output_dir: KernelFolderOption = Path("build/gemm-kernels"),
+    cutlass: CutlassOption = None,
+    nvcc: NvccOption = None,
+    architecture: ArchitectureOption = "90a",
+    store: StoreOption = Path("build/gemm-store"),
+    jobs: JobsOption = None,
+    timeout: JobSecondsOption = 1200.0,
+    force: ForceOption = False,
+    list_only: PointListOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Generate kernels of many parameters with CUTLASS, compile them, and keep them for `gemm bench`. It takes no GPU.
+
+    A kernel that cannot be built, or that would be of no use, is told by rules before a compiler is asked. Kernels that
+    are alike are compiled twelve to a file. What is compiled is kept, so the same command goes on where it was stopped.
+
+    Exit status 1: some kernel does not compile.
+
+    Example: `hillclimb gemm generate --kernels "*_128x128x64_*" --output-dir build/gemm-kernels`
+    """
+    points = _points(generator, args, dtype, kernels)
+    reasons = _reasons(points)
+    if list_only:
+        _print_list(points, reasons, json=json)
+        return
+    catalog = _build(
+        [point for point in points if force or not reasons[point.name]],
+        *(output_dir, cutlass, nvcc, architecture, store, jobs, timeout),
+    )
+    _print(catalog, output_dir, len(points), json=json)
+    if any(one.outcome != "built" for one in catalog.kernels):
+        raise typer.Exit(REJECTED)
+
+
+def _points(generator: str, args: str, dtype: Dtype | None, kernels: list[str] | None) -> list[KernelPoint]:
+    from hillclimb.harness.gemm.generator.parameter_sets import chosen_points
+
+    points = chosen_points(generator, args, dtype or "bf16")
+    if kernels:
+        points = [one for one in points if any(fnmatchcase(one.name, pattern) for pattern in kernels)]
+    if not points:
+        raise UsageError(f"no kernel of {args} has the name {', '.join(kernels or [])}; --list lists them")
+    return points
+
+
+def _reasons(points: Sequence[KernelPoint]) -> dict[str, str]:
+    from hillclimb.harness.gemm.generator.predicate import refusal
+
+    return {point.name: refusal(point) for point in points}
+
+
+def _build(
+    points: Sequence[KernelPoint],
+    folder: Path,
+    cutlass: Path | None,
+    nvcc: Path | None,
+    architecture: str,
+    store: Path,
+    jobs: int | None,
+    timeout: float,
+) -> KernelCatalog:
+    from hillclimb.harness.gemm.compiler.cutlass import find_cutlass
+    from hillclimb.harness.gemm.compiler.machine import default_jobs
+    from hillclimb.harness.gemm.compiler.parallel import CompileRun
+    from hillclimb.harness.gemm.compiler.store import BuildStore
+    from hillclimb.harness.gemm.compiler.toolkit import find_toolkit
+    from hillclimb.harness.gemm.generator.building import KernelBuilding
+
+    if not points:
+        raise UsageError("no kernel is left: all of them are known to be no good; --list tells why")
+    toolkit = find_toolkit(nvcc)
+    tree = find_cutlass(cutlass, store / "cutlass")
+    run = CompileRun(BuildStore(store, toolkit, tree.headers), jobs or default_jobs(), timeout, _show)
+    return KernelBuilding(tree, toolkit, architecture).build(run, points, folder)
+
+
+def _show(build: Build, done: int, total: int) -> None:
+    record = build.record
+    print(
+        f"{done} of {total} files: {record.name} {record.outcome} in {record.seconds:.1f} s", file=sys.stderr
+    )
+
+
+def _print_list(points: Sequence[KernelPoint], reasons: dict[str, str], *, json: bool) -> None:
+    if json:
+        print(as_json.dumps({"kernels": reasons}))
+        return
+    for point in points:
+        print(f"{point.name}  {reasons[point.name] or 'can be built'}")
+    able = sum(not reason for reason in reasons.values())
+    print(f"{able} of {count(len(points), 'kernel')} can be built")
+
+
+def _print(catalog: KernelCatalog, folder: Path, asked: int, *, json: bool) -> None:
+    built = [one for one in catalog.kernels if one.outcome == "built"]
+    failed = {one.point.name: one.diagnostics for one in catalog.kernels if one.outcome != "built"}
+    unsound = [one.point.name for one in built if not one.is_sound]
+    if json:
+        told = {
+            "folder": str(folder),
+            "asked": asked,
+            "built": len(built),
+            "failed": failed,
+            "unsound": unsound,
+        }
+        print(as_json.dumps(told))
+        return
+    for name, diagnostics in failed.items():
+        print(f"failed: {name}; read {diagnostics}")
+    for name in unsound:
+        print(f"unsound: {name} does not keep its sums in registers; it is not timed")
+    refused = asked - len(catalog.kernels)
+    print(
+        f"{folder}: {count(len(built), 'kernel')} built, {len(failed)} failed, {refused} not tried (--list tells why)"
+    )

@@ -1,0 +1,85 @@
+"""Why a kernel cannot be built, or would be of no use, told before a compiler is asked.
+
+The rules are those of CUTLASS 4.2 for Hopper: what its static assertions refuse, and what compiles and is then no good.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+from hillclimb.harness.gemm.generator.point import KernelPoint
+from hillclimb.harness.gemm.shape import Dtype
+
+SHARED_BYTES = 227 << 10
+"""Of a thread block."""
+
+BARRIER_BYTES = 16
+"""Beside each step in flight."""
+
+LEAST_STEPS = 2
+BOX = 256
+"""Rows that one TMA instruction brings: with more the kernel compiles, and hangs."""
+
+MAX_CLUSTER = 8
+"""Thread blocks; 16 only where a kernel asks for what no card must give."""
+
+MAX_SUMS = 208
+"""Registers of a thread that may hold sums; it has 240 for all."""
+
+RESULT_BYTES: dict[Dtype, int] = {"bf16": 2, "f16": 2, "fp8": 2, "int8": 4}
+EPILOGUE_COLUMNS = 32
+WARPGROUP = 128
+
+
+def refusal(point: KernelPoint) -> str:
+    """Empty for a kernel that is worth a compiler's time."""
+    for rule in (_layout, _schedule, _memory, _registers):
+        if told := rule(point):
+            return told
+    return ""
+
+
+def _layout(point: KernelPoint) -> str:
+    rows, columns, _ = point.tile
+    blocks = point.cluster[0] * point.cluster[1]
+    if rows % 64 or columns % 16:
+        return f"a tile has rows in steps of 64 and columns in steps of 16, not {rows}x{columns}"
+    if max(rows, columns) > BOX:
+        return f"TMA brings {BOX} rows at once, not {max(rows, columns)}"
+    if blocks > MAX_CLUSTER:
+        return f"a cluster has {MAX_CLUSTER} thread blocks at the most, not {blocks}"
+    return ""
+
+
+def _schedule(point: KernelPoint) -> str:
+    if point.schedule == "cooperative" and point.tile[0] < 2 * 64:
+        return f"two warpgroups cannot share {point.tile[0]} rows"
+    if point.scheduler == "stream_k" and point.schedule != "cooperative":
+        return f"stream-K needs the cooperative schedule, not {point.schedule}"
+    if point.scheduler == "stream_k" and point.pdl:
+        return "stream-K does not compile with dependent launch"
+    if (point.epilogue == "shared") != (point.schedule == "cooperative"):
+        return f"the {point.schedule} schedule has no {point.epilogue} epilogue"
+    return ""
+
+
+def _memory(point: KernelPoint) -> str:
+    steps = (SHARED_BYTES - _epilogue_bytes(point)) // (point.step_bytes + BARRIER_BYTES)
+    if steps < LEAST_STEPS:
+        return f"shared memory holds {steps} of {LEAST_STEPS} steps of {point.step_bytes} bytes"
+    return ""
+
+
+def _registers(point: KernelPoint) -> str:
+    sums = point.tile[0] * point.tile[1] // (WARPGROUP * point.consumers)
+    if sums > MAX_SUMS:
+        return f"{sums} sums a thread do not fit into its registers"
+    return ""
+
+
+def _epilogue_bytes(point: KernelPoint) -> int:
+    """Two parts of the tile on their way out."""
+    rows, columns, _ = point.tile
+    part = min(64 * point.consumers, rows) * gcd(EPILOGUE_COLUMNS, columns)
+    parts = min(2, rows * columns // part)
+    return parts * part * RESULT_BYTES[point.dtype]

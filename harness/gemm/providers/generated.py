@@ -1,0 +1,162 @@
+"""Kernels of a folder that `gemm generate` wrote, called through their C interface."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+from pathlib import Path
+
+import torch
+
+from hillclimb.harness.gemm.generator.catalog import CATALOG, GeneratedKernel, read_catalog
+from hillclimb.harness.gemm.generator.point import KernelPoint
+from hillclimb.harness.gemm.generator.predicate import RESULT_BYTES
+from hillclimb.harness.gemm.providers.cost import MULTIPROCESSORS, cost_seconds
+from hillclimb.harness.gemm.providers.provider import Launch, Operands, UnsupportedError
+from hillclimb.harness.gemm.shape import ITEM_BYTES, GemmShape
+
+LOOKS = 96
+"""Kernels of one shape that are worth a look, each with its ways to run."""
+
+WORKSPACE, PREPARE, RUN = 0, 1, 2
+SUCCESS = 0
+CHOICE, ALONG_ROWS, ALONG_COLUMNS = 0, 1, 2
+SPLITS = (1, 2, 4)
+ALIGNMENT_BYTES = 16
+
+
+class GemmRequest(ctypes.Structure):
+    """GemmRequest of the templates."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("a", "b", "result", "workspace", "stream")),
+        ("workspace_bytes", ctypes.c_size_t),
+        *((name, ctypes.c_int) for name in ("rows", "columns", "inner", "multiprocessors")),
+        *((name, ctypes.c_int) for name in ("raster", "swizzle", "splits")),
+    ]
+
+
+@dataclass(frozen=True)
+class RunOption:
+    """What is chosen when a kernel is called."""
+
+    raster: int = CHOICE
+    splits: int = 1
+
+    def __str__(self) -> str:
+        return f"raster{self.raster}_splits{self.splits}"
+
+
+class Generated:
+    """All sound kernels of one folder."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder)
+        self.catalog = read_catalog(self.folder)
+        self._libraries: dict[str, ctypes.CDLL] = {}
+        self._ways: dict[str, tuple[GeneratedKernel, RunOption]] = {}
+        ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)  # the libraries take its functions from there
+
+    def software(self) -> dict[str, str]:
+        """Which kernels these are."""
+        catalog = hashlib.sha256((self.folder / CATALOG).read_bytes()).hexdigest()
+        return {**self.catalog.software, "kernels": catalog}
+
+    def kernels(self, shape: GemmShape, example: Operands) -> Sequence[str]:
+        """The likeliest by the cost model. Raises UnsupportedError where none takes the shape."""
+        ways = sorted(self._all_ways(shape), key=lambda way: _cost(shape, way[0].point, way[1]))
+        self._ways = {f"{kernel.point.name}_{option}": (kernel, option) for kernel, option in ways[:LOOKS]}
+        if not self._ways:
+            raise UnsupportedError(f"no kernel of {self.folder} takes {shape.dtype} with these sizes")
+        return list(self._ways)
+
+    def launch(self, shape: GemmShape, kernel: str) -> Launch:
+        """Raises UnsupportedError where it refuses the shape."""
+        generated, option = self._ways[kernel]
+        library = self._libraries.setdefault(
+            generated.library, ctypes.CDLL(str(self.folder / generated.library))
+        )
+        return _KernelCall(getattr(library, generated.point.name), generated.point, shape, option)
+
+    def _all_ways(self, shape: GemmShape) -> Iterator[tuple[GeneratedKernel, RunOption]]:
+        if shape.k * ITEM_BYTES[shape.dtype] % ALIGNMENT_BYTES:
+            return
+        if shape.n * RESULT_BYTES[shape.dtype] % ALIGNMENT_BYTES:
+            return
+        for kernel in self.catalog.kernels:
+            if kernel.is_sound and kernel.point.dtype == shape.dtype:
+                for option in _options(kernel.point, shape):
+                    yield kernel, option
+
+
+class _KernelCall:
+    """One kernel for one shape."""
+
+    def __init__(
+        self, function: ctypes._NamedFuncPointer, point: KernelPoint, shape: GemmShape, option: RunOption
+    ):
+        rows, columns = _sides(point, shape)
+        self.function, self.tokens_are_rows = function, point.rows == "tokens"
+        self.request = GemmRequest(
+            rows=rows,
+            columns=columns,
+            inner=shape.k,
+            multiprocessors=torch.cuda.get_device_properties(0).multi_processor_count,
+            raster=option.raster,
+            swizzle=1,
+            splits=option.splits,
+        )
+
+    @cached_property
+    def workspace(self) -> torch.Tensor:
+        """Set up once: a kernel leaves it as it found it."""
+        self._act(WORKSPACE)
+        workspace = torch.zeros(max(1, self.request.workspace_bytes), dtype=torch.uint8, device="cuda")
+        self.request.workspace = workspace.data_ptr()
+        self._act(PREPARE)
+        return workspace
+
+    def __call__(self, to: Operands) -> None:
+        rows, columns = (to.x, to.w) if self.tokens_are_rows else (to.w, to.x)
+        self.request.a, self.request.b = rows.data_ptr(), columns.data_ptr()
+        self.request.result = to.out.data_ptr()
+        self.request.stream = torch.cuda.current_stream().cuda_stream
+        _ = self.workspace
+        self._act(RUN)
+
+    def _act(self, action: int) -> None:
+        status = self.function(action, ctypes.byref(self.request))
+        if status != SUCCESS and action == RUN:
+            raise RuntimeError(f"the kernel does not start: cutlass::Status {status}")
+        if status != SUCCESS:
+            raise UnsupportedError(f"the kernel refuses the shape: cutlass::Status {status}")
+
+
+def _options(point: KernelPoint, shape: GemmShape) -> Iterator[RunOption]:
+    if point.scheduler == "stream_k":
+        for splits in SPLITS:
+            yield RunOption(splits=splits)
+        return
+    rows, columns = _sides(point, shape)
+    down, across = ceil(rows / point.tile[0]), ceil(columns / point.tile[1])
+    if point.schedule == "basic" or min(down, across) == 1 or down * across <= MULTIPROCESSORS:
+        yield RunOption()
+        return
+    yield RunOption(raster=ALONG_ROWS)
+    yield RunOption(raster=ALONG_COLUMNS)
+
+
+def _sides(point: KernelPoint, shape: GemmShape) -> tuple[int, int]:
+    return (shape.m, shape.n) if point.rows == "tokens" else (shape.n, shape.m)
+
+
+def _cost(shape: GemmShape, point: KernelPoint, option: RunOption) -> float:
+    rows, columns, _ = point.tile
+    tile, cluster = (columns, rows), (point.cluster[1], point.cluster[0])
+    if point.rows == "features":
+        tile, cluster = (rows, columns), point.cluster
+    return cost_seconds(shape, tile, cluster, option.splits)
