@@ -7,12 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
+POLL_SECONDS = 0.02
 
 WATCHER = """
 import os, signal, sys
@@ -68,18 +71,20 @@ class ProcessGroups:
 
     def run(self, command: Sequence[str], seconds: float, **options: Any) -> tuple[int, str]:
         """Exit status, and what it wrote. Raises TimeoutError."""
-        group = self.start(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, **options
-        )
-        try:
-            told, _ = group.process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            raise TimeoutError from None
-        finally:
-            group.end()
-            if group.process.stdout:
-                group.process.stdout.close()
-        return group.process.returncode, told.decode(errors="replace")
+        until = time.monotonic() + seconds
+        with tempfile.TemporaryFile() as written:
+            group = self.start(
+                command, stdin=subprocess.DEVNULL, stdout=written, stderr=subprocess.STDOUT, **options
+            )
+            try:
+                while not group.has_ended():
+                    if time.monotonic() > until:
+                        raise TimeoutError
+                    time.sleep(POLL_SECONDS)
+            finally:
+                group.end()
+            written.seek(0)
+            return group.process.returncode, written.read().decode(errors="replace")
 
     def _tell(self, group: int) -> None:
         assert self._watcher.stdin is not None
@@ -111,4 +116,7 @@ class ProcessGroup:
 
 def _is_waiting(pid: int) -> bool:
     """Whether it ended, and is still to be reaped."""
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:  # where this process was started to ignore SIGCHLD
+        return True

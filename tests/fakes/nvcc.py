@@ -15,7 +15,7 @@ if "--version" in sys.argv:
     sys.exit(0)
 if "--dryrun" in sys.argv:
     plan = here / "plan"
-    sys.exit(plan.read_text() if plan.exists() else "")
+    sys.exit(plan.read_text() if plan.exists() else f"#$ _HERE_={here}\n#$ gcc -E source.cu")
 output, inputs = (
     sys.argv[sys.argv.index("-o") + 1],
     [Path(word) for word in sys.argv[1:] if word.endswith((".cu", ".cpp"))],

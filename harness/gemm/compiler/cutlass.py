@@ -51,7 +51,8 @@ class Cutlass:
 
     def headers_in(self, *folders: str) -> Headers:
         """These of its folders."""
-        return Headers(tuple(self.source / folder for folder in folders), self.digest)
+        digest = hashlib.sha256(f"{self.digest} {folders}".encode()).hexdigest()
+        return Headers(tuple(self.source / folder for folder in folders), digest)
 
 
 def find_cutlass(given: Path | None, folder: Path) -> Cutlass:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,7 +25,8 @@ class Draft:
         with locked(drafts):
             for old in drafts.iterdir():
                 _remove_if_abandoned(old)
-            self.folder = Path(tempfile.mkdtemp(dir=drafts)).absolute()
+            self.folder = drafts.absolute() / secrets.token_hex(8)
+            self.folder.mkdir()
             self._lock = _lock(self.folder)
 
     def remove(self) -> None:

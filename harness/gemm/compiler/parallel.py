@@ -11,9 +11,13 @@ from dataclasses import dataclass, field
 from hillclimb.harness.errors import MachineError
 from hillclimb.harness.gemm.compiler.store import DIAGNOSTICS, OUTPUT_OF, Build, BuildStore, CompileJob
 from hillclimb.harness.gemm.compiler.verdict import machine_fault
-from hillclimb.harness.gemm.processes import ProcessGroups
+from hillclimb.harness.gemm.processes import ProcessGroup, ProcessGroups
+from hillclimb.harness.wording import count
 
 POLL_SECONDS = 0.02
+LOOK_SECONDS = 1.0
+"""That may lie between two looks at a compiler."""
+
 JOB_SECONDS = 1200.0
 """After which a compiler is given up."""
 
@@ -27,12 +31,13 @@ class CompileRun:
     seconds: float = JOB_SECONDS
     watch: Callable[[Build, int, int], None] = lambda *_: None
     _running: dict[str, _Compiler] = field(default_factory=dict)
+    _faults: list[MachineError] = field(default_factory=list)
 
     def __call__(self, jobs: Iterable[CompileJob]) -> list[Build]:
         """Builds in the order of the jobs; what the store has is not compiled again.
 
-        Raises MachineError where a compiler ended by the machine's fault, as for want of memory: that is no verdict on$
-        a source. What had ended by then is kept.
+        Raises MachineError, at the end, where a compiler ended by the machine's fault, as for want of memory: it is no
+        verdict on a source. All others are kept.
         """
         asked = [(self.store.key(job), job) for job in jobs]
         builds: dict[str, Build] = {}
@@ -47,6 +52,10 @@ class CompileRun:
             for key, build in self._compile(waiting):
                 builds[key] = build
                 self.watch(build, len(builds), total)
+        if self._faults:
+            first, more = self._faults[0], len(self._faults) - 1
+            self._faults.clear()
+            raise MachineError(f"{first}. {count(more, 'other compiler')} likewise" if more else str(first))
         return [builds[key] for key, _ in asked]
 
     def _compile(self, waiting: dict[str, CompileJob]) -> Iterator[tuple[str, Build]]:
@@ -66,17 +75,12 @@ class CompileRun:
     def _settle(self) -> Iterator[tuple[str, Build]]:
         """What ended since it was last asked, after a moment where nothing did."""
         ended = {key: one for key, one in self._running.items() if one.has_ended(self.seconds)}
-        settled: list[tuple[str, Build]] = []
-        fault: MachineError | None = None
         for key, compiler in ended.items():
             del self._running[key]
             try:
-                settled.append((key, compiler.settle()))
+                yield key, compiler.settle()
             except MachineError as error:
-                fault = error
-        yield from settled
-        if fault:
-            raise fault
+                self._faults.append(error)
         if not ended:
             time.sleep(POLL_SECONDS)
 
@@ -87,12 +91,20 @@ class _Compiler:
     def __init__(self, store: BuildStore, job: CompileJob, groups: ProcessGroups) -> None:
         self.store, self.job = store, job
         self.draft = store.draft(job)
-        self.since = time.monotonic()
+        self.seconds = 0.0
+        self._seen = time.monotonic()
         self.is_late = False
+        try:
+            self.group = self._start(groups)
+        except BaseException:
+            self.draft.remove()
+            raise
+
+    def _start(self, groups: ProcessGroups) -> ProcessGroup:
         folder = self.draft.folder
         with (folder / DIAGNOSTICS).open("wb") as file:
-            self.group = groups.start(
-                store.command(job),
+            return groups.start(
+                self.store.command(self.job),
                 cwd=folder,
                 env={**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)},
                 stdin=subprocess.DEVNULL,
@@ -101,16 +113,20 @@ class _Compiler:
             )
 
     def has_ended(self, seconds: float) -> bool:
-        """Also where it is ended, for it has taken so many."""
-        if not self.group.has_ended() and time.monotonic() - self.since > seconds:
+        """Also where it is ended, for it has taken so many. Time in which nobody looked hardly counts, as in a
+        container that was paused.
+        """
+        now = time.monotonic()
+        self.seconds += min(now - self._seen, LOOK_SECONDS)
+        self._seen = now
+        if not self.group.has_ended() and self.seconds > seconds:
             self.is_late = True
             self.group.end()
         return self.group.has_ended()
 
     def settle(self) -> Build:
         """What it made. Raises MachineError where what it made says nothing of the source."""
-        seconds = time.monotonic() - self.since
-        folder = self.draft.folder
+        seconds, folder = self.seconds, self.draft.folder
         status = self.group.process.returncode
         try:
             if self.is_late:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from hillclimb.harness.errors import UsageError
+from hillclimb.harness.errors import MachineError, UsageError
 from hillclimb.harness.gemm.compiler.cutlass import Headers
 from hillclimb.harness.gemm.compiler.drafts import Draft, locked
 from hillclimb.harness.gemm.compiler.ptxas import KernelFacts, read_kernels
@@ -98,7 +98,7 @@ class BuildStore:
         """sha256 of what decides the output."""
         decides = [
             *(job.source, job.output, job.flags),
-            *(self.toolkit.digest, self.headers.digest, len(self.headers.folders)),
+            *(self.toolkit.digest, self.headers.digest),
         ]
         return hashlib.sha256(json.dumps(decides).encode()).hexdigest()
 
@@ -114,7 +114,11 @@ class BuildStore:
     def draft(self, job: CompileJob) -> Draft:
         """For a compiler to work in, with the source in it."""
         draft = Draft(self.folder)
-        (draft.folder / SOURCE).write_text(job.source)
+        try:
+            (draft.folder / SOURCE).write_text(job.source)
+        except BaseException:
+            draft.remove()
+            raise
         return draft
 
     def command(self, job: CompileJob) -> list[str]:
@@ -152,13 +156,15 @@ class BuildStore:
         return Build(record, folder)
 
     def _valid(self, folder: Path) -> Build | None:
-        """None where there is none, or where its files were damaged."""
+        """None where there is none, or where its files were damaged. Raises MachineError where they cannot be read."""
         try:
             record = BuildRecord.model_validate_json((folder / RECORD).read_bytes())
             if record.outcome == "built" and _sha256(folder / record.output) != record.output_sha256:
                 return None
-        except (OSError, ValidationError):
+        except (FileNotFoundError, NotADirectoryError, ValidationError):
             return None
+        except OSError as error:
+            raise MachineError(f"{folder} cannot be read ({error.strerror}); is it another user's?") from None
         return Build(record, folder)
 
     def _folder(self, key: str) -> Path:

@@ -6,6 +6,7 @@ import hashlib
 import importlib.metadata
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -17,7 +18,6 @@ from hillclimb.harness.errors import UsageError
 VERSION_SECONDS = 60.0
 RELEASE = re.compile(r"release (\d+\.\d+), V([\d.]+)")
 DEFAULT = Path("/usr/local/cuda/bin/nvcc")
-HOST_COMPILERS = ["c++", "g++"]
 
 PROGRAMS = ("nvcc", "nvcc.profile", "cudafe++", "ptxas", "fatbinary", "nvlink")
 DECIDING = (
@@ -30,7 +30,11 @@ DECIDING = (
 )
 """Variables that change what nvcc and the host's compiler make of a source."""
 
-PLAN_LINE = re.compile(r"^#\$ (\w+)=(.*)$", re.MULTILINE)
+SETTING = re.compile(r"^#\$ (\w+)=(.*)$", re.MULTILINE)
+"""A line of a plan that runs nothing."""
+
+OF_THE_SHELL = ("#$ PATH=", "#$ LD_LIBRARY_PATH=")
+TEMPORARY = re.compile(r"[^\s\"=]*tmpxft_\w+-")
 INCLUDED = re.compile(r'"-I([^"]+)"')
 
 
@@ -44,8 +48,8 @@ class Toolkit:
     version: str
     """Of nvcc and of the host's compiler, as they give it."""
     digest: str = ""
-    """sha256 of what compiles: the programs of the toolkit, its headers by name and size, the host's compiler by
-    version, and what the environment sets."""
+    """sha256 of what compiles: the steps that nvcc takes, the toolkit's programs and libraries, its headers by name and
+    size, the host's compiler by version, and what the environment sets."""
 
 
 def find_toolkit(given: Path | None = None) -> Toolkit:
@@ -59,12 +63,15 @@ def find_toolkit(given: Path | None = None) -> Toolkit:
             "no nvcc: it is not on the PATH, nor in $CUDA_HOME or /usr/local/cuda. Install a CUDA toolkit, or NVIDIA's "
             "wheels with `pip install hillclimb[gemm]`, or give --nvcc"
         )
-    told = _told(nvcc, "--version")
+    nvcc = nvcc.absolute()
+    versions = _run(nvcc, "--version")
+    told = versions.stdout or versions.stderr
     found = RELEASE.search(told)
     if not found:
         raise UsageError(f"{nvcc} does not say which nvcc it is ({told[-200:]!r}); give another --nvcc")
-    version = f"nvcc {found[2]}, {_host_compiler()}"
-    return Toolkit(nvcc.absolute(), found[1], version, _digest(nvcc.absolute(), version))
+    plan = _plan(nvcc)
+    version = f"nvcc {found[2]}, {_host_compiler(plan)}"
+    return Toolkit(nvcc, found[1], version, _digest(nvcc, plan, version))
 
 
 def _named(given: Path) -> Path:
@@ -92,29 +99,18 @@ def of_wheels() -> list[Path]:
     return sorted(folder.glob("cu[0-9]*/bin/nvcc"), reverse=True)
 
 
-def _host_compiler() -> str:
-    """Its version. nvcc takes it from the environment too: a program, or a folder that has it."""
-    named = os.environ.get("NVCC_CCBIN", "")
-    inside = [Path(named) / name for name in HOST_COMPILERS] if named else []
-    candidates = [str(path) for path in inside if path.is_file()] or ([named] if named else HOST_COMPILERS)
-    compiler = next(filter(None, map(shutil.which, candidates)), None)
-    if not compiler:
-        raise UsageError(
-            f"nvcc needs a C++ compiler beside it, and there is no {' or '.join(candidates)}; install g++"
-        )
-    return _told(Path(compiler), "--version").partition("\n")[0]
-
-
-def _digest(nvcc: Path, version: str) -> str:
+def _digest(nvcc: Path, plan: str, version: str) -> str:
     """By what nvcc would run for a source, and the folders it would look into."""
-    plan = dict(PLAN_LINE.findall(_told(nvcc, "--dryrun", "-c", "source.cu")))
-    programs = Path(plan.get("_HERE_", str(nvcc.parent)))
-    compiler = Path(plan.get("CICC_PATH", str(programs)))
+    settings = dict(SETTING.findall(plan))
+    programs, library = Path(settings["_HERE_"]), Path(settings.get("NVVMIR_LIBRARY_DIR", ""))
+    compiler = Path(settings.get("CICC_PATH", str(programs)))
     digest = hashlib.sha256(version.encode())
-    for program in (*(programs / name for name in PROGRAMS), compiler / "cicc"):
-        if program.is_file():
-            digest.update(f"{program.name} {_sha256(program)}\n".encode())
-    for folder in map(Path, INCLUDED.findall(plan.get("INCLUDES", ""))):
+    steps = [line for line in plan.splitlines() if not line.startswith(OF_THE_SHELL)]
+    digest.update(TEMPORARY.sub("", "\n".join(steps)).encode())
+    tools = (nvcc, *(programs / name for name in PROGRAMS), compiler / "cicc", *sorted(library.glob("*.bc")))
+    for program in filter(Path.is_file, tools):
+        digest.update(f"{program.name} {_sha256(program)}\n".encode())
+    for folder in map(Path, INCLUDED.findall(settings.get("INCLUDES", ""))):
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         listed = [f"{path.relative_to(folder)} {path.stat().st_size}\n" for path in files]
         digest.update("".join(listed).encode())
@@ -123,16 +119,43 @@ def _digest(nvcc: Path, version: str) -> str:
     return digest.hexdigest()
 
 
+def _plan(nvcc: Path) -> str:
+    """What nvcc would do for a source. Raises UsageError where it does not tell."""
+    told = _run(nvcc, "-gencode=arch=compute_90a,code=sm_90a", "--dryrun", "-c", "source.cu")
+    plan = "\n".join(line for line in (told.stderr + told.stdout).splitlines() if line.startswith("#$ "))
+    if "_HERE_" not in dict(SETTING.findall(plan)):
+        last = (told.stderr or told.stdout).strip().rpartition("\n")[2]
+        raise UsageError(
+            f"{nvcc} does not tell what it would run for a source ({last!r}); it needs g++ beside it, or give another "
+            "--nvcc"
+        )
+    return plan
+
+
+def _host_compiler(plan: str) -> str:
+    """Version of the program that the plan's first step is of."""
+    steps = [line.removeprefix("#$ ") for line in plan.splitlines() if not SETTING.match(line)]
+    name = shlex.split(steps[0])[0] if steps else "gcc"
+    compiler = shutil.which(name)
+    if not compiler:
+        raise UsageError(f"nvcc needs a C++ compiler beside it, and there is no {name}; install g++")
+    return _run(Path(compiler), "--version").stdout.partition("\n")[0]
+
+
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _told(program: Path, *arguments: str) -> str:
+def _run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     try:
-        told = subprocess.run(
-            [str(program), *arguments], capture_output=True, text=True, timeout=VERSION_SECONDS, check=False
+        return subprocess.run(
+            [str(program), *arguments],
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=VERSION_SECONDS,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"{program} cannot be run ({error}); give another --nvcc") from None
-    return told.stdout or told.stderr

@@ -9,29 +9,34 @@ CRASHES = "4|6|8|11"
 
 FAULTS_OF_SOURCE = re.compile(
     rf"""
-    ^.+?(\(\d+\)|:\d+):\ (fatal\ |catastrophic\ |internal\ compiler\ )?error\b   # at a place in a file
+    ^.+?(\(\d+\)|:\d+):\ (fatal\ |catastrophic\ |internal\ compiler\ )?[Ee]rror\b      # at a place in a file
     |^\S+:\ internal\ compiler\ error:\ (Segmentation\ fault|Aborted)
     |^ptxas\ \S+,\ line\ \d+;\ (error|fatal)\b
     |^(ptxas|nvlink|cicc)\ *(error|fatal)\ *:                     # of a whole kernel, such as too much shared memory
+    |^collect2:\ error:\ ld\ returned\ 1\b
     |\bdied\ due\ to\ signal\ ({CRASHES})\b                          # a tool of the compiler crashed over it
+    |^(Segmentation\ fault|Aborted|Illegal\ instruction|Floating\ point\ exception)\b    # as the shell tells it
     """,
     re.MULTILINE | re.VERBOSE,
 )
 FAULTS_OF_MACHINE = re.compile(
     rf"""
     \bdied\ due\ to\ signal\ (?!({CRASHES})\b)\d+
-    |\bKilled\b|^Terminated\b|\bbad_alloc\b
-    |\b[Nn]o\ space\ left\ on\ device\b|\bDisk\ quota\ exceeded\b|\bInput/output\ error\b|\bRead-only\ file\ system\b
-    |\b[Oo]ut\ of\ memory\b|\bCannot\ allocate\ memory\b|\bvirtual\ memory\ exhausted\b|\bMemory\ allocation\ failure\b
-    |\bToo\ many\ open\ files\b|\bResource\ temporarily\ unavailable\b|\bStale\ file\ handle\b|\bPermission\ denied\b
-    |^(/\S*/)?(ba|da)?sh:\ .*\bnot\ found\b
+    |\bKilled\b|^Terminated\b|\binstance\ of\ 'std::bad_alloc'
+    |\b[Oo]ut\ of\ memory(\ allocating\ .*)?$|\bvirtual\ memory\ exhausted\b|\bMemory\ allocation\ failure\b
+    |(No\ space\ left\ on\ device|Disk\ quota\ exceeded|Input/output\ error|Read-only\ file\ system)\.?$
+    |(Cannot\ allocate\ memory|Too\ many\ open\ files|Resource\ temporarily\ unavailable)\.?$
+    |(Stale\ file\ handle|Permission\ denied|[Tt]ext\ file\ busy)\.?$
+    |^(/\S*/)?(ba|da)?sh:\ .*\bnot\ found$
     |\bCould\ not\ open\ (input|output)\ file\b
     """,
     re.MULTILINE | re.VERBOSE,
 )
 ABSENT_HEADER = re.compile(
-    r"fatal error: (\S+): No such file or directory|cannot open source file \"([^\"]+)\""
+    r"fatal error: (.+?): No such file or directory|cannot open source file \"([^\"]+)\""
 )
+QUOTED_SOURCE = re.compile(r"^\s.*$|(?<=static assertion failed).*$", re.MULTILINE)
+"""Lines that a compiler shows of a source, and the text that a source gives to an assertion."""
 
 
 def machine_fault(told: str, status: int) -> str:
@@ -40,6 +45,7 @@ def machine_fault(told: str, status: int) -> str:
     `told` is what it wrote in the locale C, `status` the exit status, negative for a signal. What cannot be told counts
     as the machine's fault: it would be compiled again, where a verdict would be kept.
     """
+    told = QUOTED_SOURCE.sub("", told)
     if absent := ABSENT_HEADER.search(told):
         return f"finds no {absent[1] or absent[2]}; another --nvcc may have all headers of a CUDA toolkit"
     if found := FAULTS_OF_MACHINE.search(told):

@@ -22,6 +22,7 @@ ParameterSet = Callable[[str, Dtype], Iterator[KernelPoint]]
 
 SIDES, INNERS = (64, 128, 256), (32, 64, 128, 256)
 CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (8, 1), (1, 8), (4, 4))
+SMALL_CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4))
 SCHEDULES: tuple[KernelSchedule, ...] = ("basic", "pingpong", "cooperative")
 EPILOGUES: tuple[EpilogueSchedule, ...] = ("single", "shared")
 SCHEDULERS: tuple[TileScheduler, ...] = ("persistent", "stream_k")
@@ -50,9 +51,9 @@ def seed002(generator: str, dtype: Dtype) -> Iterator[KernelPoint]:
 
 
 def hopper(generator: str, dtype: Dtype) -> Iterator[KernelPoint]:
-    """Both operands on M, columns in steps of 16, clusters of one and two, with and without dependent launch."""
+    """Both operands on M, columns in steps of 16, clusters of up to four."""
     inner = STEP_BYTES // ITEM_BYTES[dtype]
-    for rows, cluster, pdl in product(OPERANDS, ((1, 1), (2, 1), (1, 2)), (False, True)):
+    for rows, cluster in product(OPERANDS, SMALL_CLUSTERS):
         for side, columns in product((64, 128), PINGPONG_COLUMNS):
             yield KernelPoint(
                 generator=generator,
@@ -63,7 +64,6 @@ def hopper(generator: str, dtype: Dtype) -> Iterator[KernelPoint]:
                 epilogue="single",
                 scheduler="persistent",
                 rows=rows,
-                pdl=pdl,
             )
         for side, columns, scheduler in product((128, 256), COOPERATIVE_COLUMNS, SCHEDULERS):
             yield KernelPoint(
@@ -75,7 +75,6 @@ def hopper(generator: str, dtype: Dtype) -> Iterator[KernelPoint]:
                 epilogue="shared",
                 scheduler=scheduler,
                 rows=rows,
-                pdl=pdl,
             )
 
 

@@ -31,14 +31,12 @@ class KernelPoint(Record):
     epilogue: EpilogueSchedule
     scheduler: TileScheduler
     rows: RowOperand = "tokens"
-    pdl: bool = False
-    """Programmatic dependent launch: it begins while the kernel before it ends."""
 
     @property
     def name(self) -> str:
         """An identifier of C, of all its parameters."""
         sizes = ("x".join(map(str, sizes)) for sizes in (self.tile, self.cluster))
-        words = (self.schedule, self.epilogue, self.scheduler, self.rows, *(["pdl"] if self.pdl else []))
+        words = (self.schedule, self.epilogue, self.scheduler, self.rows)
         return "_".join((self.generator, self.dtype, *sizes, *words))
 
     @property

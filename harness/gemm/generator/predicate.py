@@ -56,8 +56,6 @@ def _schedule(point: KernelPoint) -> str:
         return f"two warpgroups cannot share {point.tile[0]} rows"
     if point.scheduler == "stream_k" and point.schedule != "cooperative":
         return f"stream-K needs the cooperative schedule, not {point.schedule}"
-    if point.scheduler == "stream_k" and point.pdl:
-        return "stream-K does not compile with dependent launch"
     if (point.epilogue == "shared") != (point.schedule == "cooperative"):
         return f"the {point.schedule} schedule has no {point.epilogue} epilogue"
     return ""

@@ -36,7 +36,7 @@ SCHEDULERS = {"persistent": "PersistentScheduler", "stream_k": "StreamKScheduler
 
 
 def grouped(points: Iterable[KernelPoint]) -> list[tuple[KernelPoint, ...]]:
-    """Files: kernels that differ in cluster and scheduler only, twelve at the most."""
+    """Files: kernels that differ in their cluster only, twelve at the most."""
     alike: dict[tuple[object, ...], list[KernelPoint]] = {}
     for point in points:
         key = (
@@ -45,15 +45,15 @@ def grouped(points: Iterable[KernelPoint]) -> list[tuple[KernelPoint, ...]]:
             point.tile,
             point.schedule,
             point.epilogue,
+            point.scheduler,
             point.rows,
-            point.pdl,
         )
         alike.setdefault(key, []).append(point)
     return [tuple(group[at : at + ALIKE]) for group in alike.values() for at in range(0, len(group), ALIKE)]
 
 
 def render(points: Sequence[KernelPoint]) -> str:
-    """The source of one file. All of its kernels have the same generator, dtype, operand on M, and launch."""
+    """The source of one file. All of its kernels have the same generator, dtype, scheduler and operand on M."""
     kind = generator_type(points[0].generator)
     values = _values(points)
     prototypes = _environment().get_template(kind.prototype_template).render(values)
@@ -67,7 +67,7 @@ def _values(points: Sequence[KernelPoint]) -> Mapping[str, Any]:
         "result": RESULTS[first.dtype],
         "sum": SUMS[first.dtype],
         "result_layout": "RowMajor" if first.rows == "tokens" else "ColumnMajor",
-        "pdl": first.pdl,
+        "can_launch_dependent": first.scheduler != "stream_k",
         "kernels": [_kernel(point) for point in points],
     }
 

@@ -198,7 +198,12 @@ class ProfilerBuilding:
         command = [str(self.toolkit.nvcc), "-o", str(binary), *(str(path.absolute()) for path in objects)]
         try:
             with ProcessGroups() as groups:
-                status, told = groups.run(command, LINK_SECONDS, cwd=draft.folder)
+                status, told = groups.run(
+                    command,
+                    LINK_SECONDS,
+                    cwd=draft.folder,
+                    env={**os.environ, "TMPDIR": str(draft.folder)},
+                )
             if status:
                 raise MachineError(f"the profiler does not link: {told.strip()[-2000:]}")
             _move(binary, target)

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from math import ceil
 from pathlib import Path
 
@@ -36,7 +37,7 @@ class GemmRequest(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("a", "b", "result", "workspace", "stream")),
         ("workspace_bytes", ctypes.c_size_t),
         *((name, ctypes.c_int) for name in ("rows", "columns", "inner", "multiprocessors")),
-        *((name, ctypes.c_int) for name in ("raster", "swizzle", "splits")),
+        *((name, ctypes.c_int) for name in ("raster", "swizzle", "splits", "dependent")),
     ]
 
 
@@ -46,9 +47,11 @@ class RunOption:
 
     raster: int = CHOICE
     splits: int = 1
+    is_dependent: bool = False
+    """Programmatic dependent launch: it begins while the kernel before it ends."""
 
     def __str__(self) -> str:
-        return f"raster{self.raster}_splits{self.splits}"
+        return f"raster{self.raster}_splits{self.splits}" + ("_pdl" if self.is_dependent else "")
 
 
 class Generated:
@@ -109,11 +112,12 @@ class _KernelCall:
             raster=option.raster,
             swizzle=1,
             splits=option.splits,
+            dependent=option.is_dependent,
         )
 
     @cached_property
     def workspace(self) -> torch.Tensor:
-        """Set up once: a kernel leaves it as it found it."""
+        """Set up once, but for what a stream-K kernel sets up in every call."""
         self._act(WORKSPACE)
         workspace = torch.zeros(max(1, self.request.workspace_bytes), dtype=torch.uint8, device="cuda")
         self.request.workspace = workspace.data_ptr()
@@ -143,11 +147,10 @@ def _options(point: KernelPoint, shape: GemmShape) -> Iterator[RunOption]:
         return
     rows, columns = _sides(point, shape)
     down, across = ceil(rows / point.tile[0]), ceil(columns / point.tile[1])
-    if point.schedule == "basic" or min(down, across) == 1 or down * across <= MULTIPROCESSORS:
-        yield RunOption()
-        return
-    yield RunOption(raster=ALONG_ROWS)
-    yield RunOption(raster=ALONG_COLUMNS)
+    is_one_wave = min(down, across) == 1 or down * across <= MULTIPROCESSORS
+    rasters = (CHOICE,) if point.schedule == "basic" or is_one_wave else (ALONG_ROWS, ALONG_COLUMNS)
+    for raster, is_dependent in product(rasters, (False, True)):
+        yield RunOption(raster=raster, is_dependent=is_dependent)
 
 
 def _sides(point: KernelPoint, shape: GemmShape) -> tuple[int, int]:

@@ -99,12 +99,29 @@ def test_the_machines_fault_says_nothing_of_a_source(
     assert store.find(job("a", source), 60) is None and not list((store.folder / DRAFTS).iterdir())
 
 
+def test_a_job_that_the_machine_ends_does_not_stop_the_others(tmp_path: Path, toolkit: Toolkit) -> None:
+    """It comes first, and ends at once."""
+    store = BuildStore(tmp_path / "store", toolkit)
+    jobs = [job("bad", "// kills itself\n"), job("worse", "// says Killed\n"), *(job(name) for name in "abc")]
+    with pytest.raises(MachineError, match=r"compiler of bad ended.*\. 1 other compiler likewise"):
+        CompileRun(store, 1)(jobs)
+    assert [store.find(one, 60) is not None for one in jobs] == [False, False, True, True, True]
+
+
+def test_a_build_is_read_by_whoever_the_umask_lets(tmp_path: Path, toolkit: Toolkit) -> None:
+    (build,) = CompileRun(BuildStore(tmp_path / "store", toolkit), 1)([job("a")])
+    mask = os.umask(0)
+    os.umask(mask)
+    assert build.folder.stat().st_mode & 0o777 == 0o777 & ~mask
+
+
 def test_what_ended_beside_it_is_kept(
     tmp_path: Path, toolkit: Toolkit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of them end between two looks."""
     store = BuildStore(tmp_path / "store", toolkit)
     monkeypatch.setattr(parallel, "_Compiler", Together)
+    Together.begun.clear()
     jobs = [job("a"), job("bad", "// kills itself\n"), job("c")]
     with pytest.raises(MachineError, match="compiler of bad"):
         CompileRun(store, 3)(jobs)

@@ -29,7 +29,8 @@ def test_the_one_that_is_named_comes_before_the_one_on_the_path(
 
 
 def test_the_wheels_have_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "c++").symlink_to(shutil.which("c++") or "")
+    for name in ("gcc", "g++"):
+        (tmp_path / name).symlink_to(shutil.which(name) or "")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(toolkits, "DEFAULT", tmp_path / "nvcc")
     for name in ("CUDACXX", "CUDA_HOME", "CUDA_PATH"):
@@ -45,7 +46,14 @@ def test_what_is_no_compiler_is_told(tmp_path: Path) -> None:
     silent = tmp_path / "silent"
     silent.write_text("#!/bin/sh\necho hello\n")
     silent.chmod(0o755)
-    for path, told in [(silent, "does not say which nvcc.*hello"), (tmp_path / "none", "cannot be run")]:
+    planless = tmp_path / "planless"
+    planless.write_text("#!/bin/sh\necho 'release 13.0, V13.0.88'\n")
+    planless.chmod(0o755)
+    for path, told in [
+        (silent, "does not say which nvcc.*hello"),
+        (planless, "does not tell what it would run"),
+        (tmp_path / "none", "cannot be run"),
+    ]:
         with pytest.raises(UsageError, match=told):
             find_toolkit(path)
 
@@ -66,23 +74,32 @@ def test_all_that_compiles_is_in_the_digest(
 ) -> None:
     """The fake's plan names `tmp_path/tools` and `tmp_path/headers`."""
     tools, headers = tmp_path / "tools", tmp_path / "headers"
-    for path in (tools / "ptxas", tools / "cicc", headers / "a.h", tmp_path / "g++"):
+    compiler = tmp_path / "host" / "gcc"
+    for path in (tools / "ptxas", tools / "cicc", tools / "libdevice.bc", headers / "a.h", compiler):
         path.parent.mkdir(exist_ok=True)
         path.write_text("#!/bin/sh\necho 1\n")
         path.chmod(0o755)
-    (toolkit.nvcc.with_name("plan")).write_text(
-        f'#$ _HERE_={tools}\n#$ CICC_PATH={tools}\n#$ INCLUDES="-I{headers}"  \n#$ gcc -E source.cu\n'
+    plan = toolkit.nvcc.with_name("plan")
+    plan.write_text(
+        f'#$ _HERE_={tools}\n#$ CICC_PATH={tools}\n#$ NVVMIR_LIBRARY_DIR={tools}\n#$ INCLUDES="-I{headers}"  \n'
+        f"#$ PATH=/bin\n#$ {compiler} -E -x c++ /tmp/tmpxft_0001_0002-6_source.ii\n"
     )
     digests = [find_toolkit(toolkit.nvcc).digest]
+    plan.write_text(
+        plan.read_text().replace("tmpxft_0001", "tmpxft_0003").replace("PATH=/bin", "PATH=/usr/bin")
+    )
+    assert find_toolkit(toolkit.nvcc).digest == digests[0]
     for change in (
         lambda: (tools / "ptxas").write_text("other"),
         lambda: (tools / "cicc").write_text("other"),
+        lambda: (tools / "libdevice.bc").write_text("other"),
         lambda: (headers / "a.h").write_text("longer than before"),
         lambda: (headers / "a.h").rename(headers / "b.h"),
         lambda: monkeypatch.setenv("NVCC_APPEND_FLAGS", "-G"),
         lambda: monkeypatch.setenv("CPATH", "/elsewhere"),
-        lambda: monkeypatch.setenv("NVCC_CCBIN", str(tmp_path)),
-        lambda: (tmp_path / "g++").write_text("#!/bin/sh\necho 2\n"),
+        lambda: plan.write_text(plan.read_text().replace("-x c++", "-x c++ -DX=1")),
+        lambda: compiler.write_text("#!/bin/sh\necho 2\n"),
+        lambda: toolkit.nvcc.write_text(toolkit.nvcc.read_text() + "\n"),
     ):
         change()
         digests.append(find_toolkit(toolkit.nvcc).digest)
@@ -92,7 +109,8 @@ def test_all_that_compiles_is_in_the_digest(
 
 def test_a_real_toolkit_names_its_programs_and_headers() -> None:
     found = find_toolkit(of_wheels()[0])
-    plan = dict(toolkits.PLAN_LINE.findall(toolkits._told(found.nvcc, "--dryrun", "-c", "source.cu")))
+    plan = dict(toolkits.SETTING.findall(toolkits._plan(found.nvcc)))
+    assert list(Path(plan["NVVMIR_LIBRARY_DIR"]).glob("*.bc"))
     assert Path(plan["CICC_PATH"], "cicc").is_file() and Path(plan["_HERE_"], "ptxas").is_file()
     assert [
         Path(name, "cuda_runtime.h").is_file() for name in toolkits.INCLUDED.findall(plan["INCLUDES"])
