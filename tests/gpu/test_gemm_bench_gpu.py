@@ -9,6 +9,13 @@ import pytest
 
 from hillclimb.harness.gemm.bench.bench import PROVIDERS, Bench, held_gpu, worker_command
 from hillclimb.harness.gemm.bench.rounds import BenchPlan
+from hillclimb.harness.gemm.compiler.cutlass import find_cutlass
+from hillclimb.harness.gemm.compiler.machine import default_jobs
+from hillclimb.harness.gemm.compiler.parallel import CompileRun
+from hillclimb.harness.gemm.compiler.store import BuildStore
+from hillclimb.harness.gemm.compiler.toolkit import find_toolkit
+from hillclimb.harness.gemm.generator.building import KernelBuilding
+from hillclimb.harness.gemm.generator.parameter_sets import chosen_points
 from hillclimb.harness.gemm.results import read_results
 from hillclimb.harness.gemm.shape import GemmShape
 
@@ -42,3 +49,29 @@ def test_every_provider_is_right_on_every_type(tmp_path: Path) -> None:
             file = read_results(tmp_path / f"{provider}_results.json")
             times[provider] = min(one.runtime_ms for one in file.results if one.name == name)
         assert times["cublaslt"] / times["cublas"] < 1.03
+
+
+@pytest.mark.timeout(1200)
+def test_generated_kernels_are_right(tmp_path: Path) -> None:
+    """Both operands on M, both schedules and schedulers, and every way to run them."""
+    toolkit, tree = find_toolkit(), find_cutlass(None, tmp_path)
+    points = [
+        point
+        for point in chosen_points("simple_gemm", "hopper", "bf16")
+        if point.cluster == (2, 1) and point.tile in {(64, 48, 64), (128, 64, 64)}
+    ]
+    run = CompileRun(BuildStore(tmp_path / "store", toolkit, tree.headers), default_jobs())
+    KernelBuilding(tree, toolkit).build(run, points, tmp_path / "kernels")
+    shapes = [SHAPES[0], SHAPES[1], GemmShape("waves", 1024, 4096, 1024, "bf16")]
+    commands = {"generated": worker_command("generated", tmp_path / "kernels")}
+    with held_gpu() as gpu:
+        bench = Bench(tmp_path / "bench", commands, gpu, BenchPlan(rounds=3, finalists=99, near=99.0))
+        try:
+            assert bench.run(shapes, math.inf, lambda shape, text: None) == []
+        finally:
+            bench.close()
+    (path,) = bench.write_results(shapes)
+    found = read_results(path)
+    assert not found.failed
+    assert {one.kernel.partition("_raster")[0] for one in found.results} == {point.name for point in points}
+    assert any(one.kernel.endswith("_pdl") for one in found.results)

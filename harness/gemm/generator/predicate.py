@@ -1,6 +1,7 @@
 """Why a kernel cannot be built, or would be of no use, told before a compiler is asked.
 
-The rules are those of CUTLASS 4.2 for Hopper: what its static assertions refuse, and what compiles and is then no good.
+The rules are those of CUTLASS 4.2 for Hopper: what its static assertions refuse, and what compiles and was then seen to
+hang, to be wrong, or to spill.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ BOX = 256
 """Rows that one TMA instruction brings: with more the kernel compiles, and hangs."""
 
 MAX_CLUSTER = 8
-"""Thread blocks; 16 only where a kernel asks for what no card must give."""
+"""Thread blocks; 16 are not portable, and a product took twice as long with them."""
 
 MAX_SUMS = 208
 """Registers of a thread that may hold sums; it has 240 for all."""
@@ -33,7 +34,12 @@ WARPGROUP = 128
 
 def refusal(point: KernelPoint) -> str:
     """Empty for a kernel that is worth a compiler's time."""
-    for rule in (_layout, _schedule, _memory, _registers):
+    return compiler_refusal(point) or _usefulness(point)
+
+
+def compiler_refusal(point: KernelPoint) -> str:
+    """Why it would not compile."""
+    for rule in (_layout, _schedule, _memory):
         if told := rule(point):
             return told
     return ""
@@ -41,13 +47,8 @@ def refusal(point: KernelPoint) -> str:
 
 def _layout(point: KernelPoint) -> str:
     rows, columns, _ = point.tile
-    blocks = point.cluster[0] * point.cluster[1]
     if rows % 64 or columns % 16:
         return f"a tile has rows in steps of 64 and columns in steps of 16, not {rows}x{columns}"
-    if max(rows, columns) > BOX:
-        return f"TMA brings {BOX} rows at once, not {max(rows, columns)}"
-    if blocks > MAX_CLUSTER:
-        return f"a cluster has {MAX_CLUSTER} thread blocks at the most, not {blocks}"
     return ""
 
 
@@ -56,8 +57,8 @@ def _schedule(point: KernelPoint) -> str:
         return f"two warpgroups cannot share {point.tile[0]} rows"
     if point.scheduler == "stream_k" and point.schedule != "cooperative":
         return f"stream-K needs the cooperative schedule, not {point.schedule}"
-    if (point.epilogue == "shared") != (point.schedule == "cooperative"):
-        return f"the {point.schedule} schedule has no {point.epilogue} epilogue"
+    if point.epilogue == "single" and point.schedule == "cooperative":
+        return "one warpgroup cannot write what two have"
     return ""
 
 
@@ -68,7 +69,18 @@ def _memory(point: KernelPoint) -> str:
     return ""
 
 
-def _registers(point: KernelPoint) -> str:
+def _usefulness(point: KernelPoint) -> str:
+    """It would compile, and be of no use."""
+    rows, columns, _ = point.tile
+    blocks = point.cluster[0] * point.cluster[1]
+    if max(rows, columns) > BOX:
+        return f"TMA brings {BOX} rows at once, not {max(rows, columns)}: it would hang"
+    if point.epilogue == "shared" and point.schedule != "cooperative":
+        return f"the {point.schedule} schedule has one warpgroup a tile, and two would write it: it would be wrong"
+    if blocks > MAX_CLUSTER:
+        return (
+            f"a cluster has {MAX_CLUSTER} thread blocks at the most where every card gives them, not {blocks}"
+        )
     sums = point.tile[0] * point.tile[1] // (WARPGROUP * point.consumers)
     if sums > MAX_SUMS:
         return f"{sums} sums a thread do not fit into its registers"

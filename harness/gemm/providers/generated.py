@@ -62,7 +62,6 @@ class Generated:
         self.catalog = read_catalog(self.folder)
         self._libraries: dict[str, ctypes.CDLL] = {}
         self._ways: dict[str, tuple[GeneratedKernel, RunOption]] = {}
-        ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)  # the libraries take its functions from there
 
     def software(self) -> dict[str, str]:
         """Which kernels these are."""
@@ -80,10 +79,15 @@ class Generated:
     def launch(self, shape: GemmShape, kernel: str) -> Launch:
         """Raises UnsupportedError where it refuses the shape."""
         generated, option = self._ways[kernel]
-        library = self._libraries.setdefault(
-            generated.library, ctypes.CDLL(str(self.folder / generated.library))
-        )
-        return _KernelCall(getattr(library, generated.point.name), generated.point, shape, option)
+        function = getattr(self._library(generated.library), generated.point.name)
+        return _KernelCall(function, generated.point, shape, option)
+
+    def _library(self, name: str) -> ctypes.CDLL:
+        if not self._libraries:
+            ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)  # they take its functions from there
+        if name not in self._libraries:
+            self._libraries[name] = ctypes.CDLL(str(self.folder / name))
+        return self._libraries[name]
 
     def _all_ways(self, shape: GemmShape) -> Iterator[tuple[GeneratedKernel, RunOption]]:
         if shape.k * ITEM_BYTES[shape.dtype] % ALIGNMENT_BYTES:

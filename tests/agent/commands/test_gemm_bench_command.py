@@ -48,6 +48,16 @@ def shapes_of(path: Path) -> list[tuple[int, int, int]]:
     return [(one.m, one.n, one.k) for one in read_results(path).results]
 
 
+def test_generated_kernels_are_timed_where_there_are_some(folder: Path) -> None:
+    typed("shapes", "--shapes", "qkv_m16_n6144_k4096", "--rounds", "1", "--output-dir", "without")
+    assert not list(Path("without").glob("generated*"))
+    (folder / "some").mkdir()
+    (folder / "some" / "kernels.json").write_text("{}")
+    words = ("--kernels", "some", "--rounds", "1", "--output-dir", "with")
+    typed("shapes", "--shapes", "qkv_m16_n6144_k4096", *words)
+    assert Path("with/generated_results.json").exists()
+
+
 RANGE = ("--dim-start", "256", "--dim-end", "600", "--dim-increment", "256", "--rounds", "1")
 
 

@@ -1,0 +1,61 @@
+"""hillclimb gemm generate, as it is typed; the compiler is a stand-in."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from hillclimb.agent.cli import app
+from hillclimb.harness.errors import UsageError
+from tests import fakes
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copy(Path(fakes.__file__).with_name("nvcc.py"), tmp_path / "nvcc")
+    monkeypatch.setenv("CUDACXX", str(tmp_path / "nvcc"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def typed(*words: str, status: int = 0) -> str:
+    found = CliRunner().invoke(app, ["gemm", "generate", *words])
+    if found.exception and not isinstance(found.exception, SystemExit):
+        raise found.exception
+    assert found.exit_code == status, found.output
+    return found.stdout
+
+
+def test_all_points_of_the_seed_are_listed_with_reasons(folder: Path) -> None:
+    listed = json.loads(typed("--args", "seed002", "--list", "--json"))["kernels"]
+    assert len(listed) == 3888
+    able = [name for name, reason in listed.items() if not reason]
+    assert (
+        typed("--args", "seed002", "--list").splitlines()[-1] == f"{len(able)} of 3888 kernels can be built"
+    )
+    assert sorted(path.name for path in folder.iterdir()) == ["nvcc"]
+
+
+def test_what_is_chosen_is_built_and_built_once(folder: Path) -> None:
+    words = ("--kernels", "*_128x128x64_*_cooperative_*_tokens", "--jobs", "4")
+    told = json.loads(typed(*words, "--json"))
+    assert told == {"folder": "build/gemm-kernels", "asked": 12, "built": 12, "failed": {}, "unsound": []}
+    asked = (folder / "log").read_text()
+    assert typed(*words) == "build/gemm-kernels: 12 kernels built, 0 failed, 0 not tried (--list tells why)\n"
+    assert (folder / "log").read_text() == asked
+
+
+def test_what_is_no_good_is_built_by_force_only(folder: Path) -> None:
+    words = ("--args", "seed002", "--kernels", "*_256x256x64_1x1_cooperative_shared_persistent_*")
+    with pytest.raises(UsageError, match="no kernel is left"):
+        typed(*words)
+    assert "1 kernel built" in typed(*words, "--force")
+
+
+def test_a_name_that_no_kernel_has_is_told() -> None:
+    with pytest.raises(UsageError, match="no kernel of hopper has the name no_such"):
+        typed("--kernels", "no_such")

@@ -1,0 +1,204 @@
+"""Kernels of many points: twelve to a file, a faulty one costs itself, and nothing is compiled twice."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hillclimb.harness.errors import UsageError
+from hillclimb.harness.gemm.compiler.cutlass import Cutlass, find_cutlass
+from hillclimb.harness.gemm.compiler.machine import default_jobs
+from hillclimb.harness.gemm.compiler.parallel import CompileRun
+from hillclimb.harness.gemm.compiler.store import Build, BuildStore
+from hillclimb.harness.gemm.compiler.toolkit import find_toolkit, of_wheels
+from hillclimb.harness.gemm.generator import building as buildings
+from hillclimb.harness.gemm.generator import source as sources
+from hillclimb.harness.gemm.generator.building import KernelBuilding
+from hillclimb.harness.gemm.generator.catalog import CATALOG, LIBRARIES, KernelCatalog, read_catalog
+from hillclimb.harness.gemm.generator.parameter_sets import chosen_points
+from hillclimb.harness.gemm.generator.point import KernelPoint
+from hillclimb.harness.gemm.generator.predicate import compiler_refusal, refusal
+from hillclimb.harness.gemm.generator.source import grouped, render
+from tests import fakes
+
+POINTS = [point for point in chosen_points("simple_gemm", "seed002", "bf16") if not refusal(point)]
+
+
+class Lab:
+    """A compiler that stands in for nvcc, and a CUTLASS of one file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        nvcc = folder / "bin" / "nvcc"
+        nvcc.parent.mkdir()
+        shutil.copy(Path(fakes.__file__).with_name("nvcc.py"), nvcc)
+        self.toolkit = find_toolkit(nvcc)
+        self.files: list[tuple[str, str]] = []
+
+    def build(self, points: list[KernelPoint], cutlass: str = "4.2.0") -> KernelCatalog:
+        tree = Cutlass(self.folder, cutlass, cutlass)
+        store = BuildStore(self.folder / "store", self.toolkit, tree.headers)
+        run = CompileRun(store, 4, watch=self._seen)
+        return KernelBuilding(tree, self.toolkit).build(run, points, self.folder / "out")
+
+    def _seen(self, build: Build, *_: int) -> None:
+        self.files.append((build.record.name, build.record.outcome))
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path)
+
+
+@pytest.fixture
+def faulty(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Names of kernels whose files do not compile."""
+    names: set[str] = set()
+
+    def rendered(points: tuple[KernelPoint, ...]) -> str:
+        wrong = "#error\n" if names & {point.name for point in points} else ""
+        return render(points) + wrong
+
+    monkeypatch.setattr(buildings, "render", rendered)
+    return names
+
+
+def test_a_file_has_kernels_that_differ_in_their_cluster_only() -> None:
+    files = grouped(POINTS)
+    assert sorted(point.name for file in files for point in file) == sorted(point.name for point in POINTS)
+    assert max(map(len, files)) <= 12 and len(files) < len(POINTS) / 4
+    for file in files:
+        assert len({point.model_copy(update={"cluster": (1, 1)}).name for point in file}) == 1
+
+
+def test_every_kernel_of_a_file_is_declared_and_defined_once() -> None:
+    for file in grouped(POINTS)[:3]:
+        text = render(file)
+        for point in file:
+            assert text.count(f"int {point.name}(GemmAction action, GemmRequest* request);") == 1
+            assert text.count(f"int {point.name}(GemmAction action, GemmRequest* request) {{") == 1
+            assert text.count(f"struct {point.name}_kernel\n") == 1
+        assert "{{" not in text.replace("{{Sum(1)", "") and "{%" not in text
+
+
+def test_what_decides_a_kernel_is_in_its_source() -> None:
+    base = POINTS[0]
+    changed = [
+        {"tile": (64, 64, 64)},
+        {"cluster": (2, 1)},
+        {"schedule": "pingpong"},
+        {"epilogue": "shared"},
+        {"scheduler": "stream_k"},
+        {"rows": "features"},
+        *({"dtype": dtype} for dtype in ("f16", "fp8", "int8")),
+    ]
+    texts = {render((base.model_copy(update=change),)).replace("_kernel", "") for change in [{}, *changed]}
+    assert len(texts) == len(changed) + 1
+    assert "CUTLASS_ENABLE_GDC" not in render((base.model_copy(update={"scheduler": "stream_k"}),))
+    assert "FP8FastAccum" in render((base.model_copy(update={"dtype": "fp8"}),))
+
+
+def test_a_catalog_has_every_kernel_and_a_library_of_each(lab: Lab) -> None:
+    points = POINTS[:30]
+    catalog = lab.build(points)
+    assert [one.point for one in catalog.kernels] == points
+    assert all(one.outcome == "built" for one in catalog.kernels)
+    libraries = {one.library for one in catalog.kernels}
+    folder = lab.folder / "out"
+    assert {f"{LIBRARIES}/{path.name}" for path in (folder / LIBRARIES).iterdir()} == libraries
+    for one in catalog.kernels:
+        assert f"struct {one.point.name}_kernel" in (folder / one.library).read_text()
+    assert read_catalog(folder) == catalog and catalog.software["cutlass"] == "4.2.0"
+
+
+def test_nothing_is_compiled_twice_and_another_cutlass_compiles_all(lab: Lab) -> None:
+    lab.build(POINTS[:30])
+    first = len(lab.files)
+    lab.build(POINTS[:30])
+    lab.build([*grouped(POINTS)[0]])
+    assert len(lab.files) == first
+    assert len(list((lab.folder / "out" / LIBRARIES).iterdir())) == 1
+    lab.build(POINTS[:30], cutlass="4.3.0")
+    assert len(lab.files) == 2 * first
+
+
+def test_a_changed_template_compiles_again(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.build(POINTS[:1])
+    templates = shutil.copytree(sources.TEMPLATES, tmp_path / "templates")
+    with (templates / "simple_gemm.h.jinja").open("a") as file:
+        file.write("// another\n")
+    monkeypatch.setattr(sources, "TEMPLATES", templates)
+    sources._environment.cache_clear()
+    lab.build(POINTS[:1])
+    sources._environment.cache_clear()
+    assert len(lab.files) == 2
+
+
+@pytest.mark.parametrize("at", [0, 3, 8])
+def test_a_file_that_fails_is_divided_until_only_the_faulty_kernel_does(
+    lab: Lab, faulty: set[str], at: int
+) -> None:
+    file = max(grouped(POINTS), key=len)
+    assert len(file) == 8
+    faulty.add(file[at % 8].name)
+    catalog = lab.build(list(file))
+    outcomes = {one.point.name: one.outcome for one in catalog.kernels}
+    assert {name for name, outcome in outcomes.items() if outcome == "failed"} == faulty
+    failed = next(one for one in catalog.kernels if one.outcome == "failed")
+    assert "error: #error" in Path(failed.diagnostics).read_text() and not failed.library
+    assert len(lab.files) == 1 + 2 + 2 + 2
+    lab.build(list(file))
+    assert len(lab.files) == 7
+
+
+def test_a_file_whose_kernels_all_fail_is_told_of_each(lab: Lab, faulty: set[str]) -> None:
+    file = grouped(POINTS)[0]
+    faulty |= {point.name for point in file}
+    catalog = lab.build([*file, *grouped(POINTS)[1]])
+    assert {one.point.name for one in catalog.kernels if one.outcome == "failed"} == faulty
+
+
+def test_a_folder_without_a_catalog_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="hillclimb gemm generate --output-dir"):
+        read_catalog(tmp_path)
+    (tmp_path / CATALOG).write_text("{}")
+    with pytest.raises(UsageError, match="slips; generate it anew"):
+        read_catalog(tmp_path)
+
+
+@pytest.mark.slow(120)
+def test_a_real_compiler_builds_a_kernel(tmp_path: Path) -> None:
+    """As far as goes without a GPU."""
+    toolkit, tree = find_toolkit(of_wheels()[0]), find_cutlass(None, tmp_path)
+    point = next(one for one in POINTS if one.tile == (128, 64, 64) and one.schedule == "cooperative")
+    run = CompileRun(BuildStore(tmp_path / "store", toolkit, tree.headers), 1)
+    (kernel,) = KernelBuilding(tree, toolkit).build(run, [point], tmp_path / "out").kernels
+    assert kernel.outcome == "built" and kernel.is_sound and kernel.registers == 168
+    assert point.name.encode() in (tmp_path / "out" / kernel.library).read_bytes()
+
+
+@pytest.mark.slow(600)
+@pytest.mark.timeout(3000)
+def test_the_rules_agree_with_a_real_compiler(tmp_path: Path) -> None:
+    """Half of the sample are points that the rules let through; few of a plain sample would be."""
+    toolkit, tree = find_toolkit(of_wheels()[0]), find_cutlass(None, tmp_path)
+    points = sample(60)
+    run = CompileRun(BuildStore(tmp_path / "store", toolkit, tree.headers), default_jobs())
+    building = KernelBuilding(tree, toolkit)
+    builds = run(building.job((point,)) for point in points)
+    unlike = [
+        f"{point.name}: {build.record.outcome}, {compiler_refusal(point) or 'can be built'}"
+        for point, build in zip(points, builds, strict=True)
+        if build.is_built == bool(compiler_refusal(point))
+    ]
+    assert len(unlike) <= 2, unlike
+
+
+def sample(count: int) -> list[KernelPoint]:
+    points = chosen_points("simple_gemm", "seed002", "bf16")
+    parts = [[one for one in points if bool(compiler_refusal(one)) == refused] for refused in (False, True)]
+    order = random.Random(count)
+    return [one for part in parts for one in order.sample(part, count // 2)]

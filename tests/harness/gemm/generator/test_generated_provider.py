@@ -1,0 +1,82 @@
+"""Which generated kernels meet a shape, and how they are run; calling them takes a GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hillclimb.harness.gemm.generator.catalog import GeneratedKernel, KernelCatalog, write_catalog
+from hillclimb.harness.gemm.generator.parameter_sets import chosen_points
+from hillclimb.harness.gemm.generator.point import KernelPoint
+from hillclimb.harness.gemm.providers.generated import LOOKS, Generated
+from hillclimb.harness.gemm.providers.provider import Operands, UnsupportedError
+from hillclimb.harness.gemm.shape import GemmShape
+
+POINTS = chosen_points("simple_gemm", "hopper", "bf16")
+NOTHING = Operands(None, None, None)
+
+
+def provider(folder: Path, *kernels: GeneratedKernel) -> Generated:
+    write_catalog(folder, KernelCatalog(schema=1, architecture="90a", software={}, kernels=kernels), [])
+    return Generated(str(folder))
+
+
+def built(point: KernelPoint, **facts: object) -> GeneratedKernel:
+    return GeneratedKernel(point=point, outcome="built", library="libraries/a.so").model_copy(update=facts)
+
+
+def names(folder: Path, shape: GemmShape, *kernels: GeneratedKernel) -> list[str]:
+    return list(provider(folder, *kernels).kernels(shape, NOTHING))
+
+
+def point(name: str) -> KernelPoint:
+    return next(one for one in POINTS if one.name == f"simple_gemm_bf16_{name}")
+
+
+def test_a_kernel_is_run_in_every_way_that_it_has(tmp_path: Path) -> None:
+    small, large = GemmShape("a", 64, 4096, 4096, "bf16"), GemmShape("b", 4096, 4096, 4096, "bf16")
+    persistent = built(point("128x128x64_2x1_cooperative_shared_persistent_tokens"))
+    stream_k = built(point("128x128x64_2x1_cooperative_shared_stream_k_tokens"))
+    ends = {name.partition("_tokens_")[2] for name in names(tmp_path, small, persistent)}
+    assert ends == {"raster0_splits1", "raster0_splits1_pdl"}
+    ends = {name.partition("_tokens_")[2] for name in names(tmp_path, large, persistent)}
+    assert ends == {f"raster{raster}_splits1{pdl}" for raster in (1, 2) for pdl in ("", "_pdl")}
+    ends = {name.partition("_tokens_")[2] for name in names(tmp_path, small, stream_k)}
+    assert ends == {f"raster0_splits{splits}" for splits in (1, 2, 4)}
+
+
+def test_the_likeliest_come_first_and_not_all(tmp_path: Path) -> None:
+    sides = {}
+    for m in (16, 8192):
+        found = names(tmp_path, GemmShape("a", m, 4096, 4096, "bf16"), *map(built, POINTS))
+        assert len(found) == LOOKS == len(set(found))
+        sides[m] = [int(side) for one in found[:10] for side in one.split("_")[3].split("x")[:2]]
+    assert min(sides[8192]) > min(sides[16])
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        GeneratedKernel(point=POINTS[0], outcome="failed"),
+        built(POINTS[0], spill_bytes=8),
+        built(POINTS[0], losses=("C7510",)),
+        built(POINTS[0].model_copy(update={"dtype": "f16"})),
+    ],
+)
+def test_what_is_not_sound_or_of_another_type_is_passed_over(tmp_path: Path, kernel: GeneratedKernel) -> None:
+    shape = GemmShape("a", 16, 4096, 4096, "bf16")
+    with pytest.raises(UnsupportedError, match="takes bf16 with these sizes"):
+        names(tmp_path, shape, kernel)
+
+
+@pytest.mark.parametrize(("n", "k"), [(4095, 4096), (4092, 4096), (4096, 4095), (4096, 4092)])
+def test_rows_that_tma_cannot_take_are_refused(tmp_path: Path, n: int, k: int) -> None:
+    with pytest.raises(UnsupportedError):
+        names(tmp_path, GemmShape("a", 16, n, k, "bf16"), built(POINTS[0]))
+
+
+def test_another_catalog_is_another_software(tmp_path: Path) -> None:
+    one = provider(tmp_path, built(POINTS[0])).software()
+    assert one == provider(tmp_path, built(POINTS[0])).software()
+    assert one != provider(tmp_path, built(POINTS[1])).software()

@@ -1,0 +1,87 @@
+"""Points, their names, and what the rules say of them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hillclimb.harness.errors import UsageError
+from hillclimb.harness.gemm.generator.parameter_sets import PARAMETER_SETS, chosen_points
+from hillclimb.harness.gemm.generator.point import KernelPoint
+from hillclimb.harness.gemm.generator.predicate import refusal
+
+POINT = KernelPoint(
+    generator="simple_gemm",
+    dtype="bf16",
+    tile=(128, 128, 64),
+    cluster=(2, 1),
+    schedule="cooperative",
+    epilogue="shared",
+    scheduler="persistent",
+)
+
+
+def with_(**changes: object) -> KernelPoint:
+    return POINT.model_copy(update=changes)
+
+
+def test_the_grid_of_the_seed_has_3888_points_of_each_dtype() -> None:
+    for dtype in ("bf16", "f16", "fp8", "int8"):
+        points = chosen_points("simple_gemm", "seed002", dtype)
+        assert len({point.name for point in points}) == len(points) == 3888
+
+
+@pytest.mark.parametrize("name", PARAMETER_SETS)
+def test_every_set_has_some_to_build_and_names_that_are_identifiers(name: str) -> None:
+    points = chosen_points("simple_gemm", name, "fp8")
+    assert all(point.name.isidentifier() for point in points)
+    assert 400 < sum(not refusal(point) for point in points) < len(points)
+
+
+def test_both_operands_and_steps_of_16_columns_are_in_ours() -> None:
+    points = chosen_points("simple_gemm", "hopper", "int8")
+    assert {point.rows for point in points} == {"tokens", "features"}
+    assert {point.tile[1] for point in points} >= {16, 48, 112, 176, 224}
+    assert {point.tile[2] for point in points} == {128}
+
+
+def test_what_there_is_not_is_told() -> None:
+    for words, told in [
+        (("simple_gem", "hopper", "bf16"), "generator type simple_gem: .*simple_gemm"),
+        (("simple_gemm", "hoper", "bf16"), "set of parameters hoper: .*hopper"),
+    ]:
+        with pytest.raises(UsageError, match=told):
+            chosen_points(*words)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("point", "told"),
+    [
+        (with_(tile=(128, 320, 64)), "TMA brings 256 rows at once, not 320"),
+        (with_(tile=(128, 24, 64)), "columns in steps of 16, not 128x24"),
+        (with_(tile=(96, 64, 64)), "rows in steps of 64"),
+        (with_(tile=(64, 64, 64)), "two warpgroups cannot share 64 rows"),
+        (
+            with_(schedule="pingpong", epilogue="single", scheduler="stream_k"),
+            "stream-K needs the cooperative",
+        ),
+        (with_(epilogue="single"), "one warpgroup cannot write what two have"),
+        (with_(tile=(256, 128, 256)), "shared memory holds 1 of 2 steps of 196608 bytes"),
+        (with_(schedule="basic"), "it would be wrong"),
+        (with_(cluster=(4, 4)), "a cluster has 8 thread blocks at the most"),
+        (with_(tile=(256, 256, 64)), "256 sums a thread do not fit"),
+        (with_(dtype="int8", tile=(256, 192, 256)), "shared memory holds 1 of 2 steps"),
+    ],
+)
+def test_why_a_point_is_refused(point: KernelPoint, told: str) -> None:
+    assert told in refusal(point)
+
+
+@given(st.sampled_from(chosen_points("simple_gemm", "seed002", "bf16")))
+def test_more_steps_never_help_a_tile_that_fits(point: KernelPoint) -> None:
+    """A point that is built could also be built with half the step, or with a cluster of one."""
+    rows, columns, inner = point.tile
+    if not refusal(point):
+        assert not refusal(point.model_copy(update={"tile": (rows, columns, inner // 2)}))
+        assert not refusal(point.model_copy(update={"cluster": (1, 1)}))
