@@ -19,10 +19,7 @@ def claim(folder: Path, name: str, settings: Record) -> None:
 
     Raises UsageError where it is of others, or cannot be made.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{folder} cannot be made ({error.strerror}); give another folder") from None
+    _make(folder)
     path = folder / name
     if not path.exists():
         write(path, settings.model_dump_json(by_alias=True, indent=1) + "\n")
@@ -44,14 +41,28 @@ def claim(folder: Path, name: str, settings: Record) -> None:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Raises UsageError where another process has it."""
-    with (folder / ".lock").open("w") as file:
+def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
+    """For this process alone, or with others that want it shared. Makes the folder.
+
+    Raises UsageError where another process has it.
+    """
+    _make(folder)
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(opened, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UsageError(f"another process is at work in {folder}; give another folder") from None
         yield
+    finally:
+        os.close(opened)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be made ({error.strerror}); give another folder") from None
 
 
 def write(path: Path, text: str) -> None:

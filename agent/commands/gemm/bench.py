@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -250,7 +251,7 @@ def _bench(shapes: Sequence[GemmShape], wish: BenchWish) -> None:
 
     plan = BenchPlan(rounds=wish.rounds, finalists=wish.finalists, calls=wish.calls, operand_sets=wish.pool)
     commands = {name: worker_command(name, wish.kernels) for name in wish.providers}
-    with held_gpu() as gpu:
+    with _kernels_held(wish), held_gpu() as gpu:
         run = Bench(wish.folder, commands, gpu, plan)
         try:
             left = run.run(shapes, wish.seconds, lambda shape, text: _show(run, shapes, shape, text))
@@ -260,6 +261,13 @@ def _bench(shapes: Sequence[GemmShape], wish: BenchWish) -> None:
     _print(run, shapes, left, paths, json=wish.json)
     if left:
         raise typer.Exit(1)
+
+
+def _kernels_held(wish: BenchWish) -> AbstractContextManager[None]:
+    """Nobody generates others while they are timed."""
+    from hillclimb.harness.gemm.folder import locked
+
+    return locked(wish.kernels, shared=True) if "generated" in wish.providers else nullcontext()
 
 
 def _show(run: Bench, shapes: Sequence[GemmShape], shape: GemmShape, text: str) -> None:

@@ -14,7 +14,7 @@ from hillclimb.agent.commands.options import REJECTED, JsonOption
 from hillclimb.harness.wording import count
 
 if TYPE_CHECKING:
-    from hillclimb.harness.gemm.compiler.store import Build
+    from hillclimb.harness.gemm.compiler.parallel import CompileEnd
     from hillclimb.harness.gemm.profiler.building import ProfilerBinary
 
 TargetOption = Annotated[Path, typer.Option(metavar="FILE", help="The program that is built.")]
@@ -95,9 +95,8 @@ def build_profiler(
         raise typer.Exit(REJECTED)
 
 
-def _show(build: Build, done: int, total: int) -> None:
-    record = build.record
-    print(f"{done} of {total}: {record.name} {record.outcome} in {record.seconds:.1f} s", file=sys.stderr)
+def _show(end: CompileEnd, done: int, total: int) -> None:
+    print(f"{done} of {total}: {end}", file=sys.stderr)
 
 
 def _print(found: ProfilerBinary, *, json: bool) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hillclimb.agent.commands.gemm.build import (
-    ArchitectureOption,
     CutlassOption,
     JobSecondsOption,
     JobsOption,
@@ -26,7 +25,6 @@ from hillclimb.harness.gemm.shape import Dtype
 from hillclimb.harness.wording import count
 
 if TYPE_CHECKING:
-    from hillclimb.harness.gemm.compiler.store import Build
     from hillclimb.harness.gemm.generator.catalog import KernelCatalog
     from hillclimb.harness.gemm.generator.point import KernelPoint
 
@@ -58,7 +56,6 @@ def generate(
     output_dir: KernelFolderOption = Path("build/gemm-kernels"),
     cutlass: CutlassOption = None,
     nvcc: NvccOption = None,
-    architecture: ArchitectureOption = "90a",
     store: StoreOption = Path("build/gemm-store"),
     jobs: JobsOption = None,
     timeout: JobSecondsOption = 1200.0,
@@ -82,7 +79,7 @@ def generate(
         return
     catalog = _build(
         [point for point in points if force or not reasons[point.name]],
-        *(output_dir, cutlass, nvcc, architecture, store, jobs, timeout),
+        *(output_dir, cutlass, nvcc, store, jobs, timeout),
     )
     _print(catalog, output_dir, len(points), json=json)
     if any(one.outcome != "built" for one in catalog.kernels):
@@ -111,7 +108,6 @@ def _build(
     folder: Path,
     cutlass: Path | None,
     nvcc: Path | None,
-    architecture: str,
     store: Path,
     jobs: int | None,
     timeout: float,
@@ -127,15 +123,12 @@ def _build(
         raise UsageError("no kernel is left: all of them are known to be no good; --list tells why")
     toolkit = find_toolkit(nvcc)
     tree = find_cutlass(cutlass, store / "cutlass")
-    run = CompileRun(BuildStore(store, toolkit, tree.headers), jobs or default_jobs(), timeout, _show)
-    return KernelBuilding(tree, toolkit, architecture).build(run, points, folder)
+    run = CompileRun(BuildStore(store, toolkit, tree.headers), jobs or default_jobs(), timeout)
+    return KernelBuilding(tree, toolkit, _show).build(run, points, folder)
 
 
-def _show(build: Build, done: int, total: int) -> None:
-    record = build.record
-    print(
-        f"{done} of {total} files: {record.name} {record.outcome} in {record.seconds:.1f} s", file=sys.stderr
-    )
+def _show(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _print_list(points: Sequence[KernelPoint], reasons: dict[str, str], *, json: bool) -> None:

@@ -37,6 +37,7 @@ class ProviderProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._product: WorkerAsk | None = None
         self._rest = b""
+        self._hung: set[str] = set()
         self.software = self._start()
 
     def prepare(self, product: Product, operand_sets: int) -> WorkerAnswer:
@@ -46,11 +47,16 @@ class ProviderProcess:
 
     def ask(self, action: WorkerAction, kernel: str, calls: int = 0) -> WorkerAnswer:
         """About one of them. A process that is gone is started and prepared first."""
+        if kernel in self._hung:
+            return WorkerAnswer(fault="timed_out", detail="it did not end before, and is not tried again")
         if self._process is None:
-            self._start()
+            self._restart()
             if (answer := self._prepare()).fault:
                 return answer
-        return self._ask(WorkerAsk(action=action, kernel=kernel, calls=calls), self._seconds)
+        answer = self._ask(WorkerAsk(action=action, kernel=kernel, calls=calls), self._seconds)
+        if answer.fault == "timed_out":
+            self._hung.add(kernel)
+        return answer
 
     def close(self) -> None:
         """End it."""
@@ -80,9 +86,17 @@ class ProviderProcess:
             )
         return answer.software or {}
 
+    def _restart(self) -> None:
+        software = self._start()
+        if software != self.software:
+            raise MachineError(
+                f"the process of {self.name} has other software than before: {software} and not {self.software}; "
+                "its times would be of both"
+            )
+
     def _prepare(self) -> WorkerAnswer:
         if self._process is None:
-            self._start()
+            self._restart()
         assert self._product is not None
         return self._ask(self._product, PREPARE_SECONDS)
 

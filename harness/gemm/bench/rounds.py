@@ -19,6 +19,9 @@ from hillclimb.harness.records.record import Record
 Entrant = tuple[str, str]
 """Provider and kernel."""
 
+MAX_HANGS = 3
+"""Of a provider's kernels for one shape, each of which costs a minute and a new process."""
+
 
 class BenchPlan(Record):
     """How a shape is timed."""
@@ -115,12 +118,19 @@ class ShapeBench:
             return {}
         seconds = {}
         for at, kernel in enumerate(answer.kernels):
+            if self._hangs(process.name) == MAX_HANGS:
+                why = f"{MAX_HANGS} of its kernels did not end; {len(answer.kernels) - at} were not tried"
+                self._blame((process.name, ""), "timed_out", why)
+                break
             self.watch(f"{process.name}: {at} of {len(answer.kernels)} kernels")
             if self._is_right((process.name, kernel)):
                 found = self._time((process.name, kernel))
                 if found:
                     seconds[kernel] = found
         return seconds
+
+    def _hangs(self, provider: str) -> int:
+        return sum(one.provider == provider and one.status == "timed_out" for one in self._faults)
 
     def _finalists(self, look: Mapping[str, float]) -> list[str]:
         best = min(look.values(), default=0.0)

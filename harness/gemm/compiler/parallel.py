@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from hillclimb.harness.errors import MachineError
@@ -22,43 +23,64 @@ JOB_SECONDS = 1200.0
 """After which a compiler is given up."""
 
 
+@dataclass(frozen=True)
+class CompileEnd:
+    """What came of one source."""
+
+    job: CompileJob
+    found: Build | MachineError
+    """A verdict on it, or none by the machine's fault, as for want of memory."""
+    is_kept: bool = False
+    """Whether the store had it before."""
+
+    def __str__(self) -> str:
+        if isinstance(self.found, MachineError):
+            return str(self.found)
+        return f"{self.job.name} {self.found.record.outcome} in {self.found.record.seconds:.1f} s"
+
+
 @dataclass
 class CompileRun:
-    """Sources on their way through the compiler. `watch` sees each build, and how many there are of how many."""
+    """Sources on their way through the compiler. `watch` sees what came of each, and how many ended of how many."""
 
     store: BuildStore
     workers: int
     seconds: float = JOB_SECONDS
-    watch: Callable[[Build, int, int], None] = lambda *_: None
+    watch: Callable[[CompileEnd, int, int], None] = lambda *_: None
     _running: dict[str, _Compiler] = field(default_factory=dict)
-    _faults: list[MachineError] = field(default_factory=list)
 
     def __call__(self, jobs: Iterable[CompileJob]) -> list[Build]:
         """Builds in the order of the jobs; what the store has is not compiled again.
 
-        Raises MachineError, at the end, where a compiler ended by the machine's fault, as for want of memory: it is no
-        verdict on a source. All others are kept.
+        Raises MachineError, at the end, where a compiler ended by the machine's fault. All others are kept.
         """
         asked = [(self.store.key(job), job) for job in jobs]
         builds: dict[str, Build] = {}
-        waiting: dict[str, CompileJob] = {}
-        for key, job in asked:
-            if found := self.store.find(job, self.seconds):
-                builds[key] = found
-            else:
-                waiting[key] = job
-        total = len(builds) + len(waiting)
-        if waiting:
-            for key, build in self._compile(waiting):
-                builds[key] = build
-                self.watch(build, len(builds), total)
-        if self._faults:
-            first, more = self._faults[0], len(self._faults) - 1
-            self._faults.clear()
-            raise MachineError(f"{first}. {count(more, 'other compiler')} likewise" if more else str(first))
+        faults = []
+        total = len(dict(asked))
+        with closing(self.ends(job for _, job in asked)) as ends:
+            for end in ends:
+                if isinstance(end.found, MachineError):
+                    faults.append(end.found)
+                else:
+                    builds[self.store.key(end.job)] = end.found
+                if not end.is_kept:
+                    self.watch(end, len(builds) + len(faults), total)
+        raise_any(faults)
         return [builds[key] for key, _ in asked]
 
-    def _compile(self, waiting: dict[str, CompileJob]) -> Iterator[tuple[str, Build]]:
+    def ends(self, jobs: Iterable[CompileJob]) -> Generator[CompileEnd]:
+        """What came of each source as it comes, once of those that are the same; what the store has comes first."""
+        waiting: dict[str, CompileJob] = {}
+        for key, job in {self.store.key(job): job for job in jobs}.items():
+            if found := self.store.find(job, self.seconds):
+                yield CompileEnd(job, found, is_kept=True)
+            else:
+                waiting[key] = job
+        if waiting:
+            yield from self._compile(waiting)
+
+    def _compile(self, waiting: dict[str, CompileJob]) -> Iterator[CompileEnd]:
         left = list(reversed(waiting.items()))
         with ProcessGroups() as groups:
             try:
@@ -72,17 +94,21 @@ class CompileRun:
                     compiler.end()
                 self._running.clear()
 
-    def _settle(self) -> Iterator[tuple[str, Build]]:
+    def _settle(self) -> Iterator[CompileEnd]:
         """What ended since it was last asked, after a moment where nothing did."""
         ended = {key: one for key, one in self._running.items() if one.has_ended(self.seconds)}
         for key, compiler in ended.items():
             del self._running[key]
-            try:
-                yield key, compiler.settle()
-            except MachineError as error:
-                self._faults.append(error)
+            yield CompileEnd(compiler.job, compiler.settled())
         if not ended:
             time.sleep(POLL_SECONDS)
+
+
+def raise_any(faults: Sequence[MachineError]) -> None:
+    """The first, and how many more there are."""
+    if faults:
+        first, more = faults[0], len(faults) - 1
+        raise MachineError(f"{first}. {count(more, 'other compiler')} likewise" if more else str(first))
 
 
 class _Compiler:
@@ -123,6 +149,13 @@ class _Compiler:
             self.is_late = True
             self.group.end()
         return self.group.has_ended()
+
+    def settled(self) -> Build | MachineError:
+        """What became of it."""
+        try:
+            return self.settle()
+        except MachineError as error:
+            return error
 
     def settle(self) -> Build:
         """What it made. Raises MachineError where what it made says nothing of the source."""

@@ -35,7 +35,7 @@ FAULTS_OF_MACHINE = re.compile(
 ABSENT_HEADER = re.compile(
     r"fatal error: (.+?): No such file or directory|cannot open source file \"([^\"]+)\""
 )
-QUOTED_SOURCE = re.compile(r"^\s.*$|(?<=static assertion failed).*$", re.MULTILINE)
+QUOTED_SOURCE = re.compile(r"^[^\S\n].*$|(?<=static assertion failed).*$", re.MULTILINE)
 """Lines that a compiler shows of a source, and the text that a source gives to an assertion."""
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Sequence
-from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +21,9 @@ from hillclimb.harness.records.record import Record
 CATALOG = "kernels.json"
 LIBRARIES = "libraries"
 
+ARCHITECTURE = "90a"
+"""Of H100 and H200: what the templates are written for."""
+
 
 class GeneratedKernel(Record):
     """One set of parameters, and what became of it."""
@@ -28,6 +32,7 @@ class GeneratedKernel(Record):
     outcome: BuildOutcome
     library: str = ""
     """File in the folder, which has the kernel's function under its name."""
+    library_sha256: str = ""
     registers: int = 0
     """Of a thread, as the compiler tells."""
     spill_bytes: int = 0
@@ -51,6 +56,21 @@ class KernelCatalog(Record):
     """Versions by name."""
     kernels: tuple[GeneratedKernel, ...]
 
+    @property
+    def digest(self) -> str:
+        """sha256 of which kernels these are; where they lie and what the compiler wrote say nothing of that."""
+        told = self.model_dump_json(exclude={"kernels": {"__all__": {"diagnostics", "library_sha256"}}})
+        return hashlib.sha256(told.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Library:
+    """One that was compiled."""
+
+    name: str
+    path: Path
+    sha256: str
+
 
 def read_catalog(folder: Path) -> KernelCatalog:
     """Raises UsageError where there is none."""
@@ -65,26 +85,30 @@ def read_catalog(folder: Path) -> KernelCatalog:
         raise UsageError(f"{path} has {error.error_count()} slips; generate it anew") from None
 
 
-def write_catalog(folder: Path, catalog: KernelCatalog, libraries: Sequence[tuple[str, Path]]) -> None:
-    """With copies of its libraries, which are (name, file). Those of earlier kernels go."""
+def write_catalog(folder: Path, catalog: KernelCatalog, libraries: Sequence[Library]) -> None:
+    """With copies of its libraries. Those of earlier kernels go. The folder is to be locked."""
     place = folder / LIBRARIES
     place.mkdir(parents=True, exist_ok=True)
-    for name, path in libraries:
-        if not (place / name).exists():
-            _copy(path, place / name)
+    for library in libraries:
+        if not is_whole(place / library.name, library.sha256):
+            _copy(library.path, place / library.name)
     write(folder / CATALOG, catalog.model_dump_json(by_alias=True, indent=1) + "\n")
-    kept = {name for name, _ in libraries}
+    kept = {library.name for library in libraries}
     for old in place.iterdir():
         if old.name not in kept:
             old.unlink()
 
 
+def is_whole(path: Path, sha256: str) -> bool:
+    """Whether it is there, with these contents."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == sha256
+    except FileNotFoundError:
+        return False
+
+
 def _copy(path: Path, target: Path) -> None:
     draft = target.with_name(f".{target.name}.{os.getpid()}")
-    with suppress(FileNotFoundError):
-        draft.unlink()
-    try:
-        draft.hardlink_to(path)
-    except OSError:  # another file system
-        shutil.copy(path, draft)
+    shutil.copy(path, draft)
     draft.replace(target)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,13 +12,14 @@ from pathlib import Path
 
 import torch
 
-from hillclimb.harness.gemm.generator.catalog import CATALOG, GeneratedKernel, read_catalog
+from hillclimb.harness.gemm.generator.catalog import GeneratedKernel, is_whole, read_catalog
 from hillclimb.harness.gemm.generator.point import KernelPoint
 from hillclimb.harness.gemm.generator.predicate import RESULT_BYTES
 from hillclimb.harness.gemm.providers.cost import MULTIPROCESSORS, cost_seconds
 from hillclimb.harness.gemm.providers.provider import Launch, Operands, UnsupportedError
 from hillclimb.harness.gemm.shape import ITEM_BYTES, GemmShape
 
+CAPABILITY = (9, 0)
 LOOKS = 96
 """Kernels of one shape that are worth a look, each with its ways to run."""
 
@@ -62,14 +62,17 @@ class Generated:
         self.catalog = read_catalog(self.folder)
         self._libraries: dict[str, ctypes.CDLL] = {}
         self._ways: dict[str, tuple[GeneratedKernel, RunOption]] = {}
+        self._scratch = Scratch()
 
     def software(self) -> dict[str, str]:
         """Which kernels these are."""
-        catalog = hashlib.sha256((self.folder / CATALOG).read_bytes()).hexdigest()
-        return {**self.catalog.software, "kernels": catalog}
+        return {**self.catalog.software, "kernels": self.catalog.digest}
 
     def kernels(self, shape: GemmShape, example: Operands) -> Sequence[str]:
-        """The likeliest by the cost model. Raises UnsupportedError where none takes the shape."""
+        """The likeliest by the cost model. Raises UnsupportedError where none takes the shape, or this GPU."""
+        self._scratch = Scratch()
+        if torch.cuda.get_device_capability() != CAPABILITY:
+            raise UnsupportedError(f"the kernels of {self.folder} are for sm_{self.catalog.architecture}")
         ways = sorted(self._all_ways(shape), key=lambda way: _cost(shape, way[0].point, way[1]))
         self._ways = {f"{kernel.point.name}_{option}": (kernel, option) for kernel, option in ways[:LOOKS]}
         if not self._ways:
@@ -79,14 +82,18 @@ class Generated:
     def launch(self, shape: GemmShape, kernel: str) -> Launch:
         """Raises UnsupportedError where it refuses the shape."""
         generated, option = self._ways[kernel]
-        function = getattr(self._library(generated.library), generated.point.name)
-        return _KernelCall(function, generated.point, shape, option)
+        function = getattr(self._library(generated), generated.point.name)
+        return _KernelCall(function, generated.point, shape, option, self._scratch)
 
-    def _library(self, name: str) -> ctypes.CDLL:
+    def _library(self, kernel: GeneratedKernel) -> ctypes.CDLL:
+        name = kernel.library
         if not self._libraries:
             ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)  # they take its functions from there
         if name not in self._libraries:
-            self._libraries[name] = ctypes.CDLL(str(self.folder / name))
+            path = self.folder / name
+            if not is_whole(path, kernel.library_sha256):
+                raise UnsupportedError(f"{path} is not what was compiled; generate it anew")
+            self._libraries[name] = ctypes.CDLL(str(path))
         return self._libraries[name]
 
     def _all_ways(self, shape: GemmShape) -> Iterator[tuple[GeneratedKernel, RunOption]]:
@@ -100,14 +107,36 @@ class Generated:
                     yield kernel, option
 
 
+class Scratch:
+    """Memory of a GPU that all kernels of one shape share, for they run one after another.
+
+    It grows to the largest need; what was given out before stays, for graphs may have its address.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[torch.Tensor] = []
+
+    def address(self, size: int) -> int:
+        """Of so many bytes."""
+        if not self._parts or self._parts[-1].numel() < size:
+            doubled = 1 << max(0, size - 1).bit_length()
+            self._parts.append(torch.empty(doubled, dtype=torch.uint8, device="cuda"))
+        return self._parts[-1].data_ptr()
+
+
 class _KernelCall:
     """One kernel for one shape."""
 
     def __init__(
-        self, function: ctypes._NamedFuncPointer, point: KernelPoint, shape: GemmShape, option: RunOption
+        self,
+        function: ctypes._NamedFuncPointer,
+        point: KernelPoint,
+        shape: GemmShape,
+        option: RunOption,
+        scratch: Scratch,
     ):
         rows, columns = _sides(point, shape)
-        self.function, self.tokens_are_rows = function, point.rows == "tokens"
+        self.function, self.tokens_are_rows, self.scratch = function, point.rows == "tokens", scratch
         self.request = GemmRequest(
             rows=rows,
             columns=columns,
@@ -120,13 +149,12 @@ class _KernelCall:
         )
 
     @cached_property
-    def workspace(self) -> torch.Tensor:
-        """Set up once, but for what a stream-K kernel sets up in every call."""
+    def workspace(self) -> int:
+        """Its address. It is set up once, but for what a stream-K kernel sets up in every call."""
         self._act(WORKSPACE)
-        workspace = torch.zeros(max(1, self.request.workspace_bytes), dtype=torch.uint8, device="cuda")
-        self.request.workspace = workspace.data_ptr()
+        self.request.workspace = self.scratch.address(self.request.workspace_bytes)
         self._act(PREPARE)
-        return workspace
+        return int(self.request.workspace or 0)
 
     def __call__(self, to: Operands) -> None:
         rows, columns = (to.x, to.w) if self.tokens_are_rows else (to.w, to.x)

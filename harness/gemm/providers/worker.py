@@ -59,6 +59,7 @@ class ProviderWorker:
         told = self.problem.check(ask.kernel, launch)
         if told:
             self.problem.forget(ask.kernel)
+            del self._launches[ask.kernel]
         return WorkerAnswer(fault="incorrect", detail=told) if told else WorkerAnswer()
 
     def _prepare(self, ask: WorkerAsk) -> Sequence[str]:

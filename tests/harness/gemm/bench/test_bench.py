@@ -119,6 +119,31 @@ def test_any_mixture_of_faults_is_told_by_its_own_kernels(
     assert told["one"] == {f"k{at}": FAULTS.get(one, "measured") for at, one in enumerate(does)}
 
 
+def test_what_hangs_is_not_tried_again_and_many_end_the_look(tmp_path: Path) -> None:
+    hanging: Behaviours = dict.fromkeys("abcde", "hangs")
+    run = bench(tmp_path, {"one": {"fine": 30.0, **hanging, "last": 30.0}}, seconds=0.5)
+    run.run([SHAPE, OTHER], math.inf, **QUIET)
+    run.close()
+    first, second = run.find(SHAPE), run.find(OTHER)
+    assert first and second
+    assert [(one.kernel, one.status) for one in first.faults] == [
+        *((name, "timed_out") for name in "abc"),
+        ("", "timed_out"),
+    ]
+    assert "3 of its kernels did not end; 3 were not tried" in first.faults[-1].reason
+    assert [one.kernel for one in second.faults] == ["a", "b", "c", ""]
+    assert Counter(asked(tmp_path, "one"))["check a"] == 1
+
+
+def test_a_provider_that_comes_back_as_another_ends_the_bench(tmp_path: Path) -> None:
+    run = bench(tmp_path, {"one": {"a": 30.0, "dies": "dies", "b": 31.0}})
+    (tmp_path / "one.software").write_text("2")
+    with pytest.raises(MachineError, match="other software than before"):
+        run.run([SHAPE], math.inf, **QUIET)
+    run.close()
+    assert run.find(SHAPE) is None
+
+
 def test_a_provider_that_has_no_kernel_says_so(tmp_path: Path) -> None:
     told = timed(tmp_path, {"one": {"unsupported": "", "a": 30.0}, "two": {"c": 30.0}})
     assert told == {"one": {"": "unsupported"}, "two": {"c": "measured"}}

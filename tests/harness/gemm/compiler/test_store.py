@@ -36,7 +36,7 @@ def test_builds_come_back_in_the_order_asked_and_are_compiled_once(tmp_path: Pat
     store = BuildStore(tmp_path / "store", toolkit)
     jobs = [job(name) for name in ("b", "a", "c")]
     seen: list[tuple[str, int, int]] = []
-    run = CompileRun(store, 2, watch=lambda build, done, total: seen.append((build.record.name, done, total)))
+    run = CompileRun(store, 2, watch=lambda end, done, total: seen.append((end.job.name, done, total)))
     first = run([*jobs, jobs[0]])
     assert [build.record.name for build in first] == ["b", "a", "c", "b"]
     assert [build.output.read_text() for build in first[:2]] == ["// compiled\n// b\n", "// compiled\n// a\n"]

@@ -28,6 +28,7 @@ OF_SOURCE = [
     "source.cu(2): Error: Formal parameter space overflowed (40008 bytes required, max 32764 bytes allowed)",
     "source.cu:1: Error: no such instruction: `nonsense'",
     "/usr/bin/ld: source.o: undefined reference to `f'\ncollect2: error: ld returned 1 exit status",
+    'source.cu(1): warning: no\n    f();\n\nsource.cu(3): error: identifier "y" is undefined\n\n1 error detected',
     'source.cu(3): error: static assertion failed with "the tile would run out of memory"',
     'source.cu(3): error: identifier "y" is undefined\n    f(y, "Out of memory");\n      ^',
     'source.cu:3:1: error: expected ;\n   12 |   catch (std::bad_alloc&) { log("Killed"); }',

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from hillclimb.harness.errors import UsageError
+from hillclimb.harness.errors import MachineError, UsageError
 from hillclimb.harness.gemm.compiler.cutlass import Cutlass, find_cutlass
 from hillclimb.harness.gemm.compiler.machine import default_jobs
 from hillclimb.harness.gemm.compiler.parallel import CompileRun
-from hillclimb.harness.gemm.compiler.store import Build, BuildStore
+from hillclimb.harness.gemm.compiler.store import BuildStore
 from hillclimb.harness.gemm.compiler.toolkit import find_toolkit, of_wheels
+from hillclimb.harness.gemm.folder import locked
 from hillclimb.harness.gemm.generator import building as buildings
 from hillclimb.harness.gemm.generator import source as sources
 from hillclimb.harness.gemm.generator.building import KernelBuilding
@@ -36,16 +37,14 @@ class Lab:
         nvcc.parent.mkdir()
         shutil.copy(Path(fakes.__file__).with_name("nvcc.py"), nvcc)
         self.toolkit = find_toolkit(nvcc)
-        self.files: list[tuple[str, str]] = []
+        self.told: list[str] = []
 
     def build(self, points: list[KernelPoint], cutlass: str = "4.2.0") -> KernelCatalog:
         tree = Cutlass(self.folder, cutlass, cutlass)
         store = BuildStore(self.folder / "store", self.toolkit, tree.headers)
-        run = CompileRun(store, 4, watch=self._seen)
-        return KernelBuilding(tree, self.toolkit).build(run, points, self.folder / "out")
-
-    def _seen(self, build: Build, *_: int) -> None:
-        self.files.append((build.record.name, build.record.outcome))
+        return KernelBuilding(tree, self.toolkit, self.told.append).build(
+            CompileRun(store, 4), points, self.folder / "out"
+        )
 
 
 @pytest.fixture
@@ -56,11 +55,20 @@ def lab(tmp_path: Path) -> Lab:
 @pytest.fixture
 def faulty(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Names of kernels whose files do not compile."""
+    return spoiled(monkeypatch, "#error\n")
+
+
+@pytest.fixture
+def fatal(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Names of kernels whose files take more memory than there is."""
+    return spoiled(monkeypatch, "// says Killed\n")
+
+
+def spoiled(monkeypatch: pytest.MonkeyPatch, by: str) -> set[str]:
     names: set[str] = set()
 
     def rendered(points: tuple[KernelPoint, ...]) -> str:
-        wrong = "#error\n" if names & {point.name for point in points} else ""
-        return render(points) + wrong
+        return render(points) + (by if names & {point.name for point in points} else "")
 
     monkeypatch.setattr(buildings, "render", rendered)
     return names
@@ -116,13 +124,13 @@ def test_a_catalog_has_every_kernel_and_a_library_of_each(lab: Lab) -> None:
 
 def test_nothing_is_compiled_twice_and_another_cutlass_compiles_all(lab: Lab) -> None:
     lab.build(POINTS[:30])
-    first = len(lab.files)
+    first = len(lab.told)
     lab.build(POINTS[:30])
     lab.build([*grouped(POINTS)[0]])
-    assert len(lab.files) == first
+    assert len(lab.told) == first
     assert len(list((lab.folder / "out" / LIBRARIES).iterdir())) == 1
     lab.build(POINTS[:30], cutlass="4.3.0")
-    assert len(lab.files) == 2 * first
+    assert len(lab.told) == 2 * first
 
 
 def test_a_changed_template_compiles_again(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +142,7 @@ def test_a_changed_template_compiles_again(lab: Lab, tmp_path: Path, monkeypatch
     sources._environment.cache_clear()
     lab.build(POINTS[:1])
     sources._environment.cache_clear()
-    assert len(lab.files) == 2
+    assert len(lab.told) == 2
 
 
 @pytest.mark.parametrize("at", [0, 3, 8])
@@ -149,9 +157,12 @@ def test_a_file_that_fails_is_divided_until_only_the_faulty_kernel_does(
     assert {name for name, outcome in outcomes.items() if outcome == "failed"} == faulty
     failed = next(one for one in catalog.kernels if one.outcome == "failed")
     assert "error: #error" in Path(failed.diagnostics).read_text() and not failed.library
-    assert len(lab.files) == 1 + 2 + 2 + 2
+    assert len(lab.told) == 1 + 2 + 2 + 2
+    done = [int(text.partition(" of 8 kernels: ")[0]) for text in lab.told]
+    assert done == sorted(done) and (done[0], done[-1]) == (0, 8)
+    assert sum(text.endswith(", and is divided") for text in lab.told) == 3
     lab.build(list(file))
-    assert len(lab.files) == 7
+    assert len(lab.told) == 7
 
 
 def test_a_file_whose_kernels_all_fail_is_told_of_each(lab: Lab, faulty: set[str]) -> None:
@@ -159,6 +170,61 @@ def test_a_file_whose_kernels_all_fail_is_told_of_each(lab: Lab, faulty: set[str
     faulty |= {point.name for point in file}
     catalog = lab.build([*file, *grouped(POINTS)[1]])
     assert {one.point.name for one in catalog.kernels if one.outcome == "failed"} == faulty
+
+
+def test_what_the_machine_ends_is_divided_too_and_costs_no_other(lab: Lab, fatal: set[str]) -> None:
+    file = max(grouped(POINTS), key=len)
+    fatal.add(file[3].name)
+    with pytest.raises(MachineError, match=f"compiler of {file[3].name} was stopped"):
+        lab.build(list(file))
+    catalog = read_catalog(lab.folder / "out")
+    assert [one.point for one in catalog.kernels] == [point for point in file if point != file[3]]
+    assert lab.told[-1].startswith("8 of 8 kernels: ")
+    fatal.clear()
+    assert len(lab.build(list(file)).kernels) == 8
+
+
+def test_a_damaged_library_is_copied_anew_and_costs_the_store_nothing(lab: Lab) -> None:
+    (kernel,) = lab.build(POINTS[:1]).kernels
+    library = lab.folder / "out" / kernel.library
+    whole = library.read_bytes()
+    with library.open("r+b") as file:
+        file.write(b"damaged")
+    assert lab.build(POINTS[:1]).kernels == (kernel,) and len(lab.told) == 1
+    assert library.read_bytes() == whole
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_folder_that_another_process_uses_is_left_alone(lab: Lab, *, shared: bool) -> None:
+    """One that generates, or one that times what is in it."""
+    lab.build(POINTS[:1])
+    with (
+        locked(lab.folder / "out", shared=shared),
+        pytest.raises(UsageError, match="another process is at work"),
+    ):
+        lab.build(POINTS[:2])
+    assert len(read_catalog(lab.folder / "out").kernels) == 1
+
+
+def test_two_may_time_the_same_kernels(tmp_path: Path) -> None:
+    with locked(tmp_path, shared=True), locked(tmp_path, shared=True):
+        pass
+
+
+def test_a_digest_is_of_the_kernels_and_not_of_where_they_lie(lab: Lab) -> None:
+    catalog = lab.build(POINTS[:2])
+    (first, second) = catalog.kernels
+    moved = first.model_copy(update={"diagnostics": "/elsewhere", "library_sha256": "0"})
+    assert catalog.model_copy(update={"kernels": (moved, second)}).digest == catalog.digest
+    others = [
+        catalog.model_copy(update={"kernels": (first,)}),
+        catalog.model_copy(update={"kernels": (first.model_copy(update={"spill_bytes": 8}), second)}),
+        catalog.model_copy(
+            update={"kernels": (first, second.model_copy(update={"library": "libraries/b.so"}))}
+        ),
+        catalog.model_copy(update={"software": {**catalog.software, "cutlass": "4.3.0"}}),
+    ]
+    assert len({one.digest for one in [catalog, *others]}) == 5
 
 
 def test_a_folder_without_a_catalog_is_told(tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from hillclimb.harness.gemm.generator.catalog import GeneratedKernel, KernelCatalog, write_catalog
 from hillclimb.harness.gemm.generator.parameter_sets import chosen_points
 from hillclimb.harness.gemm.generator.point import KernelPoint
-from hillclimb.harness.gemm.providers.generated import LOOKS, Generated
+from hillclimb.harness.gemm.providers.generated import LOOKS, Generated, Scratch
 from hillclimb.harness.gemm.providers.provider import Operands, UnsupportedError
 from hillclimb.harness.gemm.shape import GemmShape
 
@@ -28,6 +29,11 @@ def built(point: KernelPoint, **facts: object) -> GeneratedKernel:
 
 def names(folder: Path, shape: GemmShape, *kernels: GeneratedKernel) -> list[str]:
     return list(provider(folder, *kernels).kernels(shape, NOTHING))
+
+
+@pytest.fixture(autouse=True)
+def card(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
 
 
 def point(name: str) -> KernelPoint:
@@ -74,6 +80,39 @@ def test_what_is_not_sound_or_of_another_type_is_passed_over(tmp_path: Path, ker
 def test_rows_that_tma_cannot_take_are_refused(tmp_path: Path, n: int, k: int) -> None:
     with pytest.raises(UnsupportedError):
         names(tmp_path, GemmShape("a", 16, n, k, "bf16"), built(POINTS[0]))
+
+
+def test_a_card_that_they_are_not_for_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (10, 0))
+    with pytest.raises(UnsupportedError, match="are for sm_90a"):
+        names(tmp_path, GemmShape("a", 16, 4096, 4096, "bf16"), built(POINTS[0]))
+
+
+def test_a_library_that_is_not_what_was_compiled_is_not_loaded(tmp_path: Path) -> None:
+    shape = GemmShape("a", 16, 4096, 4096, "bf16")
+    loaded = provider(tmp_path, built(POINTS[0], library_sha256="0" * 64))
+    loaded._libraries["libcuda"] = None  # type: ignore[assignment]  # so that a machine without a GPU gets so far
+    with pytest.raises(UnsupportedError, match="is not what was compiled"):
+        loaded.launch(shape, loaded.kernels(shape, NOTHING)[0])
+    (tmp_path / "libraries").mkdir(exist_ok=True)
+    (tmp_path / "libraries" / "a.so").write_bytes(b"another")
+    with pytest.raises(UnsupportedError, match="is not what was compiled"):
+        loaded.launch(shape, loaded.kernels(shape, NOTHING)[0])
+
+
+def test_memory_is_shared_and_what_was_given_out_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def empty(size: int, **_: object) -> torch.Tensor:
+        made.append(torch.zeros(size, dtype=torch.uint8))
+        return made[-1]
+
+    monkeypatch.setattr(torch, "empty", empty)
+    scratch = Scratch()
+    sizes = [100, 1, 128, 3000, 100, 4096]
+    addresses = [scratch.address(size) for size in sizes]
+    assert [one.numel() for one in made] == [128, 4096]
+    assert addresses == [made[at].data_ptr() for at in (0, 0, 0, 1, 1, 1)]
 
 
 def test_another_catalog_is_another_software(tmp_path: Path) -> None:
