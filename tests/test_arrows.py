@@ -99,9 +99,10 @@ ROOMS = {
     "harness.gemm": "harness.yaml_errors",
     "harness.gemm.bench": "harness.device.gpu harness.gemm harness.gemm.generator",
     "harness.gemm.compiler": "harness.device harness.gemm",
-    "harness.gemm.generator": "harness.gemm harness.gemm.compiler",
+    "harness.gemm.families": "harness.gemm",
+    "harness.gemm.generator": "harness.gemm harness.gemm.compiler harness.gemm.families",
     "harness.gemm.profiler": "harness.gemm harness.gemm.compiler",
-    "harness.gemm.providers": "harness.gemm harness.gemm.bench harness.gemm.generator",
+    "harness.gemm.providers": "harness.gemm harness.gemm.bench harness.gemm.families harness.gemm.generator",
     "harness.judge": (
         "harness.case harness.channel harness.device harness.device.cpu harness.device.gpu harness.duel "
         "harness.duel.process harness.profile harness.sandbox.rungs harness.statistics"

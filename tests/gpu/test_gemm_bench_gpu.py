@@ -15,7 +15,7 @@ from hillclimb.harness.gemm.compiler.parallel import CompileRun
 from hillclimb.harness.gemm.compiler.store import BuildStore
 from hillclimb.harness.gemm.compiler.toolkit import find_toolkit
 from hillclimb.harness.gemm.generator.building import KernelBuilding
-from hillclimb.harness.gemm.generator.parameter_sets import chosen_points
+from hillclimb.harness.gemm.generator.types import chosen_points
 from hillclimb.harness.gemm.results import read_results
 from hillclimb.harness.gemm.shape import GemmShape
 

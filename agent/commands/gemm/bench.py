@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -227,9 +227,9 @@ def _wish(
     json: bool,
 ) -> BenchWish:
     from hillclimb.harness.gemm.bench.bench import PROVIDERS
-    from hillclimb.harness.gemm.generator.catalog import CATALOG
+    from hillclimb.harness.gemm.generator.catalog import catalog_folders
 
-    there = [name for name in PROVIDERS if name != "generated" or (kernels / CATALOG).exists()]
+    there = [name for name in PROVIDERS if name != "generated" or catalog_folders(kernels)]
     return BenchWish(
         folder, tuple(providers or there), kernels, calls, pool, rounds, finalists, float(seconds), json
     )
@@ -263,11 +263,16 @@ def _bench(shapes: Sequence[GemmShape], wish: BenchWish) -> None:
         raise typer.Exit(1)
 
 
-def _kernels_held(wish: BenchWish) -> AbstractContextManager[None]:
+@contextmanager
+def _kernels_held(wish: BenchWish) -> Iterator[None]:
     """Nobody generates others while they are timed."""
     from hillclimb.harness.gemm.folder import locked
+    from hillclimb.harness.gemm.generator.catalog import catalog_folders
 
-    return locked(wish.kernels, shared=True) if "generated" in wish.providers else nullcontext()
+    with ExitStack() as held:
+        for folder in catalog_folders(wish.kernels) if "generated" in wish.providers else ():
+            held.enter_context(locked(folder, shared=True))
+        yield
 
 
 def _show(run: Bench, shapes: Sequence[GemmShape], shape: GemmShape, text: str) -> None:

@@ -26,20 +26,23 @@ from hillclimb.harness.wording import count
 
 if TYPE_CHECKING:
     from hillclimb.harness.gemm.generator.catalog import KernelCatalog
-    from hillclimb.harness.gemm.generator.point import KernelPoint
+    from hillclimb.harness.gemm.generator.types import AnyPoint
 
 GeneratorTypeOption = Annotated[
-    str, typer.Option("--generator-type", metavar="NAME", help="What is generated.")
+    str, typer.Option("--generator-type", metavar="NAME", help="simple_gemm or warpgroup_gemm.")
 ]
 ParameterSetOption = Annotated[
-    str, typer.Option("--args", metavar="SET", help="Set of parameters: hopper or seed002.")
+    str, typer.Option("--args", metavar="SET", help="Set of parameters: hopper, or seed002 of simple_gemm.")
 ]
 PatternsOption = Annotated[
     list[str] | None,
     typer.Option("--kernels", metavar="NAME", callback=split_names, help="Only these, * for anything."),
 ]
 KernelFolderOption = Annotated[
-    Path, typer.Option("--output-dir", metavar="FOLDER", help="Where the kernels are written.")
+    Path,
+    typer.Option(
+        "--output-dir", metavar="FOLDER", help="Where the kernels are written, in a folder by type and dtype."
+    ),
 ]
 PointListOption = Annotated[
     bool, typer.Option("--list", help="List the kernels and what speaks against them.")
@@ -63,7 +66,10 @@ def generate(
     list_only: PointListOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Generate kernels of many parameters with CUTLASS, compile them, and keep them for `gemm bench`. It takes no GPU.
+    """Generate kernels of many parameters, compile them, and keep them for `gemm bench`. It takes no GPU.
+
+    `simple_gemm` is of CUTLASS's collectives, 40 s of a core a kernel. `warpgroup_gemm` is a template of our
+    own, a second a kernel.
 
     A kernel that cannot be built, or that would be of no use, is told by rules before a compiler is asked. Kernels that
     are alike are compiled twelve to a file. What is compiled is kept, so the same command goes on where it was stopped.
@@ -73,21 +79,22 @@ def generate(
     Example: `hillclimb gemm generate --kernels "*_128x128x64_*" --output-dir build/gemm-kernels`
     """
     points = _points(generator, args, dtype, kernels)
+    folder = output_dir / f"{generator}_{dtype or 'bf16'}"
     reasons = _reasons(points)
     if list_only:
         _print_list(points, reasons, json=json)
         return
     catalog = _build(
         [point for point in points if force or not reasons[point.name]],
-        *(output_dir, cutlass, nvcc, store, jobs, timeout),
+        *(folder, cutlass, nvcc, store, jobs, timeout),
     )
-    _print(catalog, output_dir, len(points), json=json)
+    _print(catalog, folder, len(points), json=json)
     if any(one.outcome != "built" for one in catalog.kernels):
         raise typer.Exit(REJECTED)
 
 
-def _points(generator: str, args: str, dtype: Dtype | None, kernels: list[str] | None) -> list[KernelPoint]:
-    from hillclimb.harness.gemm.generator.parameter_sets import chosen_points
+def _points(generator: str, args: str, dtype: Dtype | None, kernels: list[str] | None) -> list[AnyPoint]:
+    from hillclimb.harness.gemm.generator.types import chosen_points
 
     points = chosen_points(generator, args, dtype or "bf16")
     if kernels:
@@ -97,14 +104,14 @@ def _points(generator: str, args: str, dtype: Dtype | None, kernels: list[str] |
     return points
 
 
-def _reasons(points: Sequence[KernelPoint]) -> dict[str, str]:
-    from hillclimb.harness.gemm.generator.predicate import refusal
+def _reasons(points: Sequence[AnyPoint]) -> dict[str, str]:
+    from hillclimb.harness.gemm.generator.types import refusal
 
     return {point.name: refusal(point) for point in points}
 
 
 def _build(
-    points: Sequence[KernelPoint],
+    points: Sequence[AnyPoint],
     folder: Path,
     cutlass: Path | None,
     nvcc: Path | None,
@@ -112,18 +119,22 @@ def _build(
     jobs: int | None,
     timeout: float,
 ) -> KernelCatalog:
-    from hillclimb.harness.gemm.compiler.cutlass import find_cutlass
+    from hillclimb.harness.gemm.compiler.cutlass import Headers, find_cutlass
     from hillclimb.harness.gemm.compiler.machine import default_jobs
     from hillclimb.harness.gemm.compiler.parallel import CompileRun
     from hillclimb.harness.gemm.compiler.store import BuildStore
     from hillclimb.harness.gemm.compiler.toolkit import find_toolkit
     from hillclimb.harness.gemm.generator.building import KernelBuilding
+    from hillclimb.harness.gemm.generator.types import generator_type
 
     if not points:
         raise UsageError("no kernel is left: all of them are known to be no good; --list tells why")
     toolkit = find_toolkit(nvcc)
-    tree = find_cutlass(cutlass, store / "cutlass")
-    run = CompileRun(BuildStore(store, toolkit, tree.headers), jobs or default_jobs(), timeout)
+    tree = None
+    if any(generator_type(point.generator).needs_cutlass for point in points):
+        tree = find_cutlass(cutlass, store / "cutlass")
+    headers = tree.headers if tree else Headers()
+    run = CompileRun(BuildStore(store, toolkit, headers), jobs or default_jobs(), timeout)
     return KernelBuilding(tree, toolkit, _show).build(run, points, folder)
 
 
@@ -131,7 +142,7 @@ def _show(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _print_list(points: Sequence[KernelPoint], reasons: dict[str, str], *, json: bool) -> None:
+def _print_list(points: Sequence[AnyPoint], reasons: dict[str, str], *, json: bool) -> None:
     if json:
         print(as_json.dumps({"kernels": reasons}))
         return

@@ -31,7 +31,7 @@ from hillclimb.harness.gemm.bench.rounds import (
     median_interval,
 )
 from hillclimb.harness.gemm.folder import claim, locked, write
-from hillclimb.harness.gemm.generator.catalog import read_catalog
+from hillclimb.harness.gemm.generator.catalog import read_catalogs
 from hillclimb.harness.gemm.results import Failed, GpuCard, Measured, Product, ProviderResults, beyond_card
 from hillclimb.harness.gemm.shape import GemmShape
 from hillclimb.harness.records.record import Record
@@ -99,7 +99,7 @@ def worker_command(provider: str, kernels: Path) -> list[str]:
         raise UsageError(f"provider {provider}: {suggestion(provider, PROVIDERS)}")
     command = [sys.executable, "-m", WORKER, provider]
     if provider == "generated":
-        read_catalog(kernels)
+        read_catalogs(kernels)
         command.append(str(kernels))
     return command
 

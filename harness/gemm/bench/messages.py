@@ -7,7 +7,7 @@ from typing import Literal
 from hillclimb.harness.gemm.results import FailureStatus, Product
 from hillclimb.harness.records.record import Record
 
-WorkerAction = Literal["start", "prepare", "check", "time"]
+WorkerAction = Literal["start", "prepare", "check", "time", "refine"]
 
 
 class WorkerAsk(Record):
@@ -20,6 +20,8 @@ class WorkerAsk(Record):
     """Of `prepare`: how many; 0 for as many as do not fit into the cache."""
     kernel: str = ""
     """Of `check` and `time`."""
+    best: tuple[str, ...] = ()
+    """Of `refine`: near which others are looked for."""
     calls: int = 0
     """Of `time`: how many in one graph; 0 for as many as take long enough to be timed."""
 
@@ -30,7 +32,7 @@ class WorkerAnswer(Record):
     software: dict[str, str] | None = None
     """Of `start`: versions by name."""
     kernels: tuple[str, ...] = ()
-    """Of `prepare`, the likeliest first."""
+    """Of `prepare`, the likeliest first; of `refine`."""
     seconds: float = 0.0
     """Of `time`: of one call."""
     fault: FailureStatus | None = None

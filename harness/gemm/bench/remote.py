@@ -36,6 +36,7 @@ class ProviderProcess:
         self._log, self._seconds = log, seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._product: WorkerAsk | None = None
+        self._refinement: WorkerAsk | None = None
         self._rest = b""
         self._hung: set[str] = set()
         self.software = self._start()
@@ -43,9 +44,18 @@ class ProviderProcess:
     def prepare(self, product: Product, operand_sets: int) -> WorkerAnswer:
         """Its kernels of a shape, or why it has none."""
         self._product = WorkerAsk(action="prepare", product=product, operand_sets=operand_sets)
+        self._refinement = None
         return self._prepare()
 
-    def ask(self, action: WorkerAction, kernel: str, calls: int = 0) -> WorkerAnswer:
+    def refine(self, best: Sequence[str]) -> WorkerAnswer:
+        """Further kernels, near those that were best; once a shape."""
+        answer = self.ask("refine", best=best)
+        self._refinement = WorkerAsk(action="refine", best=tuple(best))
+        return answer
+
+    def ask(
+        self, action: WorkerAction, kernel: str = "", calls: int = 0, best: Sequence[str] = ()
+    ) -> WorkerAnswer:
         """About one of them. A process that is gone is started and prepared first."""
         if kernel in self._hung:
             return WorkerAnswer(fault="timed_out", detail="it did not end before, and is not tried again")
@@ -53,7 +63,8 @@ class ProviderProcess:
             self._restart()
             if (answer := self._prepare()).fault:
                 return answer
-        answer = self._ask(WorkerAsk(action=action, kernel=kernel, calls=calls), self._seconds)
+        ask = WorkerAsk(action=action, kernel=kernel, calls=calls, best=tuple(best))
+        answer = self._ask(ask, self._seconds)
         if answer.fault == "timed_out":
             self._hung.add(kernel)
         return answer
@@ -98,7 +109,10 @@ class ProviderProcess:
         if self._process is None:
             self._restart()
         assert self._product is not None
-        return self._ask(self._product, PREPARE_SECONDS)
+        answer = self._ask(self._product, PREPARE_SECONDS)
+        if self._refinement and not answer.fault:
+            self._ask(self._refinement, PREPARE_SECONDS)
+        return answer
 
     def _ask(self, ask: WorkerAsk, seconds: float) -> WorkerAnswer:
         process = self._process

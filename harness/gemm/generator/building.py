@@ -21,24 +21,25 @@ from hillclimb.harness.gemm.generator.catalog import (
     Library,
     write_catalog,
 )
-from hillclimb.harness.gemm.generator.point import KernelPoint
 from hillclimb.harness.gemm.generator.source import grouped, render
+from hillclimb.harness.gemm.generator.types import AnyPoint
 
-SourceFile = tuple[KernelPoint, ...]
+SourceFile = tuple[AnyPoint, ...]
 
 
 @dataclass
 class KernelBuilding:
     """One set of kernels. `watch` is told, in words, of each file that was compiled."""
 
-    cutlass: Cutlass
+    cutlass: Cutlass | None
+    """None where no kernel needs it."""
     toolkit: Toolkit
     watch: Callable[[str], None] = lambda _: None
-    _kernels: dict[KernelPoint, GeneratedKernel] = field(default_factory=dict)
-    _faults: dict[KernelPoint, MachineError] = field(default_factory=dict)
+    _kernels: dict[AnyPoint, GeneratedKernel] = field(default_factory=dict)
+    _faults: dict[AnyPoint, MachineError] = field(default_factory=dict)
     _libraries: dict[str, Library] = field(default_factory=dict)
 
-    def build(self, run: CompileRun, points: Iterable[KernelPoint], folder: Path) -> KernelCatalog:
+    def build(self, run: CompileRun, points: Iterable[AnyPoint], folder: Path) -> KernelCatalog:
         """Compiles what the store has not, and writes the catalog of all to the folder.
 
         Raises UsageError where another process uses the folder, and MachineError for kernels that the machine's fault
@@ -51,7 +52,7 @@ class KernelBuilding:
                 schema=1,
                 architecture=ARCHITECTURE,
                 software={
-                    "cutlass": self.cutlass.version,
+                    **({"cutlass": self.cutlass.version} if self.cutlass else {}),
                     "cuda": self.toolkit.release,
                     "compiler": self.toolkit.version,
                 },
@@ -68,7 +69,7 @@ class KernelBuilding:
         others = f" and {len(points) - 1} like it" if len(points) > 1 else ""
         return CompileJob(points[0].name + others, render(points), flags, "shared")
 
-    def _compile(self, run: CompileRun, points: list[KernelPoint]) -> None:
+    def _compile(self, run: CompileRun, points: list[AnyPoint]) -> None:
         """The halves of files that fail are files of the next round."""
         files = grouped(points)
         while files:
@@ -105,7 +106,7 @@ class KernelBuilding:
         self.watch(f"{done} of {total} kernels: {end}" + (", and is divided" if is_divided else ""))
 
 
-def _built(point: KernelPoint, build: Build, library: Library) -> GeneratedKernel:
+def _built(point: AnyPoint, build: Build, library: Library) -> GeneratedKernel:
     """With its own facts: the symbol of its device code has its name."""
     facts = [one for one in build.record.kernels if f"{point.name}_kernel" in one.symbol]
     return GeneratedKernel(

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.compiler.store import BuildOutcome
 from hillclimb.harness.gemm.folder import write
-from hillclimb.harness.gemm.generator.point import KernelPoint
+from hillclimb.harness.gemm.generator.types import AnyPoint
 from hillclimb.harness.records.record import Record
 
 CATALOG = "kernels.json"
@@ -28,7 +28,7 @@ ARCHITECTURE = "90a"
 class GeneratedKernel(Record):
     """One set of parameters, and what became of it."""
 
-    point: KernelPoint
+    point: AnyPoint = Field(discriminator="generator")
     outcome: BuildOutcome
     library: str = ""
     """File in the folder, which has the kernel's function under its name."""
@@ -72,15 +72,28 @@ class Library:
     sha256: str
 
 
+def catalog_folders(folder: Path) -> list[Path]:
+    """This one, or those in it, which have a catalog."""
+    return sorted({path.parent for pattern in (CATALOG, f"*/{CATALOG}") for path in folder.glob(pattern)})
+
+
+def read_catalogs(folder: Path) -> dict[Path, KernelCatalog]:
+    """By their folders. Raises UsageError where there are none."""
+    folders = catalog_folders(folder)
+    if not folders:
+        raise UsageError(
+            f"{folder} has no kernels; hillclimb gemm generate --output-dir {folder} writes some"
+        )
+    return {one: read_catalog(one) for one in folders}
+
+
 def read_catalog(folder: Path) -> KernelCatalog:
     """Raises UsageError where there is none."""
     path = folder / CATALOG
     try:
         return KernelCatalog.model_validate_json(path.read_bytes())
-    except OSError:
-        raise UsageError(
-            f"no {path}; write one with `hillclimb gemm generate --output-dir {folder}`"
-        ) from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}); generate it anew") from None
     except ValidationError as error:
         raise UsageError(f"{path} has {error.error_count()} slips; generate it anew") from None
 

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from hillclimb.harness.errors import UsageError
+from hillclimb.harness.gemm.families.collective_point import CollectivePoint
+from hillclimb.harness.gemm.families.collective_rules import refusal as collective_refusal
+from hillclimb.harness.gemm.families.collective_sets import COLLECTIVE_SETS
+from hillclimb.harness.gemm.families.collective_source import values as collective_values
+from hillclimb.harness.gemm.families.point import KernelPoint
+from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
+from hillclimb.harness.gemm.families.warpgroup_rules import refusal as warpgroup_refusal
+from hillclimb.harness.gemm.families.warpgroup_sets import WARPGROUP_SETS
+from hillclimb.harness.gemm.families.warpgroup_source import values as warpgroup_values
 from hillclimb.harness.gemm.shape import Dtype
 from hillclimb.harness.wording import suggestion
 
 TEMPLATES = Path(__file__).with_name("templates")
 
+AnyPoint = CollectivePoint | WarpgroupPoint
+Point = TypeVar("Point", bound=KernelPoint)
+
 
 @dataclass(frozen=True)
-class GeneratorType:
+class GeneratorType(Generic[Point]):
     """A kind of function."""
 
     name: str
@@ -22,20 +36,53 @@ class GeneratorType:
     prototype_template: str
     """Of what they take, and their declarations; the source includes it."""
     dtypes: tuple[Dtype, ...]
+    parameter_sets: Mapping[str, Callable[[Dtype], Iterator[Point]]]
+    refusal: Callable[[Point], str]
+    """Why a kernel is not worth a compiler's time; empty where it is."""
+    values: Callable[[Sequence[Point]], Mapping[str, object]]
+    """What the templates are filled with, for kernels that are alike."""
+    needs_cutlass: bool = True
 
 
-GENERATOR_TYPES = {
-    one.name: one
-    for one in (
-        GeneratorType(
-            "simple_gemm", "simple_gemm.cu.jinja", "simple_gemm.h.jinja", ("bf16", "f16", "fp8", "int8")
-        ),
-    )
-}
+SIMPLE_GEMM = GeneratorType[CollectivePoint](
+    name="simple_gemm",
+    kernel_template="simple_gemm.cu.jinja",
+    prototype_template="gemm.h.jinja",
+    dtypes=("bf16", "f16", "fp8", "int8"),
+    parameter_sets=COLLECTIVE_SETS,
+    refusal=collective_refusal,
+    values=collective_values,
+)
+WARPGROUP_GEMM = GeneratorType[WarpgroupPoint](
+    name="warpgroup_gemm",
+    kernel_template="warpgroup_gemm.cu.jinja",
+    prototype_template="gemm.h.jinja",
+    dtypes=("bf16", "f16", "fp8"),
+    parameter_sets=WARPGROUP_SETS,
+    refusal=warpgroup_refusal,
+    values=warpgroup_values,
+    needs_cutlass=False,
+)
+GENERATOR_TYPES: dict[str, GeneratorType[Any]] = {one.name: one for one in (SIMPLE_GEMM, WARPGROUP_GEMM)}
 
 
-def generator_type(name: str) -> GeneratorType:
+def generator_type(name: str) -> GeneratorType[Any]:
     """Raises UsageError for one that nobody knows."""
     if name not in GENERATOR_TYPES:
         raise UsageError(f"generator type {name}: {suggestion(name, GENERATOR_TYPES)}")
     return GENERATOR_TYPES[name]
+
+
+def chosen_points(generator: str, name: str, dtype: Dtype) -> list[AnyPoint]:
+    """Of this set. Raises UsageError for a generator, a set or a dtype that there is not."""
+    kind = generator_type(generator)
+    if name not in kind.parameter_sets:
+        raise UsageError(f"set of parameters {name}: {suggestion(name, kind.parameter_sets)}")
+    if dtype not in kind.dtypes:
+        raise UsageError(f"{generator} has no dtype {dtype}; it has {', '.join(kind.dtypes)}")
+    return list(kind.parameter_sets[name](dtype))
+
+
+def refusal(point: KernelPoint) -> str:
+    """Why it is not worth a compiler's time; empty where it is."""
+    return generator_type(point.generator).refusal(point)

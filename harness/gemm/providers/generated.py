@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
-from math import ceil
 from pathlib import Path
 
 import torch
 
-from hillclimb.harness.gemm.generator.catalog import GeneratedKernel, is_whole, read_catalog
-from hillclimb.harness.gemm.generator.point import KernelPoint
-from hillclimb.harness.gemm.generator.predicate import RESULT_BYTES
-from hillclimb.harness.gemm.providers.cost import MULTIPROCESSORS, cost_seconds
+from hillclimb.harness.gemm.families.point import RESULT_BYTES
+from hillclimb.harness.gemm.generator.catalog import ARCHITECTURE, GeneratedKernel, is_whole, read_catalogs
+from hillclimb.harness.gemm.generator.types import AnyPoint
 from hillclimb.harness.gemm.providers.provider import Launch, Operands, UnsupportedError
+from hillclimb.harness.gemm.providers.ways import (
+    RunOption,
+    further_options,
+    run_options,
+    sides,
+    way_name,
+    way_seconds,
+)
 from hillclimb.harness.gemm.shape import ITEM_BYTES, GemmShape
 
 CAPABILITY = (9, 0)
 LOOKS = 96
-"""Kernels of one shape that are worth a look, each with its ways to run."""
+"""Kernels of one type, each with its way to run, that are worth a look for a shape."""
 
 WORKSPACE, PREPARE, RUN = 0, 1, 2
 SUCCESS = 0
-CHOICE, ALONG_ROWS, ALONG_COLUMNS = 0, 1, 2
-SPLITS = (1, 2, 4)
 ALIGNMENT_BYTES = 16
 
 
@@ -37,74 +40,98 @@ class GemmRequest(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("a", "b", "result", "workspace", "stream")),
         ("workspace_bytes", ctypes.c_size_t),
         *((name, ctypes.c_int) for name in ("rows", "columns", "inner", "multiprocessors")),
-        *((name, ctypes.c_int) for name in ("raster", "swizzle", "splits", "dependent")),
+        *((name, ctypes.c_int) for name in ("raster", "swizzle", "splits", "dependent", "is_transposed")),
+        *((name, ctypes.c_int) for name in ("cluster_rows", "cluster_columns", "steps", "promotion")),
+        *((name, ctypes.c_int) for name in ("row_cache", "column_cache")),
     ]
 
 
 @dataclass(frozen=True)
-class RunOption:
-    """What is chosen when a kernel is called."""
+class KernelWay:
+    """A kernel and how it is run."""
 
-    raster: int = CHOICE
-    splits: int = 1
-    is_dependent: bool = False
-    """Programmatic dependent launch: it begins while the kernel before it ends."""
+    folder: Path
+    kernel: GeneratedKernel
+    option: RunOption
 
-    def __str__(self) -> str:
-        return f"raster{self.raster}_splits{self.splits}" + ("_pdl" if self.is_dependent else "")
+    @property
+    def point(self) -> AnyPoint:
+        """What decided the kernel."""
+        return self.kernel.point
 
 
 class Generated:
-    """All sound kernels of one folder."""
+    """All sound kernels of one folder, and of those in it."""
 
     def __init__(self, folder: str) -> None:
         self.folder = Path(folder)
-        self.catalog = read_catalog(self.folder)
-        self._libraries: dict[str, ctypes.CDLL] = {}
-        self._ways: dict[str, tuple[GeneratedKernel, RunOption]] = {}
+        self.catalogs = read_catalogs(self.folder)
+        self._libraries: dict[Path, ctypes.CDLL] = {}
+        self._ways: dict[str, KernelWay] = {}
         self._scratch = Scratch()
 
     def software(self) -> dict[str, str]:
         """Which kernels these are."""
-        return {**self.catalog.software, "kernels": self.catalog.digest}
+        software: dict[str, set[str]] = {}
+        for folder, catalog in self.catalogs.items():
+            for name, version in {**catalog.software, f"kernels {folder.name}": catalog.digest}.items():
+                software.setdefault(name, set()).add(version)
+        return {name: ", ".join(sorted(versions)) for name, versions in software.items()}
 
     def kernels(self, shape: GemmShape, example: Operands) -> Sequence[str]:
         """The likeliest by the cost model. Raises UnsupportedError where none takes the shape, or this GPU."""
         self._scratch = Scratch()
         if torch.cuda.get_device_capability() != CAPABILITY:
-            raise UnsupportedError(f"the kernels of {self.folder} are for sm_{self.catalog.architecture}")
-        ways = sorted(self._all_ways(shape), key=lambda way: _cost(shape, way[0].point, way[1]))
-        self._ways = {f"{kernel.point.name}_{option}": (kernel, option) for kernel, option in ways[:LOOKS]}
+            raise UnsupportedError(f"the kernels of {self.folder} are for sm_{ARCHITECTURE}")
+        self._ways.clear()
+        by_type: dict[str, list[KernelWay]] = {}
+        for way in self._all_ways(shape):
+            by_type.setdefault(way.point.generator, []).append(way)
+        for ways in by_type.values():
+            ways.sort(key=lambda way: way_seconds(way.point, way.option, shape))
+            self._keep(ways[:LOOKS])
         if not self._ways:
             raise UnsupportedError(f"no kernel of {self.folder} takes {shape.dtype} with these sizes")
         return list(self._ways)
 
+    def refine(self, best: Sequence[str]) -> Sequence[str]:
+        """Other ways to run these kernels."""
+        before = set(self._ways)
+        found = [self._ways[name] for name in best]
+        self._keep(
+            replace(way, option=option) for way in found for option in further_options(way.point, way.option)
+        )
+        return [name for name in self._ways if name not in before]
+
+    def _keep(self, ways: Iterable[KernelWay]) -> None:
+        self._ways.update((way_name(way.point, way.option), way) for way in ways)
+
     def launch(self, shape: GemmShape, kernel: str) -> Launch:
         """Raises UnsupportedError where it refuses the shape."""
-        generated, option = self._ways[kernel]
-        function = getattr(self._library(generated), generated.point.name)
-        return _KernelCall(function, generated.point, shape, option, self._scratch)
+        way = self._ways[kernel]
+        function = getattr(self._library(way), way.point.name)
+        return _KernelCall(function, shape, way.option, self._scratch)
 
-    def _library(self, kernel: GeneratedKernel) -> ctypes.CDLL:
-        name = kernel.library
+    def _library(self, way: KernelWay) -> ctypes.CDLL:
+        path = way.folder / way.kernel.library
         if not self._libraries:
             ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)  # they take its functions from there
-        if name not in self._libraries:
-            path = self.folder / name
-            if not is_whole(path, kernel.library_sha256):
+        if path not in self._libraries:
+            if not is_whole(path, way.kernel.library_sha256):
                 raise UnsupportedError(f"{path} is not what was compiled; generate it anew")
-            self._libraries[name] = ctypes.CDLL(str(path))
-        return self._libraries[name]
+            self._libraries[path] = ctypes.CDLL(str(path))
+        return self._libraries[path]
 
-    def _all_ways(self, shape: GemmShape) -> Iterator[tuple[GeneratedKernel, RunOption]]:
+    def _all_ways(self, shape: GemmShape) -> Iterator[KernelWay]:
         if shape.k * ITEM_BYTES[shape.dtype] % ALIGNMENT_BYTES:
             return
         if shape.n * RESULT_BYTES[shape.dtype] % ALIGNMENT_BYTES:
             return
-        for kernel in self.catalog.kernels:
-            if kernel.is_sound and kernel.point.dtype == shape.dtype:
-                for option in _options(kernel.point, shape):
-                    yield kernel, option
+        for folder, catalog in self.catalogs.items():
+            for kernel in catalog.kernels:
+                if kernel.is_sound and kernel.point.dtype == shape.dtype:
+                    for option in run_options(kernel.point, shape):
+                        yield KernelWay(folder, kernel, option)
 
 
 class Scratch:
@@ -130,22 +157,28 @@ class _KernelCall:
     def __init__(
         self,
         function: ctypes._NamedFuncPointer,
-        point: KernelPoint,
         shape: GemmShape,
         option: RunOption,
         scratch: Scratch,
     ):
-        rows, columns = _sides(point, shape)
-        self.function, self.tokens_are_rows, self.scratch = function, point.rows == "tokens", scratch
+        rows, columns = sides(option.rows, shape)
+        self.function, self.tokens_are_rows, self.scratch = function, option.rows == "tokens", scratch
         self.request = GemmRequest(
             rows=rows,
             columns=columns,
             inner=shape.k,
             multiprocessors=torch.cuda.get_device_properties(0).multi_processor_count,
             raster=option.raster,
-            swizzle=1,
+            swizzle=option.swizzle,
             splits=option.splits,
             dependent=option.is_dependent,
+            is_transposed=option.rows == "features",
+            cluster_rows=option.cluster[0],
+            cluster_columns=option.cluster[1],
+            steps=option.steps,
+            promotion=option.promotion,
+            row_cache=option.caches[0],
+            column_cache=option.caches[1],
         )
 
     @cached_property
@@ -167,31 +200,6 @@ class _KernelCall:
     def _act(self, action: int) -> None:
         status = self.function(action, ctypes.byref(self.request))
         if status != SUCCESS and action == RUN:
-            raise RuntimeError(f"the kernel does not start: cutlass::Status {status}")
+            raise RuntimeError(f"the kernel does not start: status {status}")
         if status != SUCCESS:
-            raise UnsupportedError(f"the kernel refuses the shape: cutlass::Status {status}")
-
-
-def _options(point: KernelPoint, shape: GemmShape) -> Iterator[RunOption]:
-    if point.scheduler == "stream_k":
-        for splits in SPLITS:
-            yield RunOption(splits=splits)
-        return
-    rows, columns = _sides(point, shape)
-    down, across = ceil(rows / point.tile[0]), ceil(columns / point.tile[1])
-    is_one_wave = min(down, across) == 1 or down * across <= MULTIPROCESSORS
-    rasters = (CHOICE,) if point.schedule == "basic" or is_one_wave else (ALONG_ROWS, ALONG_COLUMNS)
-    for raster, is_dependent in product(rasters, (False, True)):
-        yield RunOption(raster=raster, is_dependent=is_dependent)
-
-
-def _sides(point: KernelPoint, shape: GemmShape) -> tuple[int, int]:
-    return (shape.m, shape.n) if point.rows == "tokens" else (shape.n, shape.m)
-
-
-def _cost(shape: GemmShape, point: KernelPoint, option: RunOption) -> float:
-    rows, columns, _ = point.tile
-    tile, cluster = (columns, rows), (point.cluster[1], point.cluster[0])
-    if point.rows == "features":
-        tile, cluster = (rows, columns), point.cluster
-    return cost_seconds(shape, tile, cluster, option.splits)
+            raise UnsupportedError(f"the kernel refuses the shape: status {status}")

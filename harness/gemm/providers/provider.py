@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from hillclimb.harness.gemm.shape import GemmShape
 
@@ -40,3 +40,11 @@ class Provider(Protocol):
 
     def launch(self, shape: GemmShape, kernel: str) -> Launch:
         """One of them. Raises UnsupportedError."""
+
+
+@runtime_checkable
+class RefiningProvider(Provider, Protocol):
+    """One whose kernels may be run in more ways than are worth a look each."""
+
+    def refine(self, best: Sequence[str]) -> Sequence[str]:
+        """Further ones, near those that were best."""

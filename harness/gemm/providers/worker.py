@@ -15,7 +15,7 @@ import torch
 
 from hillclimb.harness.gemm.bench.messages import WorkerAnswer, WorkerAsk
 from hillclimb.harness.gemm.providers.problem import ShapeProblem
-from hillclimb.harness.gemm.providers.provider import Launch, Provider, UnsupportedError
+from hillclimb.harness.gemm.providers.provider import Launch, Provider, RefiningProvider, UnsupportedError
 
 PROVIDERS = {
     "cublas": ("cublas", "Cublas"),
@@ -53,6 +53,10 @@ class ProviderWorker:
             return WorkerAnswer(kernels=tuple(self._prepare(ask)))
         if self.problem is None:
             raise ValueError("no shape is prepared")
+        if ask.action == "refine":
+            provider = self.provider
+            further = provider.refine(ask.best) if isinstance(provider, RefiningProvider) else ()
+            return WorkerAnswer(kernels=tuple(further))
         launch = self._launch(ask.kernel)
         if ask.action == "time":
             return WorkerAnswer(seconds=self.problem.seconds(ask.kernel, launch, ask.calls))

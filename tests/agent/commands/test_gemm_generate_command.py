@@ -43,9 +43,18 @@ def test_all_points_of_the_seed_are_listed_with_reasons(folder: Path) -> None:
 def test_what_is_chosen_is_built_and_built_once(folder: Path) -> None:
     words = ("--kernels", "*_128x128x64_*_cooperative_*_tokens", "--jobs", "4")
     told = json.loads(typed(*words, "--json"))
-    assert told == {"folder": "build/gemm-kernels", "asked": 12, "built": 12, "failed": {}, "unsound": []}
+    assert told == {
+        "folder": "build/gemm-kernels/simple_gemm_bf16",
+        "asked": 12,
+        "built": 12,
+        "failed": {},
+        "unsound": [],
+    }
     asked = (folder / "log").read_text()
-    assert typed(*words) == "build/gemm-kernels: 12 kernels built, 0 failed, 0 not tried (--list tells why)\n"
+    assert (
+        typed(*words)
+        == "build/gemm-kernels/simple_gemm_bf16: 12 kernels built, 0 failed, 0 not tried (--list tells why)\n"
+    )
     assert (folder / "log").read_text() == asked
 
 

@@ -14,15 +14,20 @@ from hillclimb.harness.gemm.compiler.machine import default_jobs
 from hillclimb.harness.gemm.compiler.parallel import CompileRun
 from hillclimb.harness.gemm.compiler.store import BuildStore
 from hillclimb.harness.gemm.compiler.toolkit import find_toolkit, of_wheels
+from hillclimb.harness.gemm.families.collective_rules import compiler_refusal
 from hillclimb.harness.gemm.folder import locked
 from hillclimb.harness.gemm.generator import building as buildings
 from hillclimb.harness.gemm.generator import source as sources
 from hillclimb.harness.gemm.generator.building import KernelBuilding
-from hillclimb.harness.gemm.generator.catalog import CATALOG, LIBRARIES, KernelCatalog, read_catalog
-from hillclimb.harness.gemm.generator.parameter_sets import chosen_points
-from hillclimb.harness.gemm.generator.point import KernelPoint
-from hillclimb.harness.gemm.generator.predicate import compiler_refusal, refusal
+from hillclimb.harness.gemm.generator.catalog import (
+    CATALOG,
+    LIBRARIES,
+    KernelCatalog,
+    read_catalog,
+    read_catalogs,
+)
 from hillclimb.harness.gemm.generator.source import grouped, render
+from hillclimb.harness.gemm.generator.types import AnyPoint, chosen_points, refusal
 from tests import fakes
 
 POINTS = [point for point in chosen_points("simple_gemm", "seed002", "bf16") if not refusal(point)]
@@ -39,7 +44,7 @@ class Lab:
         self.toolkit = find_toolkit(nvcc)
         self.told: list[str] = []
 
-    def build(self, points: list[KernelPoint], cutlass: str = "4.2.0") -> KernelCatalog:
+    def build(self, points: list[AnyPoint], cutlass: str = "4.2.0") -> KernelCatalog:
         tree = Cutlass(self.folder, cutlass, cutlass)
         store = BuildStore(self.folder / "store", self.toolkit, tree.headers)
         return KernelBuilding(tree, self.toolkit, self.told.append).build(
@@ -67,7 +72,7 @@ def fatal(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 def spoiled(monkeypatch: pytest.MonkeyPatch, by: str) -> set[str]:
     names: set[str] = set()
 
-    def rendered(points: tuple[KernelPoint, ...]) -> str:
+    def rendered(points: tuple[AnyPoint, ...]) -> str:
         return render(points) + (by if names & {point.name for point in points} else "")
 
     monkeypatch.setattr(buildings, "render", rendered)
@@ -136,7 +141,7 @@ def test_nothing_is_compiled_twice_and_another_cutlass_compiles_all(lab: Lab) ->
 def test_a_changed_template_compiles_again(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.build(POINTS[:1])
     templates = shutil.copytree(sources.TEMPLATES, tmp_path / "templates")
-    with (templates / "simple_gemm.h.jinja").open("a") as file:
+    with (templates / "gemm.h.jinja").open("a") as file:
         file.write("// another\n")
     monkeypatch.setattr(sources, "TEMPLATES", templates)
     sources._environment.cache_clear()
@@ -229,7 +234,7 @@ def test_a_digest_is_of_the_kernels_and_not_of_where_they_lie(lab: Lab) -> None:
 
 def test_a_folder_without_a_catalog_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="hillclimb gemm generate --output-dir"):
-        read_catalog(tmp_path)
+        read_catalogs(tmp_path)
     (tmp_path / CATALOG).write_text("{}")
     with pytest.raises(UsageError, match="slips; generate it anew"):
         read_catalog(tmp_path)
@@ -263,7 +268,7 @@ def test_the_rules_agree_with_a_real_compiler(tmp_path: Path) -> None:
     assert len(unlike) <= 2, unlike
 
 
-def sample(count: int) -> list[KernelPoint]:
+def sample(count: int) -> list[AnyPoint]:
     points = chosen_points("simple_gemm", "seed002", "bf16")
     parts = [[one for one in points if bool(compiler_refusal(one)) == refused] for refused in (False, True)]
     order = random.Random(count)

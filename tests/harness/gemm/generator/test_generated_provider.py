@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from hillclimb.harness.gemm.generator.catalog import GeneratedKernel, KernelCatalog, write_catalog
-from hillclimb.harness.gemm.generator.parameter_sets import chosen_points
-from hillclimb.harness.gemm.generator.point import KernelPoint
+from hillclimb.harness.gemm.generator.types import AnyPoint, chosen_points
 from hillclimb.harness.gemm.providers.generated import LOOKS, Generated, Scratch
 from hillclimb.harness.gemm.providers.provider import Operands, UnsupportedError
 from hillclimb.harness.gemm.shape import GemmShape
@@ -23,7 +22,7 @@ def provider(folder: Path, *kernels: GeneratedKernel) -> Generated:
     return Generated(str(folder))
 
 
-def built(point: KernelPoint, **facts: object) -> GeneratedKernel:
+def built(point: AnyPoint, **facts: object) -> GeneratedKernel:
     return GeneratedKernel(point=point, outcome="built", library="libraries/a.so").model_copy(update=facts)
 
 
@@ -36,7 +35,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
 
 
-def point(name: str) -> KernelPoint:
+def point(name: str) -> AnyPoint:
     return next(one for one in POINTS if one.name == f"simple_gemm_bf16_{name}")
 
 
@@ -91,7 +90,7 @@ def test_a_card_that_they_are_not_for_is_told(tmp_path: Path, monkeypatch: pytes
 def test_a_library_that_is_not_what_was_compiled_is_not_loaded(tmp_path: Path) -> None:
     shape = GemmShape("a", 16, 4096, 4096, "bf16")
     loaded = provider(tmp_path, built(POINTS[0], library_sha256="0" * 64))
-    loaded._libraries["libcuda"] = None  # type: ignore[assignment]  # so that a machine without a GPU gets so far
+    loaded._libraries[Path("libcuda")] = None  # type: ignore[assignment]  # so that a machine without a GPU gets so far
     with pytest.raises(UnsupportedError, match="is not what was compiled"):
         loaded.launch(shape, loaded.kernels(shape, NOTHING)[0])
     (tmp_path / "libraries").mkdir(exist_ok=True)

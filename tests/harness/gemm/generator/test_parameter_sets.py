@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hillclimb.harness.errors import UsageError
-from hillclimb.harness.gemm.generator.parameter_sets import PARAMETER_SETS, chosen_points
-from hillclimb.harness.gemm.generator.point import KernelPoint
-from hillclimb.harness.gemm.generator.predicate import refusal
+from hillclimb.harness.gemm.families.collective_point import CollectivePoint
+from hillclimb.harness.gemm.families.collective_sets import COLLECTIVE_SETS
+from hillclimb.harness.gemm.generator.types import chosen_points, refusal
 
-POINT = KernelPoint(
+POINT = CollectivePoint(
     generator="simple_gemm",
     dtype="bf16",
     tile=(128, 128, 64),
@@ -22,7 +22,7 @@ POINT = KernelPoint(
 )
 
 
-def with_(**changes: object) -> KernelPoint:
+def with_(**changes: object) -> CollectivePoint:
     return POINT.model_copy(update=changes)
 
 
@@ -32,7 +32,7 @@ def test_the_grid_of_the_seed_has_3888_points_of_each_dtype() -> None:
         assert len({point.name for point in points}) == len(points) == 3888
 
 
-@pytest.mark.parametrize("name", PARAMETER_SETS)
+@pytest.mark.parametrize("name", COLLECTIVE_SETS)
 def test_every_set_has_some_to_build_and_names_that_are_identifiers(name: str) -> None:
     points = chosen_points("simple_gemm", name, "fp8")
     assert all(point.name.isidentifier() for point in points)
@@ -74,12 +74,12 @@ def test_what_there_is_not_is_told() -> None:
         (with_(dtype="int8", tile=(256, 192, 256)), "shared memory holds 1 of 2 steps"),
     ],
 )
-def test_why_a_point_is_refused(point: KernelPoint, told: str) -> None:
+def test_why_a_point_is_refused(point: CollectivePoint, told: str) -> None:
     assert told in refusal(point)
 
 
 @given(st.sampled_from(chosen_points("simple_gemm", "seed002", "bf16")))
-def test_more_steps_never_help_a_tile_that_fits(point: KernelPoint) -> None:
+def test_more_steps_never_help_a_tile_that_fits(point: CollectivePoint) -> None:
     """A point that is built could also be built with half the step, or with a cluster of one."""
     rows, columns, inner = point.tile
     if not refusal(point):

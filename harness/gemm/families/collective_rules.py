@@ -8,36 +8,29 @@ from __future__ import annotations
 
 from math import gcd
 
-from hillclimb.harness.gemm.generator.point import KernelPoint
-from hillclimb.harness.gemm.shape import Dtype
-
-SHARED_BYTES = 227 << 10
-"""Of a thread block."""
+from hillclimb.harness.gemm.families.collective_point import CollectivePoint
+from hillclimb.harness.gemm.families.point import BOX, RESULT_BYTES, SHARED_BYTES
 
 BARRIER_BYTES = 16
 """Beside each step in flight."""
 
 LEAST_STEPS = 2
-BOX = 256
-"""Rows that one TMA instruction brings: with more the kernel compiles, and hangs."""
-
 MAX_CLUSTER = 8
 """Thread blocks; 16 are not portable, and a product took twice as long with them."""
 
 MAX_SUMS = 208
 """Registers of a thread that may hold sums; it has 240 for all."""
 
-RESULT_BYTES: dict[Dtype, int] = {"bf16": 2, "f16": 2, "fp8": 2, "int8": 4}
 EPILOGUE_COLUMNS = 32
 WARPGROUP = 128
 
 
-def refusal(point: KernelPoint) -> str:
+def refusal(point: CollectivePoint) -> str:
     """Empty for a kernel that is worth a compiler's time."""
     return compiler_refusal(point) or _usefulness(point)
 
 
-def compiler_refusal(point: KernelPoint) -> str:
+def compiler_refusal(point: CollectivePoint) -> str:
     """Why it would not compile."""
     for rule in (_layout, _schedule, _memory):
         if told := rule(point):
@@ -45,14 +38,14 @@ def compiler_refusal(point: KernelPoint) -> str:
     return ""
 
 
-def _layout(point: KernelPoint) -> str:
+def _layout(point: CollectivePoint) -> str:
     rows, columns, _ = point.tile
     if rows % 64 or columns % 16:
         return f"a tile has rows in steps of 64 and columns in steps of 16, not {rows}x{columns}"
     return ""
 
 
-def _schedule(point: KernelPoint) -> str:
+def _schedule(point: CollectivePoint) -> str:
     if point.schedule == "cooperative" and point.tile[0] < 2 * 64:
         return f"two warpgroups cannot share {point.tile[0]} rows"
     if point.scheduler == "stream_k" and point.schedule != "cooperative":
@@ -62,14 +55,14 @@ def _schedule(point: KernelPoint) -> str:
     return ""
 
 
-def _memory(point: KernelPoint) -> str:
+def _memory(point: CollectivePoint) -> str:
     steps = (SHARED_BYTES - _epilogue_bytes(point)) // (point.step_bytes + BARRIER_BYTES)
     if steps < LEAST_STEPS:
         return f"shared memory holds {steps} of {LEAST_STEPS} steps of {point.step_bytes} bytes"
     return ""
 
 
-def _usefulness(point: KernelPoint) -> str:
+def _usefulness(point: CollectivePoint) -> str:
     """It would compile, and be of no use."""
     rows, columns, _ = point.tile
     blocks = point.cluster[0] * point.cluster[1]
@@ -87,7 +80,7 @@ def _usefulness(point: KernelPoint) -> str:
     return ""
 
 
-def _epilogue_bytes(point: KernelPoint) -> int:
+def _epilogue_bytes(point: CollectivePoint) -> int:
     """Two parts of the tile on their way out."""
     rows, columns, _ = point.tile
     part = min(64 * point.consumers, rows) * gcd(EPILOGUE_COLUMNS, columns)

@@ -1,0 +1,49 @@
+"""What decides a generated kernel when it is compiled."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from hillclimb.harness.gemm.shape import ITEM_BYTES, Dtype
+from hillclimb.harness.records.record import Record
+
+RowOperand = Literal["tokens", "features"]
+"""Whose rows are on M of the tensor cores' instruction, which takes them by 64; the other operand's are on N, by 8."""
+
+SHARED_BYTES = 227 << 10
+"""Of a thread block."""
+
+RESULT_BYTES: dict[Dtype, int] = {"bf16": 2, "f16": 2, "fp8": 2, "int8": 4}
+
+BOX = 256
+"""Rows that one TMA instruction brings."""
+
+
+class KernelPoint(Record):
+    """One set of parameters. Each family of kernels has its own further ones."""
+
+    generator: str
+    dtype: Dtype
+    tile: tuple[int, int, int]
+    """Rows of both operands, and elements along K a step."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The family's parameters, for the name."""
+        raise NotImplementedError
+
+    @property
+    def alike(self) -> tuple[object, ...]:
+        """What kernels of one file have in common."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        """An identifier of C, of all its parameters."""
+        return "_".join((self.generator, self.dtype, "x".join(map(str, self.tile)), *self.words))
+
+    @property
+    def step_bytes(self) -> int:
+        """Of shared memory, for one step along K of one tile."""
+        rows, columns, inner = self.tile
+        return (rows + columns) * inner * ITEM_BYTES[self.dtype]

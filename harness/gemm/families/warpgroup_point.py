@@ -1,0 +1,88 @@
+"""Parameters of a kernel of our own: TMA, wgmma, and a role for each warpgroup."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from hillclimb.harness.gemm.families.point import KernelPoint
+
+ROW_BLOCK = 64
+"""Rows of one instruction of the tensor cores."""
+
+SLICE_BYTES = 128
+"""Of a row, along K: what one swizzle of shared memory spans."""
+
+WARPGROUP = 128
+REGISTERS = 65536
+"""Of a multiprocessor."""
+
+MAX_REGISTERS = 255
+"""Of a thread."""
+
+PRODUCER_REGISTERS = 40
+
+
+class WarpgroupPoint(KernelPoint):
+    """One of them. Which operand is on the rows, the cluster and the order of tiles are chosen when it is called."""
+
+    generator: Literal["warpgroup_gemm"] = "warpgroup_gemm"
+    consumers: tuple[int, int]
+    """Warpgroups that share a tile, along both."""
+    splits: int = 1
+    """Thread blocks of a cluster that share K. Their sums meet in shared memory, in a fixed order."""
+    is_persistent: bool = False
+    """Whether a block takes one tile after another."""
+    blocks: int = 1
+    """Of a multiprocessor."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """How it shares its work."""
+        consumers = "x".join(map(str, self.consumers))
+        return (
+            consumers,
+            f"split{self.splits}",
+            "persistent" if self.is_persistent else "once",
+            f"by{self.blocks}",
+        )
+
+    @property
+    def alike(self) -> tuple[object, ...]:
+        """All but the columns."""
+        rows, _, inner = self.tile
+        own = (self.consumers, self.splits, self.is_persistent, self.blocks)
+        return (self.generator, self.dtype, rows, inner, *own)
+
+    @property
+    def warpgroups(self) -> int:
+        """Consumers."""
+        return self.consumers[0] * self.consumers[1]
+
+    @property
+    def row_blocks(self) -> int:
+        """Instructions of the tensor cores, one below the other, of one consumer."""
+        return self.tile[0] // (ROW_BLOCK * self.consumers[0])
+
+    @property
+    def own_columns(self) -> int:
+        """Of one consumer."""
+        return self.tile[1] // self.consumers[1]
+
+    @property
+    def sums(self) -> int:
+        """Of one of its threads."""
+        return self.row_blocks * self.own_columns // 2
+
+    @property
+    def first_registers(self) -> int:
+        """Of a thread at the start."""
+        share = REGISTERS // (WARPGROUP * (self.warpgroups + 1) * self.blocks) // 8 * 8
+        return min(share, MAX_REGISTERS)
+
+    @property
+    def registers(self) -> int:
+        """Of a consumer's thread, after the producer gave up what it does not need; all are of one pool."""
+        if self.first_registers == MAX_REGISTERS:
+            return MAX_REGISTERS
+        pool = self.first_registers * (self.warpgroups + 1)
+        return (pool - PRODUCER_REGISTERS) // self.warpgroups // 8 * 8

@@ -1,0 +1,36 @@
+"""Named sets of parameters of our own kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+
+from hillclimb.harness.gemm.families.warpgroup_point import SLICE_BYTES, WarpgroupPoint
+from hillclimb.harness.gemm.shape import ITEM_BYTES, Dtype
+
+FORMS = (((1, 1), 64), ((1, 1), 128), ((2, 1), 128), ((2, 1), 256), ((1, 2), 128), ((3, 1), 192))
+"""Consumers, and rows of a tile."""
+
+COLUMNS = (*range(8, 128, 8), *range(128, 257, 16))
+STYLES = (
+    *((1, False, 1, 1), (1, False, 1, 2), (1, False, 2, 1), (1, True, 1, 1)),
+    *((2, False, 1, 1), (2, False, 2, 1), (4, False, 1, 1), (4, False, 2, 1)),
+)
+"""Splits, whether it is persistent, blocks of a multiprocessor, and slices of 128 bytes a step."""
+
+
+def hopper(dtype: Dtype) -> Iterator[WarpgroupPoint]:
+    """Columns in steps of 8, K split in a cluster, and one or two blocks a multiprocessor."""
+    for (consumers, rows), columns, style in product(FORMS, COLUMNS, STYLES):
+        splits, is_persistent, blocks, slices = style
+        yield WarpgroupPoint(
+            dtype=dtype,
+            tile=(rows, columns, slices * SLICE_BYTES // ITEM_BYTES[dtype]),
+            consumers=consumers,
+            splits=splits,
+            is_persistent=is_persistent,
+            blocks=blocks,
+        )
+
+
+WARPGROUP_SETS: dict[str, Callable[[Dtype], Iterator[WarpgroupPoint]]] = {"hopper": hopper}

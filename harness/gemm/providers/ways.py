@@ -1,0 +1,192 @@
+"""How a generated kernel may be run for a shape: what is chosen when it is called, and what a model says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from math import ceil
+
+from hillclimb.harness.gemm.families.collective_point import CollectivePoint
+from hillclimb.harness.gemm.families.point import RowOperand
+from hillclimb.harness.gemm.families.warpgroup_point import SLICE_BYTES, WarpgroupPoint
+from hillclimb.harness.gemm.families.warpgroup_rules import steps
+from hillclimb.harness.gemm.generator.types import AnyPoint
+from hillclimb.harness.gemm.providers.cost import (
+    CLOCK_HERTZ,
+    CLUSTERS_AT_ONCE,
+    DRAM_BYTES,
+    INTAKE_BYTES,
+    L2_BYTES,
+    MULTIPROCESSORS,
+    SLACK,
+    cost_seconds,
+)
+from hillclimb.harness.gemm.shape import ITEM_BYTES, GemmShape
+
+CHOICE, ALONG_ROWS, ALONG_COLUMNS = 0, 1, 2
+SPLITS = (1, 2, 4)
+CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4))
+MAX_CLUSTER = 8
+OVERHANG = 1.3
+"""Times a size, that a cluster's tile may span where one tile would do."""
+
+CACHES = {0: "usual", 1: "first", 2: "last"}
+OTHER_CACHES = ((1, 1), (1, 2), (2, 1), (0, 2), (2, 0))
+OTHER_STEPS = (3, 4, 5)
+OTHER_SWIZZLES = (2, 4)
+
+START_SECONDS, WAVE_SECONDS = 3e-6, 2e-6
+SPLIT_SECONDS = {1: 0.0, 2: 1.2e-6, 4: 1.8e-6}
+OVERLAP = 0.15
+"""Of the shorter of two times, that is not hidden behind the longer."""
+
+
+@dataclass(frozen=True)
+class RunOption:
+    """What is chosen when a kernel is called."""
+
+    raster: int = CHOICE
+    splits: int = 1
+    """Of K, by stream-K."""
+    is_dependent: bool = False
+    """Programmatic dependent launch: it begins while the kernel before it ends."""
+    rows: RowOperand = "tokens"
+    cluster: tuple[int, int] = (1, 1)
+    """Thread blocks along rows and columns. These and what follows are a warpgroup kernel's."""
+    swizzle: int = 1
+    steps: int = 0
+    """In flight; 0 for as many as fit."""
+    caches: tuple[int, int] = (0, 0)
+    """What becomes of both operands in the L2 cache."""
+    promotion: int = 0
+    """1 for 128 bytes that the cache takes from memory at once, instead of 256."""
+
+
+def run_options(point: AnyPoint, shape: GemmShape) -> Iterator[RunOption]:
+    """Those that are worth a look."""
+    return (
+        _of_collective(point, shape) if isinstance(point, CollectivePoint) else _of_warpgroups(point, shape)
+    )
+
+
+def further_options(point: AnyPoint, option: RunOption) -> Iterator[RunOption]:
+    """Those near one that is good."""
+    if isinstance(point, CollectivePoint):
+        return
+    yield replace(option, is_dependent=not option.is_dependent)
+    yield replace(option, raster=ALONG_ROWS + ALONG_COLUMNS - option.raster)
+    for swizzle in OTHER_SWIZZLES:
+        yield replace(option, swizzle=swizzle)
+    for caches in OTHER_CACHES:
+        yield replace(option, caches=caches)
+    yield replace(option, promotion=1 - option.promotion)
+    for fewer in OTHER_STEPS:
+        if fewer < steps(point):
+            yield replace(option, steps=fewer)
+
+
+def way_name(point: AnyPoint, option: RunOption) -> str:
+    """Of a kernel that is run so."""
+    words = [point.name]
+    if isinstance(point, WarpgroupPoint):
+        words += [option.rows, "x".join(map(str, option.cluster))]
+    words.append(f"raster{option.raster}")
+    if isinstance(point, CollectivePoint):
+        words.append(f"splits{option.splits}")
+    if option.swizzle > 1:
+        words.append(f"swizzle{option.swizzle}")
+    if option.steps:
+        words.append(f"steps{option.steps}")
+    if option.promotion:
+        words.append("fetch128")
+    if option.caches != (0, 0):
+        words += [CACHES[cache] for cache in option.caches]
+    return "_".join([*words, *(["pdl"] if option.is_dependent else [])])
+
+
+def way_seconds(point: AnyPoint, option: RunOption, shape: GemmShape) -> float:
+    """By the model."""
+    if isinstance(point, WarpgroupPoint):
+        return _warpgroup_seconds(point, option, shape)
+    rows, columns, _ = point.tile
+    tile, cluster = (columns, rows), (point.cluster[1], point.cluster[0])
+    if point.rows == "features":
+        tile, cluster = (rows, columns), point.cluster
+    return cost_seconds(shape, tile, cluster, option.splits)
+
+
+def sides(rows: RowOperand, shape: GemmShape) -> tuple[int, int]:
+    """Rows and columns of the product as the kernel sees it."""
+    return (shape.m, shape.n) if rows == "tokens" else (shape.n, shape.m)
+
+
+def _of_collective(point: CollectivePoint, shape: GemmShape) -> Iterator[RunOption]:
+    if point.scheduler == "stream_k":
+        for splits in SPLITS:
+            yield RunOption(splits=splits, rows=point.rows)
+        return
+    rows, columns = sides(point.rows, shape)
+    down, across = ceil(rows / point.tile[0]), ceil(columns / point.tile[1])
+    is_one_wave = min(down, across) == 1 or down * across <= MULTIPROCESSORS
+    rasters = (CHOICE,) if point.schedule == "basic" or is_one_wave else (ALONG_ROWS, ALONG_COLUMNS)
+    for raster, is_dependent in product(rasters, (False, True)):
+        yield RunOption(raster=raster, is_dependent=is_dependent, rows=point.rows)
+
+
+def _of_warpgroups(point: WarpgroupPoint, shape: GemmShape) -> Iterator[RunOption]:
+    """Where all tiles are there at once, those one after another share tokens, and else weights."""
+    if ceil(shape.k * ITEM_BYTES[shape.dtype] / (point.tile[2] * ITEM_BYTES[shape.dtype])) < point.splits:
+        return
+    operands: tuple[RowOperand, ...] = ("tokens", "features")
+    for rows, cluster in product(operands, CLUSTERS):
+        option = RunOption(is_dependent=True, rows=rows, cluster=cluster)
+        if _fits(point, option, shape):
+            is_one_wave = _tiles(point, option, shape) <= _slots(point, option)
+            is_along_rows = is_one_wave == (rows == "features")
+            yield replace(option, raster=ALONG_ROWS if is_along_rows else ALONG_COLUMNS)
+
+
+def _fits(point: WarpgroupPoint, option: RunOption, shape: GemmShape) -> bool:
+    down, across = option.cluster
+    if (
+        down * across * point.splits > MAX_CLUSTER
+        or point.tile[0] % (8 * across)
+        or point.tile[1] % (8 * down)
+    ):
+        return False
+    for size, side, blocks in zip(sides(option.rows, shape), point.tile, option.cluster, strict=False):
+        if side >= 2 * max(size, 8) or side * blocks > OVERHANG * max(size, side):
+            return False
+    return not point.is_persistent or _tiles(point, option, shape) > _slots(point, option)
+
+
+def _tiles(point: WarpgroupPoint, option: RunOption, shape: GemmShape) -> int:
+    """Of clusters."""
+    rows, columns = sides(option.rows, shape)
+    return ceil(rows / (point.tile[0] * option.cluster[0])) * ceil(
+        columns / (point.tile[1] * option.cluster[1])
+    )
+
+
+def _slots(point: WarpgroupPoint, option: RunOption) -> int:
+    """Clusters at once."""
+    blocks = option.cluster[0] * option.cluster[1] * point.splits
+    return CLUSTERS_AT_ONCE.get(blocks, MULTIPROCESSORS // blocks) * point.blocks
+
+
+def _warpgroup_seconds(point: WarpgroupPoint, option: RunOption, shape: GemmShape) -> float:
+    """As the model of all products, with what a wave, a start and a split cost beside it."""
+    rows, columns, _ = point.tile
+    tiles, (down, across) = _tiles(point, option, shape), option.cluster
+    slices = ceil(shape.k * ITEM_BYTES[shape.dtype] / SLICE_BYTES)
+    own = point.own_columns
+    products = (rows / 64) * (columns / own) * max(own / 2, 16 + own / 4) * 4 * SLACK
+    a_slice = max(products, (rows + columns) * SLICE_BYTES / INTAKE_BYTES) / CLOCK_HERTZ
+    waves = ceil(tiles / _slots(point, option))
+    between = WAVE_SECONDS * (waves - 1) * (not point.is_persistent and point.blocks == 1)
+    busy = waves * slices / point.splits * a_slice * point.blocks + between
+    memory = shape.bytes / DRAM_BYTES
+    read = tiles * down * across * slices * SLICE_BYTES * (rows / across + columns / down) + shape.bytes
+    through = max(memory, read / L2_BYTES)
+    return START_SECONDS + SPLIT_SECONDS[point.splits] + max(busy, through) + OVERLAP * min(busy, through)

@@ -1,0 +1,72 @@
+"""Kernels of our own on a GPU: right in every way to run them, on sizes that no tile divides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hillclimb.harness.gemm.compiler.machine import default_jobs
+from hillclimb.harness.gemm.compiler.parallel import CompileRun
+from hillclimb.harness.gemm.compiler.store import BuildStore
+from hillclimb.harness.gemm.compiler.toolkit import find_toolkit
+from hillclimb.harness.gemm.generator.building import KernelBuilding
+from hillclimb.harness.gemm.generator.types import chosen_points, refusal
+from hillclimb.harness.gemm.providers.generated import Generated, KernelWay
+from hillclimb.harness.gemm.providers.problem import ShapeProblem
+from hillclimb.harness.gemm.providers.provider import UnsupportedError
+from hillclimb.harness.gemm.providers.ways import CLUSTERS, RunOption, further_options, way_name
+from hillclimb.harness.gemm.shape import Dtype, GemmShape
+
+pytestmark = [pytest.mark.gpu, pytest.mark.xdist_group("gpu")]
+
+COLUMNS: dict[Dtype, set[int]] = {"bf16": {8, 40, 120, 192}, "f16": {64}, "fp8": {48, 128}}
+SIZES = [(1, 4096, 1024), (100, 2120, 712), (520, 1288, 2048)]
+
+
+def ways(provider: Generated) -> Iterator[KernelWay]:
+    """Every kernel with both operands on its rows and in every cluster, and then in what else is tried of some."""
+    for folder, catalog in provider.catalogs.items():
+        for at, kernel in enumerate(catalog.kernels):
+            for rows in ("tokens", "features"):
+                for cluster in CLUSTERS:
+                    option = RunOption(raster=1, is_dependent=True, rows=rows, cluster=cluster)
+                    yield KernelWay(folder, kernel, option)
+                    for other in further_options(kernel.point, option) if at % 8 == 0 else ():
+                        yield KernelWay(folder, kernel, replace(other, is_dependent=at % 16 == 0))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("dtype", COLUMNS)
+def test_own_kernels_are_right_in_every_way(tmp_path: Path, dtype: Dtype) -> None:
+    points = [
+        point
+        for point in chosen_points("warpgroup_gemm", "hopper", dtype)
+        if point.tile[1] in COLUMNS[dtype] and not refusal(point)
+    ]
+    toolkit = find_toolkit()
+    run = CompileRun(BuildStore(tmp_path / "store", toolkit), default_jobs())
+    built = KernelBuilding(None, toolkit).build(run, points, tmp_path / "kernels").kernels
+    assert all(one.outcome == "built" for one in built)
+    assert sum(one.is_sound for one in built) > 0.95 * len(built)
+    provider = Generated(str(tmp_path / "kernels"))
+    tried, refused, wrong = 0, 0, []
+    for m, n, k in SIZES:
+        shape = GemmShape(f"m{m}", m, n, k, dtype)
+        problem = ShapeProblem(shape, 2)
+        for way in ways(provider):
+            name = way_name(way.point, way.option)
+            provider._keep([way])
+            try:
+                told = problem.check(name, provider.launch(shape, name))
+            except UnsupportedError:
+                refused += 1
+                continue
+            problem.forget(name)
+            tried += 1
+            if told:
+                wrong.append(f"{name} on {m}x{n}x{k}: {told}")
+    assert not wrong, f"{len(wrong)} of {tried}: " + "\n".join(wrong[:20])
+    assert tried > 3 * refused

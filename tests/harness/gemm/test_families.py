@@ -1,0 +1,146 @@
+"""Kernels of our own: which can be built, and how they are run for a shape."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hillclimb.harness.gemm.families.point import SHARED_BYTES
+from hillclimb.harness.gemm.families.warpgroup_point import REGISTERS, WARPGROUP, WarpgroupPoint
+from hillclimb.harness.gemm.families.warpgroup_rules import steps
+from hillclimb.harness.gemm.generator.source import ALIKE, grouped, render
+from hillclimb.harness.gemm.generator.types import chosen_points, refusal
+from hillclimb.harness.gemm.providers.ways import (
+    RunOption,
+    further_options,
+    run_options,
+    sides,
+    way_name,
+    way_seconds,
+)
+from hillclimb.harness.gemm.shape import GemmShape
+
+POINTS = [one for one in chosen_points("warpgroup_gemm", "hopper", "bf16") if isinstance(one, WarpgroupPoint)]
+GOOD = [one for one in POINTS if not refusal(one)]
+POINT = WarpgroupPoint(dtype="bf16", tile=(128, 128, 64), consumers=(2, 1))
+
+points = st.sampled_from(GOOD)
+sizes = st.sampled_from([1, 16, 100, 512, 4096])
+
+
+def with_(**changes: object) -> WarpgroupPoint:
+    return POINT.model_copy(update=changes)
+
+
+def shape(m: int, n: int = 4096, k: int = 4096) -> GemmShape:
+    return GemmShape("a", m, n, k, "bf16")
+
+
+def test_names_are_identifiers_and_none_comes_twice() -> None:
+    assert all(point.name.isidentifier() for point in POINTS)
+    assert len({point.name for point in POINTS}) == len(POINTS) > len(GOOD) > 600
+
+
+@pytest.mark.parametrize(
+    ("point", "told"),
+    [
+        (with_(tile=(192, 128, 64)), "rows in steps of 128 and columns in steps of 8, not 192x128"),
+        (with_(tile=(128, 132, 64)), "not 128x132"),
+        (with_(tile=(128, 264, 64)), "TMA brings 256 rows at once, not 264"),
+        (with_(tile=(128, 128, 96)), "a step along K has a multiple of 128 bytes, not 96 elements"),
+        (with_(dtype="fp8"), "a step along K has a multiple of 128 bytes, not 64 elements"),
+        (with_(splits=3), "K is split in 1, 2, 4, not 3"),
+        (with_(splits=2, is_persistent=True), "blocks that share K take one tile"),
+        (with_(consumers=(2, 2), tile=(128, 128, 64)), "3 consumers are the most, not 4"),
+        (with_(splits=4, tile=(128, 24, 64)), "24 columns cannot be summed in 4 parts"),
+        (with_(tile=(256, 224, 64)), "224 sums a thread do not fit into its 232 registers"),
+        (
+            with_(tile=(64, 208, 64), consumers=(1, 1), blocks=2),
+            "an instruction of 208 columns takes more than 128",
+        ),
+        (with_(tile=(128, 256, 256)), "shared memory holds 1 of 2 steps"),
+    ],
+)
+def test_why_a_point_is_refused(point: WarpgroupPoint, told: str) -> None:
+    assert told in refusal(point)
+
+
+@given(st.sampled_from(POINTS))
+def test_what_is_built_fits_into_a_multiprocessor(point: WarpgroupPoint) -> None:
+    threads = WARPGROUP * (point.warpgroups + 1)
+    assert point.first_registers * threads * point.blocks <= REGISTERS
+    if not refusal(point):
+        assert steps(point) >= 2 and steps(point) * point.step_bytes * point.blocks <= SHARED_BYTES
+        assert point.sums < point.registers <= 255
+
+
+def test_a_file_has_kernels_that_differ_in_their_columns_only() -> None:
+    files = grouped(GOOD)
+    assert sorted(point.name for file in files for point in file) == sorted(point.name for point in GOOD)
+    assert max(map(len, files)) <= ALIKE
+    for file in files:
+        text = render(file)
+        assert len({(point.tile[0], point.tile[2], point.words) for point in file}) == 1
+        for point in file:
+            assert text.count(f"int {point.name}(GemmAction action, GemmRequest* request) {{") == 1
+            assert text.count(f"struct {point.name}_kernel : Plan<") == 1
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kind", "result"),
+    [
+        ("bf16", "m64n128k16.f32.bf16.bf16", "__nv_bfloat16"),
+        ("f16", "m64n128k16.f32.f16.f16", "__half"),
+        ("fp8", "m64n128k32.f32.e4m3.e4m3", "__nv_bfloat16"),
+    ],
+)
+def test_each_dtype_has_its_instruction_and_result(dtype: str, kind: str, result: str) -> None:
+    inner = 128 if dtype == "fp8" else 64
+    text = render((with_(dtype=dtype, tile=(128, 128, inner)),))
+    assert f"wgmma.mma_async.sync.aligned.{kind} {{%0," in text and f"using Result = {result};" in text
+    assert ("p, 1, 1, 0, 0;" in text) == (dtype != "fp8")
+
+
+@given(points, sizes, st.data())
+def test_every_way_to_run_it_fits_and_has_its_name(
+    point: WarpgroupPoint, m: int, data: st.DataObject
+) -> None:
+    of = shape(m)
+    options = list(run_options(point, of))
+    for option in options:
+        across = option.cluster[0] * option.cluster[1] * point.splits
+        assert (
+            across <= 8
+            and point.tile[0] % (8 * option.cluster[1]) == point.tile[1] % (8 * option.cluster[0]) == 0
+        )
+        assert all(
+            side < 2 * max(size, 8) for side, size in zip(point.tile, sides(option.rows, of), strict=False)
+        )
+        assert way_seconds(point, option, of) > 3e-6
+    if options:
+        option = data.draw(st.sampled_from(options))
+        others = [option, *further_options(point, option)]
+        assert len({way_name(point, one) for one in others}) == len(others) >= 10
+        assert all(one.steps < steps(point) for one in others)
+
+
+def test_a_model_prefers_what_fills_the_card() -> None:
+    """128 tiles of one wave, against as many products in two waves or on half of the card."""
+    of = shape(512, 4096, 14336)
+    option = RunOption(raster=2, is_dependent=True)
+    best = way_seconds(with_(tile=(128, 128, 64)), option, of)
+    assert best < way_seconds(with_(tile=(128, 96, 64)), option, of)
+    assert best < way_seconds(with_(tile=(128, 256, 64)), option, of)
+    assert way_seconds(with_(splits=2), option, of) > best
+    assert way_seconds(with_(tile=(128, 256, 64), splits=2), option, of) < way_seconds(
+        with_(tile=(128, 256, 64)), option, of
+    )
+    assert way_seconds(POINT, replace(option, rows="features"), of) == best
+
+
+def test_more_tokens_take_longer() -> None:
+    times = [way_seconds(POINT, RunOption(), shape(m)) for m in (128, 512, 2048, 8192)]
+    assert times == sorted(times) and times[-1] > 4 * times[0]
