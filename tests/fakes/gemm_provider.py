@@ -21,7 +21,7 @@ for line in sys.stdin:
     ask = json.loads(line)
     kernel, does = ask["kernel"], kernels.get(ask["kernel"])
     with asked.open("a") as log:
-        print(ask["action"], kernel, file=log)
+        print(ask["action"], json.dumps(ask["best"]) if ask["action"] == "refine" else kernel, file=log)
     if ask["action"] == "start":
         software = Path(sys.argv[1]).with_suffix(".software")
         say(software={"stand-in": software.read_text() if software.exists() else "1"})
@@ -29,6 +29,8 @@ for line in sys.stdin:
         say(fault="unsupported", detail="no such shape")
     elif ask["action"] == "prepare":
         say(kernels=[name for name in kernels if not name.startswith("_")])
+    elif ask["action"] == "refine":
+        say(kernels=[name for name in kernels if name.startswith("_") and name[1:] not in ask["best"]])
     elif does == "wrong" and ask["action"] == "check":
         say(fault="incorrect", detail="1 of 8 results is wrong")
     elif does == "breaks":

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from math import exp, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -288,14 +289,24 @@ def _show(run: Bench, shapes: Sequence[GemmShape], shape: GemmShape, text: str) 
 def _print(
     run: Bench, shapes: Sequence[GemmShape], left: Sequence[GemmShape], paths: Sequence[Path], *, json: bool
 ) -> None:
+    ratios = run.control(shapes)
+    worst = max(ratios.values(), key=lambda ratio: abs(log(ratio)), default=1.0)
+    mean = exp(sum(map(log, ratios.values())) / max(1, len(ratios)))
     if json:
         import json as as_json
 
-        names = [shape.name for shape in left]
-        print(
-            as_json.dumps({"timed": len(shapes) - len(left), "left": names, "results": list(map(str, paths))})
-        )
+        told = {
+            "timed": len(shapes) - len(left),
+            "left": [shape.name for shape in left],
+            "results": list(map(str, paths)),
+            "same_kernel_twice": {"geometric_mean": mean, "worst": worst},
+        }
+        print(as_json.dumps(told))
         return
     print(f"{count(len(shapes) - len(left), 'shape')} timed; written to {', '.join(map(str, paths))}")
+    if ratios:
+        print(
+            f"the same kernel, timed twice, took {mean:.4f} times as long in the mean, {worst:.4f} at worst"
+        )
     if left:
         print(f"{count(len(left), 'shape')} left; the same command goes on with {left[0].name}")

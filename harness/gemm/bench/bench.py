@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Literal
 
 from pydantic import Field, ValidationError
@@ -160,6 +161,17 @@ class Bench:
             return ShapeTimes.model_validate_json(self._file(shape).read_bytes())
         except (OSError, ValidationError):
             return None
+
+    def control(self, shapes: Sequence[GemmShape]) -> dict[GemmShape, float]:
+        """How many times as long the same kernel took where it was timed twice."""
+        found = {}
+        for shape in shapes:
+            times = self.find(shape)
+            if times and times.control:
+                entrant = (times.control.provider, times.control.kernel)
+                first = next(one for one in times.times if (one.provider, one.kernel) == entrant)
+                found[shape] = median(times.control.seconds) / median(first.seconds)
+        return found
 
     def write_results(self, shapes: Sequence[GemmShape]) -> list[Path]:
         """A file for each provider, of those of these shapes that were timed."""

@@ -36,7 +36,7 @@ class ProviderProcess:
         self._log, self._seconds = log, seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._product: WorkerAsk | None = None
-        self._refinement: WorkerAsk | None = None
+        self._refinements: list[WorkerAsk] = []
         self._rest = b""
         self._hung: set[str] = set()
         self.software = self._start()
@@ -44,13 +44,13 @@ class ProviderProcess:
     def prepare(self, product: Product, operand_sets: int) -> WorkerAnswer:
         """Its kernels of a shape, or why it has none."""
         self._product = WorkerAsk(action="prepare", product=product, operand_sets=operand_sets)
-        self._refinement = None
+        self._refinements.clear()
         return self._prepare()
 
     def refine(self, best: Sequence[str]) -> WorkerAnswer:
-        """Further kernels, near those that were best; once a shape."""
+        """Further kernels, near those that were best."""
         answer = self.ask("refine", best=best)
-        self._refinement = WorkerAsk(action="refine", best=tuple(best))
+        self._refinements.append(WorkerAsk(action="refine", best=tuple(best)))
         return answer
 
     def ask(
@@ -110,8 +110,8 @@ class ProviderProcess:
             self._restart()
         assert self._product is not None
         answer = self._ask(self._product, PREPARE_SECONDS)
-        if self._refinement and not answer.fault:
-            self._ask(self._refinement, PREPARE_SECONDS)
+        for refinement in self._refinements if not answer.fault else ():
+            self._ask(refinement, PREPARE_SECONDS)
         return answer
 
     def _ask(self, ask: WorkerAsk, seconds: float) -> WorkerAnswer:

@@ -19,6 +19,9 @@ from hillclimb.harness.records.record import Record
 Entrant = tuple[str, str]
 """Provider and kernel."""
 
+REFINEMENTS = 2
+"""Times that a provider is asked for more near its best kernels."""
+
 MAX_HANGS = 3
 """Of a provider's kernels for one shape, each of which costs a minute and a new process."""
 
@@ -68,9 +71,11 @@ class ShapeTimes(Record):
     """All of one shape."""
 
     product: Product
-    looked_at: dict[str, int]
-    """By provider, how many kernels were right and timed once."""
+    looks: dict[str, dict[str, float]]
+    """By provider and kernel, the seconds of those that were right, timed once."""
     times: tuple[KernelTimes, ...]
+    control: KernelTimes | None
+    """One of them, timed in the same rounds a second time: what two equal kernels differ by."""
     faults: tuple[KernelFault, ...]
     gpu: GpuReading
 
@@ -94,18 +99,17 @@ class ShapeBench:
         """Looks, rounds, and a last check of what was timed."""
         looks = {name: self._look(process) for name, process in self.processes.items()}
         finalists = [(name, kernel) for name, look in looks.items() for kernel in self._finalists(look)]
-        samples, readings = self._rounds(finalists)
+        samples, control, readings = self._rounds(finalists)
         for entrant in list(samples):
             if not self._is_right(entrant):
                 del samples[entrant]
-        times = [
-            KernelTimes(provider=provider, kernel=kernel, seconds=tuple(seconds))
-            for (provider, kernel), seconds in samples.items()
-        ]
+        times = [_kernel_times(entrant, seconds) for entrant, seconds in samples.items()]
+        is_controlled = bool(finalists) and finalists[0] in samples
         return ShapeTimes(
             product=self.product,
-            looked_at={name: len(look) for name, look in looks.items()},
+            looks=looks,
             times=tuple(times),
+            control=_kernel_times(finalists[0], control) if is_controlled else None,
             faults=tuple(self._faults),
             gpu=_median_reading(readings),
         )
@@ -116,10 +120,13 @@ class ShapeBench:
         if answer.fault:
             self._blame((process.name, ""), answer.fault, answer.detail)
             return {}
-        seconds = self._look_at(process, answer.kernels)
-        best = self._finalists(seconds)
-        if best and self._hangs(process.name) < MAX_HANGS:
-            seconds |= self._look_at(process, process.refine(best).kernels)
+        seconds, tried = self._look_at(process, answer.kernels), set(answer.kernels)
+        for _ in range(REFINEMENTS):
+            best = self._finalists(seconds)
+            if best and self._hangs(process.name) < MAX_HANGS:
+                further = [kernel for kernel in process.refine(best).kernels if kernel not in tried]
+                seconds |= self._look_at(process, further)
+                tried.update(further)
         return seconds
 
     def _look_at(self, process: ProviderProcess, kernels: Sequence[str]) -> dict[str, float]:
@@ -144,21 +151,27 @@ class ShapeBench:
         near = [kernel for kernel, seconds in look.items() if seconds <= self.plan.near * best]
         return sorted(near, key=look.__getitem__)[: self.plan.finalists]
 
-    def _rounds(self, finalists: list[Entrant]) -> tuple[dict[Entrant, list[float]], list[GpuReading]]:
+    def _rounds(
+        self, finalists: list[Entrant]
+    ) -> tuple[dict[Entrant, list[float]], list[float], list[GpuReading]]:
+        """Their times, and those of the first of them once more."""
         samples: dict[Entrant, list[float]] = {entrant: [] for entrant in finalists}
-        readings = []
+        control, readings = list[float](), list[GpuReading]()
         for number in range(self.plan.rounds):
             self.watch(f"round {number + 1} of {self.plan.rounds}")
-            order = list(samples)
+            order = list(samples.items())
+            order += [(entrant, control) for entrant in finalists[:1]]
             self.order.shuffle(order)
-            for entrant in order:
+            for entrant, seconds in order:
+                if entrant not in samples:
+                    continue
                 found = self._time(entrant)
                 if found:
-                    samples[entrant].append(found)
+                    seconds.append(found)
                     readings.append(self.read_gpu())
                 else:
                     del samples[entrant]
-        return samples, readings
+        return samples, control, readings
 
     def _is_right(self, entrant: Entrant) -> bool:
         answer = self.processes[entrant[0]].ask("check", entrant[1])
@@ -176,6 +189,10 @@ class ShapeBench:
     def _blame(self, entrant: Entrant, status: FailureStatus, reason: str) -> None:
         provider, kernel = entrant
         self._faults.append(KernelFault(provider=provider, kernel=kernel, status=status, reason=reason))
+
+
+def _kernel_times(entrant: Entrant, seconds: list[float]) -> KernelTimes:
+    return KernelTimes(provider=entrant[0], kernel=entrant[1], seconds=tuple(seconds))
 
 
 def median_interval(values: tuple[float, ...], confidence: float = 0.95) -> tuple[float, float, float]:

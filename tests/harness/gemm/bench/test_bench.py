@@ -79,18 +79,38 @@ def test_the_best_of_each_provider_are_timed_in_rounds(tmp_path: Path) -> None:
     assert found.software == {"stand-in": "1"} and found.gpu == H200.card
     counts = Counter(asked(tmp_path, "one"))
     assert (
-        counts["time a"] == 8 and counts["time b"] == 1 and counts["check a"] == 2 and counts["check b"] == 1
+        counts["time a"] == 15 and counts["time b"] == 1 and counts["check a"] == 2 and counts["check b"] == 1
     )
     kept = run.find(SHAPE)
-    assert kept and kept.looked_at == {"one": 5, "two": 1} and kept.gpu.sm_mhz == 1980.0
+    assert kept and {name: len(look) for name, look in kept.looks.items()} == {"one": 5, "two": 1}
+    assert kept.looks["one"]["c"] == pytest.approx(40e-6) and kept.gpu.sm_mhz == 1980.0
     assert {len(one.seconds) for one in kept.times} == {7}
+    assert kept.control and (kept.control.kernel, len(kept.control.seconds)) == ("a", 7)
+    assert run.control([SHAPE, OTHER]) == {SHAPE: pytest.approx(1.0)}
 
 
 def test_rounds_are_in_an_order_drawn_anew(tmp_path: Path) -> None:
     timed(tmp_path, {"one": {"a": 30.0, "b": 30.1, "c": 30.2}}, plan=BenchPlan(rounds=12))
     order = [line[-1] for line in asked(tmp_path, "one") if line.startswith("time")][3:]
-    rounds = ["".join(order[at : at + 3]) for at in range(0, 36, 3)]
-    assert {"".join(sorted(one)) for one in rounds} == {"abc"} and len(set(rounds)) > 2
+    rounds = ["".join(order[at : at + 4]) for at in range(0, 48, 4)]
+    assert {"".join(sorted(one)) for one in rounds} == {"aabc"} and len(set(rounds)) > 2
+
+
+def test_more_is_looked_for_near_the_best(tmp_path: Path) -> None:
+    """Also behind a kernel that ends the process."""
+    kernels: Behaviours = {"a": 30.0, "b": 31.0, "c": 60.0, "_dies": "dies", "_better": 25.0, "_worse": 90.0}
+    run = bench(tmp_path, {"one": kernels}, BenchPlan(rounds=2))
+    run.run([SHAPE, OTHER], math.inf, **QUIET)
+    run.close()
+    found = run.find(SHAPE)
+    assert found and {one.kernel for one in found.times} == {"_better"}
+    assert set(found.looks["one"]) == {"a", "b", "c", "_better", "_worse"}
+    assert [(one.kernel, one.status) for one in found.faults] == [("_dies", "aborted")]
+    refined = [
+        json.loads(line.partition(" ")[2]) for line in asked(tmp_path, "one") if line.startswith("refine")
+    ]
+    once = [["a", "b"], ["a", "b"], ["_better"]]
+    assert refined == [*once, *once]
 
 
 FAULTS = {

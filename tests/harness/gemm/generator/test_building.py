@@ -251,6 +251,20 @@ def test_a_real_compiler_builds_a_kernel(tmp_path: Path) -> None:
     assert point.name.encode() in (tmp_path / "out" / kernel.library).read_bytes()
 
 
+@pytest.mark.slow(20)
+def test_a_real_compiler_builds_kernels_of_our_own(tmp_path: Path) -> None:
+    """One of each way to share work; they need no CUTLASS."""
+    toolkit = find_toolkit(of_wheels()[0])
+    points = [
+        point
+        for point in chosen_points("warpgroup_gemm", "hopper", "fp8")
+        if point.tile == (128, 32, 128) and not refusal(point)
+    ]
+    run = CompileRun(BuildStore(tmp_path / "store", toolkit), default_jobs())
+    kernels = KernelBuilding(None, toolkit).build(run, points, tmp_path / "out").kernels
+    assert len(kernels) > 12 and all(one.is_sound and one.registers for one in kernels)
+
+
 @pytest.mark.slow(600)
 @pytest.mark.timeout(3000)
 def test_the_rules_agree_with_a_real_compiler(tmp_path: Path) -> None:
