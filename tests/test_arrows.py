@@ -40,7 +40,7 @@ ROOMS = {
     ),
     "agent.commands.gemm": (
         "agent.commands harness.gemm harness.gemm.bench harness.gemm.compiler harness.gemm.generator "
-        "harness.gemm.profiler"
+        "harness.gemm.heatmap harness.gemm.profiler"
     ),
     "agent.evaluate": (
         "agent.climb agent.git agent.llm.briefing agent.machine agent.proposers agent.record "
@@ -101,6 +101,7 @@ ROOMS = {
     "harness.gemm.compiler": "harness.device harness.gemm",
     "harness.gemm.families": "harness.gemm",
     "harness.gemm.generator": "harness.gemm harness.gemm.compiler harness.gemm.families",
+    "harness.gemm.heatmap": "harness.gemm",
     "harness.gemm.profiler": "harness.gemm harness.gemm.compiler",
     "harness.gemm.providers": "harness.gemm harness.gemm.bench harness.gemm.families harness.gemm.generator",
     "harness.judge": (

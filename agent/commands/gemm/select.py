@@ -104,9 +104,9 @@ def heatmap(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="Results, with many kernels a shape.")
     ],
-    save_file: Annotated[Path, typer.Option(metavar="FILE", help="The picture, .png or .svg.")] = Path(
-        "heatmap.png"
-    ),
+    save_file: Annotated[
+        Path, typer.Option(metavar="FILE", help="The picture, .png or .svg, or a page, .html.")
+    ] = Path("heatmap.png"),
     plot_all_ops: Annotated[
         bool, typer.Option("--plot-all-ops", help="All kernels, the chosen ones marked.")
     ] = False,
@@ -119,12 +119,13 @@ def heatmap(
 ) -> None:
     """Draw how fast every kernel is for every shape, as a share of the shape's best.
 
-    Rows are shapes and columns are kernels, the best in the mean first. By default the kernels that `select` chooses.
+    Rows are shapes and columns are kernels, the best in the mean first. By default the kernels that `select` chooses. A
+    page has all kernels: it tells of each cell, finds shapes and kernels, and orders the kernels by one shape.
 
     Example: `hillclimb gemm heatmap cutlass.json --plot-all-ops --save-file all.svg`
     """
     from hillclimb.harness.gemm.choosing import Wish, choose_kernels, matching
-    from hillclimb.harness.gemm.heatmap import draw
+    from hillclimb.harness.gemm.heatmap.picture import draw
     from hillclimb.harness.gemm.portfolio import gather
     from hillclimb.harness.gemm.results import read_all
 
@@ -133,6 +134,11 @@ def heatmap(
         chosen = matching(select_kernels, portfolio.kernels)
     else:
         chosen = choose_kernels(portfolio, Wish()).kernels
+    if save_file.suffix == ".html":
+        from hillclimb.harness.gemm.heatmap.page import draw_page
+
+        print(draw_page(portfolio, save_file, chosen))
+        return
     print(draw(portfolio, save_file, chosen, only_chosen=not plot_all_ops))
 
 

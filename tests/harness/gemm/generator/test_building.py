@@ -258,11 +258,11 @@ def test_a_real_compiler_builds_kernels_of_our_own(tmp_path: Path) -> None:
     points = [
         point
         for point in chosen_points("warpgroup_gemm", "hopper", "fp8")
-        if point.tile == (128, 32, 128) and not refusal(point)
+        if point.tile == (128, 32, 128) and point.consumers == (2, 1) and not refusal(point)
     ]
     run = CompileRun(BuildStore(tmp_path / "store", toolkit), default_jobs())
     kernels = KernelBuilding(None, toolkit).build(run, points, tmp_path / "out").kernels
-    assert len(kernels) > 12 and all(one.is_sound and one.registers for one in kernels)
+    assert len(kernels) == 7 and all(one.is_sound and one.registers for one in kernels)
 
 
 @pytest.mark.slow(600)

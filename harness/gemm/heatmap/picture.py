@@ -49,7 +49,7 @@ def draw(
     The file appears whole or not at all. Raises UsageError for a file of another kind, and for unknown kernels.
     """
     if target.suffix not in FORMATS:
-        raise UsageError(f"{target}: give a name that ends with {' or '.join(FORMATS)}")
+        raise UsageError(f"{target}: give a name that ends with {', '.join(FORMATS)} or .html")
     columns = order(portfolio, [portfolio.column(kernel) for kernel in chosen] if only_chosen else None)
     import matplotlib
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hillclimb.harness.errors import UsageError
-from hillclimb.harness.gemm.heatmap import draw, order, paint
+from hillclimb.harness.gemm.heatmap.picture import draw, order, paint
 from hillclimb.harness.gemm.portfolio import Portfolio
 from hillclimb.harness.gemm.shape import GemmShape
 
@@ -61,7 +61,7 @@ def test_pictures_are_the_same_each_time_and_of_two_kinds(tmp_path: Path) -> Non
     one, two = (draw(known, tmp_path / name, ["kernel1"]) for name in ("a.svg", "b.svg"))
     assert one.read_bytes() == two.read_bytes()
     assert draw(known, tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(UsageError, match=r"ends with \.png or \.svg"):
+    with pytest.raises(UsageError, match=r"ends with \.png, \.svg or \.html"):
         draw(known, tmp_path / "c.pdf")
     with pytest.raises(UsageError, match="no kernel 'kernel9'"):
         draw(known, tmp_path / "d.png", ["kernel9"], only_chosen=True)
