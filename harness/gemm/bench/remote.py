@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,8 @@ from hillclimb.harness.gemm.results import Product
 
 START_SECONDS, PREPARE_SECONDS = 300.0, 300.0
 LOG_TAIL = 600
+HANGS = 2
+"""After which a kernel is not tried again."""
 
 
 class ProviderProcess:
@@ -38,7 +41,7 @@ class ProviderProcess:
         self._product: WorkerAsk | None = None
         self._refinements: list[WorkerAsk] = []
         self._rest = b""
-        self._hung: set[str] = set()
+        self._hangs = Counter[str]()
         self.software = self._start()
 
     def prepare(self, product: Product, operand_sets: int) -> WorkerAnswer:
@@ -57,8 +60,9 @@ class ProviderProcess:
         self, action: WorkerAction, kernel: str = "", calls: int = 0, best: Sequence[str] = ()
     ) -> WorkerAnswer:
         """About one of them. A process that is gone is started and prepared first."""
-        if kernel in self._hung:
-            return WorkerAnswer(fault="timed_out", detail="it did not end before, and is not tried again")
+        if self._hangs[kernel] == HANGS:
+            why = f"it did not end for {HANGS} shapes, and is not tried again"
+            return WorkerAnswer(fault="timed_out", detail=why)
         if self._process is None:
             self._restart()
             if (answer := self._prepare()).fault:
@@ -66,7 +70,7 @@ class ProviderProcess:
         ask = WorkerAsk(action=action, kernel=kernel, calls=calls, best=tuple(best))
         answer = self._ask(ask, self._seconds)
         if answer.fault == "timed_out":
-            self._hung.add(kernel)
+            self._hangs[kernel] += 1
         return answer
 
     def close(self) -> None:

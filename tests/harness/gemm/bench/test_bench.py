@@ -142,17 +142,19 @@ def test_any_mixture_of_faults_is_told_by_its_own_kernels(
 def test_what_hangs_is_not_tried_again_and_many_end_the_look(tmp_path: Path) -> None:
     hanging: Behaviours = dict.fromkeys("abcde", "hangs")
     run = bench(tmp_path, {"one": {"fine": 30.0, **hanging, "last": 30.0}}, seconds=0.5)
-    run.run([SHAPE, OTHER], math.inf, **QUIET)
+    third = GemmShape("o", 32, 4096, 4096, "bf16")
+    run.run([SHAPE, OTHER, third], math.inf, **QUIET)
     run.close()
-    first, second = run.find(SHAPE), run.find(OTHER)
-    assert first and second
+    first, last = run.find(SHAPE), run.find(third)
+    assert first and last
     assert [(one.kernel, one.status) for one in first.faults] == [
         *((name, "timed_out") for name in "abc"),
         ("", "timed_out"),
     ]
     assert "3 of its kernels did not end; 3 were not tried" in first.faults[-1].reason
-    assert [one.kernel for one in second.faults] == ["a", "b", "c", ""]
-    assert Counter(asked(tmp_path, "one"))["check a"] == 1
+    assert [one.kernel for one in last.faults] == ["a", "b", "c", ""]
+    assert "did not end for 2 shapes" in last.faults[0].reason
+    assert Counter(asked(tmp_path, "one"))["check a"] == 2
 
 
 def test_a_provider_that_comes_back_as_another_ends_the_bench(tmp_path: Path) -> None:
