@@ -61,6 +61,11 @@ def test_studies(repo: ScriptsRepo, script: str, verb: str) -> None:
             "--input a.json --min-gemm-efficiency 0.9",
             "select a.json --min-gemm-efficiency 0.9",
         ),
+        (
+            "generator.py",
+            "--generator-type simple_gemm --args seed002 --list",
+            "generate --generator-type simple_gemm --args seed002 --list",
+        ),
         ("heatmap.py", "--input a.json --plot-all-ops", "heatmap a.json --plot-all-ops"),
         (
             "heatmap.py",
@@ -116,6 +121,7 @@ def test_the_programs_status_is_the_scripts(repo: ScriptsRepo) -> None:
         ("test_correctness.py",),
         ("collect_proton_times.py",),
         ("run_cutlass_profiler_sweep.py",),
+        ("generator.py",),
         ("compare_against_baselines.py",),
         ("select_kernels.py", "--input", "x"),
         ("heatmap.py", "--input", "x"),
@@ -133,6 +139,7 @@ def test_without_an_environment_each_says_what_to_do(tmp_path: Path) -> None:
         ("test_correctness.py",),
         ("collect_proton_times.py",),
         ("run_cutlass_profiler_sweep.py",),
+        ("generator.py",),
         ("compare_against_baselines.py",),
         ("select_kernels.py", "--input", "x"),
         ("heatmap.py", "--input", "x"),

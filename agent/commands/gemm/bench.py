@@ -69,6 +69,12 @@ ProvidersOption = Annotated[
 KernelsFolderOption = Annotated[
     Path, typer.Option("--kernels", metavar="FOLDER", help="Of `gemm generate`, for the provider generated.")
 ]
+WinnersOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--winners", metavar="FILE", help="Only kernels that were the best of some shape in these results."
+    ),
+]
 GraphOption = Annotated[
     int,
     typer.Option("--with-cuda-graph", min=0, metavar="N", help="Calls in one graph. 0: enough to be timed."),
@@ -91,6 +97,8 @@ StepOption = Annotated[int, typer.Option("--dim-increment", min=1, help="From on
 ConstantOption = Annotated[int | None, typer.Option(min=1, help="This size instead of the range's.")]
 
 KERNELS = Path("build/gemm-kernels")
+NEAR_WINNERS = 2.0
+"""Times the best time, that a winner may take for another shape and still be timed in all rounds."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,7 @@ class BenchWish:
     folder: Path
     providers: Sequence[str]
     kernels: Path
+    winners: Path | None
     calls: int
     pool: int
     rounds: int
@@ -116,6 +125,7 @@ def bench_shapes(
     output_dir: BenchFolderOption = Path("artifacts/gemm_bench"),
     providers: ProvidersOption = None,
     kernels: KernelsFolderOption = KERNELS,
+    winners: WinnersOption = None,
     calls: GraphOption = 0,
     pool: PoolOption = 0,
     rounds: RoundsOption = 11,
@@ -130,7 +140,9 @@ def bench_shapes(
     chosen = choose_shapes(names, None, None, None, dtype, definitions)
     if not names:
         chosen = [shape for shape in chosen if shape.groups == 1]
-    _bench(chosen, _wish(output_dir, providers, kernels, calls, pool, rounds, finalists, seconds, json))
+    _bench(
+        chosen, _wish(output_dir, providers, kernels, winners, calls, pool, rounds, finalists, seconds, json)
+    )
 
 
 @bench.command("square")
@@ -142,6 +154,7 @@ def bench_square(
     output_dir: BenchFolderOption = Path("artifacts/gemm_bench"),
     providers: ProvidersOption = None,
     kernels: KernelsFolderOption = KERNELS,
+    winners: WinnersOption = None,
     calls: GraphOption = 0,
     pool: PoolOption = 0,
     rounds: RoundsOption = 11,
@@ -154,7 +167,9 @@ def bench_square(
     Exit status 1: the time is over, and shapes are left.
     """
     chosen = [_shape(size, size, size, dtype) for size in _sizes(start, end, step)]
-    _bench(chosen, _wish(output_dir, providers, kernels, calls, pool, rounds, finalists, seconds, json))
+    _bench(
+        chosen, _wish(output_dir, providers, kernels, winners, calls, pool, rounds, finalists, seconds, json)
+    )
 
 
 @bench.command("range")
@@ -169,6 +184,7 @@ def bench_range(
     output_dir: BenchFolderOption = Path("artifacts/gemm_bench"),
     providers: ProvidersOption = None,
     kernels: KernelsFolderOption = KERNELS,
+    winners: WinnersOption = None,
     calls: GraphOption = 0,
     pool: PoolOption = 0,
     rounds: RoundsOption = 11,
@@ -184,7 +200,7 @@ def bench_range(
     chosen = [_shape(m_constant or size, n_constant or size, k_constant or size, dtype) for size in sizes]
     _bench(
         list(dict.fromkeys(chosen)),
-        _wish(output_dir, providers, kernels, calls, pool, rounds, finalists, seconds, json),
+        _wish(output_dir, providers, kernels, winners, calls, pool, rounds, finalists, seconds, json),
     )
 
 
@@ -198,6 +214,7 @@ def bench_model(
     output_dir: BenchFolderOption = Path("artifacts/gemm_bench"),
     providers: ProvidersOption = None,
     kernels: KernelsFolderOption = KERNELS,
+    winners: WinnersOption = None,
     calls: GraphOption = 0,
     pool: PoolOption = 0,
     rounds: RoundsOption = 11,
@@ -213,13 +230,16 @@ def bench_model(
         raise UsageError("bench model needs --models, such as Qwen/Qwen3-32B")
     chosen = choose_shapes(None, models, tp_sizes, batch_sizes, dtype, definitions)
     chosen = [shape for shape in chosen if shape.groups == 1]
-    _bench(chosen, _wish(output_dir, providers, kernels, calls, pool, rounds, finalists, seconds, json))
+    _bench(
+        chosen, _wish(output_dir, providers, kernels, winners, calls, pool, rounds, finalists, seconds, json)
+    )
 
 
 def _wish(
     folder: Path,
     providers: list[str] | None,
     kernels: Path,
+    winners: Path | None,
     calls: int,
     pool: int,
     rounds: int,
@@ -232,7 +252,16 @@ def _wish(
 
     there = [name for name in PROVIDERS if name != "generated" or catalog_folders(kernels)]
     return BenchWish(
-        folder, tuple(providers or there), kernels, calls, pool, rounds, finalists, float(seconds), json
+        folder,
+        tuple(providers or there),
+        kernels,
+        winners,
+        calls,
+        pool,
+        rounds,
+        finalists,
+        float(seconds),
+        json,
     )
 
 
@@ -250,8 +279,11 @@ def _bench(shapes: Sequence[GemmShape], wish: BenchWish) -> None:
     from hillclimb.harness.gemm.bench.bench import Bench, held_gpu, worker_command
     from hillclimb.harness.gemm.bench.rounds import BenchPlan
 
+    only = _winners(wish.winners) if wish.winners else []
     plan = BenchPlan(rounds=wish.rounds, finalists=wish.finalists, calls=wish.calls, operand_sets=wish.pool)
-    commands = {name: worker_command(name, wish.kernels) for name in wish.providers}
+    if only:
+        plan = plan.model_copy(update={"finalists": max(len(only), wish.finalists), "near": NEAR_WINNERS})
+    commands = {name: worker_command(name, wish.kernels, only) for name in wish.providers}
     with _kernels_held(wish), held_gpu() as gpu:
         run = Bench(wish.folder, commands, gpu, plan)
         try:
@@ -262,6 +294,15 @@ def _bench(shapes: Sequence[GemmShape], wish: BenchWish) -> None:
     _print(run, shapes, left, paths, json=wish.json)
     if left:
         raise typer.Exit(1)
+
+
+def _winners(path: Path) -> list[str]:
+    from hillclimb.harness.gemm.results import read_results
+
+    results = read_results(path)
+    if results.provider != "generated":
+        raise UsageError(f"{path} is of {results.provider}; --winners takes a file of the provider generated")
+    return sorted({one.kernel for one in results.best().values()})
 
 
 @contextmanager

@@ -91,8 +91,8 @@ def held_gpu() -> Iterator[HeldGpu]:
         nvml.close()
 
 
-def worker_command(provider: str, kernels: Path) -> list[str]:
-    """Of its process; `kernels` is the folder of generated ones.
+def worker_command(provider: str, kernels: Path, only: Sequence[str] = ()) -> list[str]:
+    """Of its process; `kernels` is the folder of generated ones, of which it may take `only` some.
 
     Raises UsageError for a provider that nobody knows, or where there are no such kernels.
     """
@@ -101,7 +101,7 @@ def worker_command(provider: str, kernels: Path) -> list[str]:
     command = [sys.executable, "-m", WORKER, provider]
     if provider == "generated":
         read_catalogs(kernels)
-        command.append(str(kernels))
+        command += [str(kernels), *only]
     return command
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.families.point import RESULT_BYTES
 from hillclimb.harness.gemm.generator.catalog import ARCHITECTURE, GeneratedKernel, is_whole, read_catalogs
 from hillclimb.harness.gemm.generator.types import AnyPoint
@@ -17,6 +19,7 @@ from hillclimb.harness.gemm.providers.provider import Launch, Operands, Unsuppor
 from hillclimb.harness.gemm.providers.ways import (
     RunOption,
     further_options,
+    option_named,
     run_options,
     sides,
     way_name,
@@ -63,9 +66,14 @@ class KernelWay:
 class Generated:
     """All sound kernels of one folder, and of those in it."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *only: str) -> None:
+        """`only` are names of kernels with the ways to run them; without any, the likeliest are looked at.
+
+        Raises UsageError for a name that is of none.
+        """
         self.folder = Path(folder)
         self.catalogs = read_catalogs(self.folder)
+        self._only = [self._named(name) for name in only]
         self._libraries: dict[Path, ctypes.CDLL] = {}
         self._ways: dict[str, KernelWay] = {}
         self._scratch = Scratch()
@@ -76,6 +84,9 @@ class Generated:
         for folder, catalog in self.catalogs.items():
             for name, version in {**catalog.software, f"kernels {folder.name}": catalog.digest}.items():
                 software.setdefault(name, set()).add(version)
+        if self._only:
+            names = "\n".join(way_name(way.point, way.option) for way in self._only)
+            software["chosen"] = {hashlib.sha256(names.encode()).hexdigest()}
         return {name: ", ".join(sorted(versions)) for name, versions in software.items()}
 
     def kernels(self, shape: GemmShape, example: Operands) -> Sequence[str]:
@@ -84,18 +95,26 @@ class Generated:
         if torch.cuda.get_device_capability() != CAPABILITY:
             raise UnsupportedError(f"the kernels of {self.folder} are for sm_{ARCHITECTURE}")
         self._ways.clear()
+        self._choose(shape)
+        if not self._ways:
+            raise UnsupportedError(f"no kernel of {self.folder} takes {shape.dtype} with these sizes")
+        return list(self._ways)
+
+    def _choose(self, shape: GemmShape) -> None:
+        if self._only:
+            self._keep(way for way in self._only if _takes(way.kernel, shape))
+            return
         by_type: dict[str, list[KernelWay]] = {}
         for way in self._all_ways(shape):
             by_type.setdefault(way.point.generator, []).append(way)
         for ways in by_type.values():
             ways.sort(key=lambda way: way_seconds(way.point, way.option, shape))
             self._keep(ways[:LOOKS])
-        if not self._ways:
-            raise UnsupportedError(f"no kernel of {self.folder} takes {shape.dtype} with these sizes")
-        return list(self._ways)
 
     def refine(self, best: Sequence[str]) -> Sequence[str]:
         """Other ways to run these kernels."""
+        if self._only:
+            return ()
         before = set(self._ways)
         found = [self._ways[name] for name in best]
         self._keep(
@@ -123,15 +142,31 @@ class Generated:
         return self._libraries[path]
 
     def _all_ways(self, shape: GemmShape) -> Iterator[KernelWay]:
-        if shape.k * ITEM_BYTES[shape.dtype] % ALIGNMENT_BYTES:
-            return
-        if shape.n * RESULT_BYTES[shape.dtype] % ALIGNMENT_BYTES:
-            return
         for folder, catalog in self.catalogs.items():
             for kernel in catalog.kernels:
-                if kernel.is_sound and kernel.point.dtype == shape.dtype:
+                if _takes(kernel, shape):
                     for option in run_options(kernel.point, shape):
                         yield KernelWay(folder, kernel, option)
+
+    def _named(self, name: str) -> KernelWay:
+        for folder, catalog in self.catalogs.items():
+            for kernel in catalog.kernels:
+                if name.startswith(f"{kernel.point.name}_"):
+                    option = option_named(kernel.point, name[len(kernel.point.name) + 1 :])
+                    if option and kernel.is_sound:
+                        return KernelWay(folder, kernel, option)
+        raise UsageError(
+            f"{self.folder} has no kernel {name}; `hillclimb gemm generate` writes those of a set"
+        )
+
+
+def _takes(kernel: GeneratedKernel, shape: GemmShape) -> bool:
+    """Whether it is of the shape's dtype, and TMA can bring such rows."""
+    rows_are_aligned = not (
+        shape.k * ITEM_BYTES[shape.dtype] % ALIGNMENT_BYTES
+        or shape.n * RESULT_BYTES[shape.dtype] % ALIGNMENT_BYTES
+    )
+    return rows_are_aligned and kernel.is_sound and kernel.point.dtype == shape.dtype
 
 
 class Scratch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
@@ -23,6 +24,11 @@ OVERHANG = 1.3
 """Times a size, that a cluster's tile may span where one tile would do."""
 
 CACHES = {0: "usual", 1: "first", 2: "last"}
+WAY_WORDS = re.compile(
+    r"((?P<rows>tokens|features)_(?P<down>\d)x(?P<across>\d)_)?raster(?P<raster>\d)(_splits(?P<splits>\d+))?"
+    r"(_swizzle(?P<swizzle>\d+))?(_steps(?P<steps>\d+))?(?P<promotion>_fetch128)?"
+    r"(_(?P<first>usual|first|last)_(?P<second>usual|first|last))?(?P<dependent>_pdl)?"
+)
 OTHER_CACHES = ((1, 1), (1, 2), (2, 1), (0, 2), (2, 0))
 OTHER_STEPS = (3, 4, 5)
 OTHER_SWIZZLES = (2, 4)
@@ -104,6 +110,32 @@ def way_name(point: AnyPoint, option: RunOption) -> str:
     if option.caches != (0, 0):
         words += [CACHES[cache] for cache in option.caches]
     return "_".join([*words, *(["pdl"] if option.is_dependent else [])])
+
+
+def option_named(point: AnyPoint, words: str) -> RunOption | None:
+    """What `way_name` calls so, behind the kernel's own name; None where it calls nothing so."""
+    found = WAY_WORDS.fullmatch(words)
+    if found is None:
+        return None
+    is_collective = isinstance(point, CollectivePoint)
+    rows = point.rows if isinstance(point, CollectivePoint) else found["rows"]
+    option = RunOption(
+        raster=int(found["raster"]),
+        splits=int(found["splits"] or 1),
+        is_dependent=bool(found["dependent"]),
+        rows="features" if rows == "features" else "tokens",
+        cluster=(int(found["down"] or 1), int(found["across"] or 1)),
+        swizzle=int(found["swizzle"] or 1),
+        steps=int(found["steps"] or 0),
+        caches=(_cache(found["first"]), _cache(found["second"])),
+        promotion=int(bool(found["promotion"])),
+    )
+    is_of_family = is_collective == bool(found["splits"]) == (found["rows"] is None)
+    return option if is_of_family and way_name(point, option) == f"{point.name}_{words}" else None
+
+
+def _cache(word: str | None) -> int:
+    return next((cache for cache, name in CACHES.items() if name == word), 0)
 
 
 def way_seconds(point: AnyPoint, option: RunOption, shape: GemmShape) -> float:

@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     provider = str(Path(fakes.__file__).with_name("gemm_provider.py"))
     monkeypatch.setattr(bench, "held_gpu", held)
     monkeypatch.setattr(
-        bench, "worker_command", lambda name, _: [sys.executable, provider, str(tmp_path / "kernels")]
+        bench, "worker_command", lambda name, *_: [sys.executable, provider, str(tmp_path / "kernels")]
     )
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -81,6 +81,39 @@ def test_each_mode_has_its_shapes(
         "same_kernel_twice": {"geometric_mean": 1.0, "worst": 1.0},
     }
     assert shapes_of(folder / "out" / "two_results.json") == expected
+
+
+def test_winners_are_timed_in_all_rounds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "kernels").write_text(json.dumps({"a": 60.0, "b": 40.0, "c": 30.0, "d": 50.0}))
+    (folder / "some").mkdir()
+    (folder / "some" / "kernels.json").write_text("{}")
+    asked = []
+    command = bench.worker_command
+    monkeypatch.setattr(bench, "worker_command", lambda *words: asked.append(words) or command(*words))
+    common = (
+        "--shapes",
+        "qkv_m16_n6144_k4096",
+        "--kernels",
+        "some",
+        "--rounds",
+        "2",
+        "--providers",
+        "generated",
+    )
+    typed("shapes", *common, "--output-dir", "first", "--finalists", "1")
+    (found,) = read_results(Path("first/generated_results.json")).results
+    typed("shapes", *common, "--output-dir", "second", "--winners", "first/generated_results.json")
+    assert [words[2] for words in asked] == [[], [found.kernel]] == [[], ["c"]]
+    plan = json.loads(Path("second/bench.json").read_text())["plan"]
+    assert (plan["finalists"], plan["near"]) == (3, 2.0)
+    assert len(read_results(Path("second/generated_results.json")).results) == 3
+
+
+def test_winners_are_of_generated_kernels(folder: Path) -> None:
+    words = ("shapes", "--shapes", "qkv_m16_n6144_k4096", "--rounds", "1", "--providers", "cublas")
+    typed(*words, "--output-dir", "first")
+    with pytest.raises(UsageError, match="is of cublas; --winners takes a file of the provider generated"):
+        typed(*words, "--output-dir", "second", "--winners", "first/cublas_results.json")
 
 
 def test_the_layers_of_a_model_but_for_its_experts(folder: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hillclimb.harness.gemm.families.collective_point import CollectivePoint
 from hillclimb.harness.gemm.families.point import SHARED_BYTES
 from hillclimb.harness.gemm.families.warpgroup_point import REGISTERS, WARPGROUP, WarpgroupPoint
 from hillclimb.harness.gemm.families.warpgroup_rules import steps
@@ -16,6 +17,7 @@ from hillclimb.harness.gemm.generator.types import chosen_points, refusal
 from hillclimb.harness.gemm.providers.ways import (
     RunOption,
     further_options,
+    option_named,
     run_options,
     sides,
     way_name,
@@ -125,6 +127,40 @@ def test_every_way_to_run_it_fits_and_has_its_name(
         others = [option, *further_options(point, option)]
         assert len({way_name(point, one) for one in others}) == len(others) >= 10
         assert all(one.steps < steps(point) for one in others)
+
+
+@given(points, sizes, st.data())
+def test_a_name_tells_how_it_is_run(point: WarpgroupPoint, m: int, data: st.DataObject) -> None:
+    options = list(run_options(point, shape(m)))
+    if options:
+        option = data.draw(st.sampled_from(options))
+        for one in (option, *further_options(point, option)):
+            assert option_named(point, way_name(point, one)[len(point.name) + 1 :]) == one
+
+
+@given(st.sampled_from(chosen_points("simple_gemm", "hopper", "bf16")), sizes)
+def test_so_does_that_of_a_collective(point: CollectivePoint, m: int) -> None:
+    for option in run_options(point, shape(m)):
+        assert option_named(point, way_name(point, option)[len(point.name) + 1 :]) == option
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "",
+        "raster1",
+        "raster1_splits1",
+        "tokens_1x1",
+        "tokens_1x1_raster1_splits2",
+        "tokens_1x1_raster1_usual_usual",
+        "tokens_1x1_raster1_swizzle1",
+        "tokens_1x1_raster1_pdl_pdl",
+        "tokens_1x1_raster1_first",
+        "rows_1x1_raster1",
+    ],
+)
+def test_what_is_no_way_to_run_it_is_none(words: str) -> None:
+    assert option_named(POINT, words) is None
 
 
 def test_a_model_prefers_what_fills_the_card() -> None:

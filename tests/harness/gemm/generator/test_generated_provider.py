@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.generator.catalog import GeneratedKernel, KernelCatalog, write_catalog
 from hillclimb.harness.gemm.generator.types import AnyPoint, chosen_points
 from hillclimb.harness.gemm.providers.generated import LOOKS, Generated, Scratch
@@ -112,6 +113,22 @@ def test_memory_is_shared_and_what_was_given_out_stays(monkeypatch: pytest.Monke
     addresses = [scratch.address(size) for size in sizes]
     assert [one.numel() for one in made] == [128, 4096]
     assert addresses == [made[at].data_ptr() for at in (0, 0, 0, 1, 1, 1)]
+
+
+def test_only_those_that_are_named_are_run_and_for_every_shape(tmp_path: Path) -> None:
+    kernels = [built(one) for one in POINTS[:40]]
+    every = provider(tmp_path, *kernels)
+    chosen = every.kernels(GemmShape("a", 16, 4096, 4096, "bf16"), NOTHING)[3:5]
+    few = Generated(str(tmp_path), *chosen)
+    for m in (16, 4096):
+        assert list(few.kernels(GemmShape("a", m, 4096, 4096, "bf16"), NOTHING)) == chosen
+        assert not few.refine(chosen)
+    assert few.software() != every.software() != Generated(str(tmp_path), chosen[0]).software()
+    with pytest.raises(UnsupportedError):
+        few.kernels(GemmShape("a", 16, 4096, 4096, "f16"), NOTHING)
+    for name in (POINTS[50].name + "_raster0_splits1", chosen[0] + "_x", "nothing"):
+        with pytest.raises(UsageError, match="has no kernel"):
+            Generated(str(tmp_path), name)
 
 
 def test_another_catalog_is_another_software(tmp_path: Path) -> None:
