@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from math import exp, log
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -312,8 +313,9 @@ def _kernels_held(wish: BenchWish) -> Iterator[None]:
     from hillclimb.harness.gemm.generator.catalog import catalog_folders
 
     with ExitStack() as held:
-        for folder in catalog_folders(wish.kernels) if "generated" in wish.providers else ():
-            held.enter_context(locked(folder, shared=True))
+        if "generated" in wish.providers:
+            for folder in sorted({wish.kernels, *catalog_folders(wish.kernels)}):
+                held.enter_context(locked(folder, shared=True))
         yield
 
 
@@ -331,8 +333,7 @@ def _print(
     run: Bench, shapes: Sequence[GemmShape], left: Sequence[GemmShape], paths: Sequence[Path], *, json: bool
 ) -> None:
     ratios = run.control(shapes)
-    worst = max(ratios.values(), key=lambda ratio: abs(log(ratio)), default=1.0)
-    mean = exp(sum(map(log, ratios.values())) / max(1, len(ratios)))
+    apart = [exp(abs(log(ratio))) - 1 for ratio in ratios.values()]
     if json:
         import json as as_json
 
@@ -340,14 +341,14 @@ def _print(
             "timed": len(shapes) - len(left),
             "left": [shape.name for shape in left],
             "results": list(map(str, paths)),
-            "same_kernel_twice": {"geometric_mean": mean, "worst": worst},
+            "same_kernel_twice": {"mean": fmean(apart), "worst": max(apart)} if apart else None,
         }
         print(as_json.dumps(told))
         return
     print(f"{count(len(shapes) - len(left), 'shape')} timed; written to {', '.join(map(str, paths))}")
-    if ratios:
+    if apart:
         print(
-            f"the same kernel, timed twice, took {mean:.4f} times as long in the mean, {worst:.4f} at worst"
+            f"one kernel, timed twice, differed by {fmean(apart):.2%} in the mean, {max(apart):.2%} at worst"
         )
     if left:
         print(f"{count(len(left), 'shape')} left; the same command goes on with {left[0].name}")

@@ -21,6 +21,7 @@ from hillclimb.agent.commands.gemm.build import (
 from hillclimb.agent.commands.gemm.options import DtypeOption, gemm, split_names
 from hillclimb.agent.commands.options import REJECTED, JsonOption
 from hillclimb.harness.errors import UsageError
+from hillclimb.harness.gemm.folder import locked
 from hillclimb.harness.gemm.shape import Dtype
 from hillclimb.harness.wording import count
 
@@ -84,10 +85,11 @@ def generate(
     if list_only:
         _print_list(points, reasons, json=json)
         return
-    catalog = _build(
-        [point for point in points if force or not reasons[point.name]],
-        *(folder, cutlass, nvcc, store, jobs, timeout),
-    )
+    with locked(output_dir):
+        catalog = _build(
+            [point for point in points if force or not reasons[point.name]],
+            *(folder, cutlass, nvcc, store, jobs, timeout),
+        )
     _print(catalog, folder, len(points), json=json)
     if any(one.outcome != "built" for one in catalog.kernels):
         raise typer.Exit(REJECTED)

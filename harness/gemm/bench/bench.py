@@ -46,7 +46,7 @@ PROVIDERS = ("cublas", "cublaslt", "triton", "generated")
 class BenchSettings(Record):
     """What all times of one folder have in common."""
 
-    schema_version: Literal[1] = Field(1, alias="schema")
+    schema_version: Literal[2] = Field(2, alias="schema")
     gpu: GpuCard
     plan: BenchPlan
     software: dict[str, dict[str, str]]
@@ -129,7 +129,7 @@ class Bench:
                 log = folder / f"{name}.log"
                 self.processes[name] = ProviderProcess(name, command, environment, log, seconds_each)
             software = {name: process.software for name, process in self.processes.items()}
-            self.settings = BenchSettings(schema=1, gpu=gpu.card, plan=plan, software=software)
+            self.settings = BenchSettings(schema=2, gpu=gpu.card, plan=plan, software=software)
             claim(folder, "bench.json", self.settings)
         except BaseException:
             self.close()

@@ -53,7 +53,8 @@ class ProviderProcess:
     def refine(self, best: Sequence[str]) -> WorkerAnswer:
         """Further kernels, near those that were best."""
         answer = self.ask("refine", best=best)
-        self._refinements.append(WorkerAsk(action="refine", best=tuple(best)))
+        if not answer.fault:
+            self._refinements.append(WorkerAsk(action="refine", best=tuple(best)))
         return answer
 
     def ask(
@@ -66,10 +67,11 @@ class ProviderProcess:
         if self._process is None:
             self._restart()
             if (answer := self._prepare()).fault:
+                self.close()  # so that the next kernel's turn prepares the shape again
                 return answer
         ask = WorkerAsk(action=action, kernel=kernel, calls=calls, best=tuple(best))
         answer = self._ask(ask, self._seconds)
-        if answer.fault == "timed_out":
+        if kernel and answer.fault == "timed_out":
             self._hangs[kernel] += 1
         return answer
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import random
 import statistics
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import comb
 
+from hillclimb.harness.gemm.bench.messages import WorkerAnswer
 from hillclimb.harness.gemm.bench.remote import ProviderProcess
 from hillclimb.harness.gemm.results import FailureStatus, Product
 from hillclimb.harness.records.record import Record
@@ -94,6 +96,8 @@ class ShapeBench:
     order: random.Random
     watch: Callable[[str], None] = lambda _: None
     _faults: list[KernelFault] = field(default_factory=list)
+    _hangs: Counter[str] = field(default_factory=Counter)
+    """By provider, kernels that were waited for in vain."""
 
     def run(self) -> ShapeTimes:
         """Looks, rounds, and a last check of what was timed."""
@@ -123,8 +127,10 @@ class ShapeBench:
         seconds, tried = self._look_at(process, answer.kernels), set(answer.kernels)
         for _ in range(REFINEMENTS):
             best = self._finalists(seconds)
-            if best and self._hangs(process.name) < MAX_HANGS:
-                further = [kernel for kernel in process.refine(best).kernels if kernel not in tried]
+            if best and self._hangs[process.name] < MAX_HANGS:
+                answer = process.refine(best)
+                self._note((process.name, ""), answer)
+                further = [kernel for kernel in answer.kernels if kernel not in tried]
                 seconds |= self._look_at(process, further)
                 tried.update(further)
         return seconds
@@ -132,7 +138,7 @@ class ShapeBench:
     def _look_at(self, process: ProviderProcess, kernels: Sequence[str]) -> dict[str, float]:
         seconds = {}
         for at, kernel in enumerate(kernels):
-            if self._hangs(process.name) == MAX_HANGS:
+            if self._hangs[process.name] == MAX_HANGS:
                 why = f"{MAX_HANGS} of its kernels did not end; {len(kernels) - at} were not tried"
                 self._blame((process.name, ""), "timed_out", why)
                 break
@@ -142,9 +148,6 @@ class ShapeBench:
                 if found:
                     seconds[kernel] = found
         return seconds
-
-    def _hangs(self, provider: str) -> int:
-        return sum(one.provider == provider and one.status == "timed_out" for one in self._faults)
 
     def _finalists(self, look: Mapping[str, float]) -> list[str]:
         best = min(look.values(), default=0.0)
@@ -175,16 +178,19 @@ class ShapeBench:
 
     def _is_right(self, entrant: Entrant) -> bool:
         answer = self.processes[entrant[0]].ask("check", entrant[1])
-        if answer.fault:
-            self._blame(entrant, answer.fault, answer.detail)
+        self._note(entrant, answer)
         return answer.fault is None
 
     def _time(self, entrant: Entrant) -> float | None:
         answer = self.processes[entrant[0]].ask("time", entrant[1], self.plan.calls)
+        self._note(entrant, answer)
+        return None if answer.fault else answer.seconds
+
+    def _note(self, entrant: Entrant, answer: WorkerAnswer) -> None:
         if answer.fault:
             self._blame(entrant, answer.fault, answer.detail)
-            return None
-        return answer.seconds
+        if answer.fault == "timed_out" and answer.is_broken:
+            self._hangs[entrant[0]] += 1
 
     def _blame(self, entrant: Entrant, status: FailureStatus, reason: str) -> None:
         provider, kernel = entrant

@@ -20,7 +20,7 @@ STYLES = (
 
 
 def hopper(dtype: Dtype) -> Iterator[WarpgroupPoint]:
-    """Columns in steps of 8, K split in a cluster, and one or two blocks a multiprocessor."""
+    """Columns in steps of 8, from 128 on of 16; K split in a cluster, and one or two blocks a multiprocessor."""
     for (consumers, rows), columns, style in product(FORMS, COLUMNS, STYLES):
         splits, is_persistent, blocks, slices = style
         yield WarpgroupPoint(

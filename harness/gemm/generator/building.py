@@ -43,13 +43,15 @@ class KernelBuilding:
         """Compiles what the store has not, and writes the catalog of all to the folder.
 
         Raises UsageError where another process uses the folder, and MachineError for kernels that the machine's fault
-        kept from being compiled, after it wrote the catalog of the others.
+        kept from being compiled, after it wrote the catalog of the others. Without any other, what was there stays.
         """
         chosen = list(points)
         with locked(folder):
             self._compile(run, chosen)
+            if not self._kernels:
+                raise_any(list(self._faults.values()))
             catalog = KernelCatalog(
-                schema=1,
+                schema=2,
                 architecture=ARCHITECTURE,
                 software={
                     **({"cutlass": self.cutlass.version} if self.cutlass else {}),

@@ -50,7 +50,7 @@ class GeneratedKernel(Record):
 class KernelCatalog(Record):
     """All of a folder."""
 
-    schema_version: Literal[1] = Field(1, alias="schema")
+    schema_version: Literal[2] = Field(2, alias="schema")
     architecture: str
     software: dict[str, str]
     """Versions by name."""
@@ -95,7 +95,7 @@ def read_catalog(folder: Path) -> KernelCatalog:
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}); generate it anew") from None
     except ValidationError as error:
-        raise UsageError(f"{path} has {error.error_count()} slips; generate it anew") from None
+        raise UsageError(f"{path} has {error.error_count()} slips; delete it, and generate it anew") from None
 
 
 def write_catalog(folder: Path, catalog: KernelCatalog, libraries: Sequence[Library]) -> None:

@@ -10,7 +10,7 @@ from math import ceil, log2
 
 from hillclimb.harness.gemm.families.collective_point import CollectivePoint
 from hillclimb.harness.gemm.families.point import RowOperand
-from hillclimb.harness.gemm.families.warpgroup_point import SLICE_BYTES, WarpgroupPoint
+from hillclimb.harness.gemm.families.warpgroup_point import ROW_BLOCK, SLICE_BYTES, WarpgroupPoint
 from hillclimb.harness.gemm.families.warpgroup_rules import steps
 from hillclimb.harness.gemm.generator.types import AnyPoint
 from hillclimb.harness.gemm.providers.cost import CLUSTERS_AT_ONCE, MULTIPROCESSORS, cost_seconds
@@ -188,8 +188,10 @@ def _fits(point: WarpgroupPoint, option: RunOption, shape: GemmShape) -> bool:
         or point.tile[1] % (8 * down)
     ):
         return False
+    is_tiny = max(shape.m, shape.n) < ROW_BLOCK
     for size, side, blocks in zip(sides(option.rows, shape), point.tile, option.cluster, strict=False):
-        if side >= 2 * max(size, 8) or side * blocks > OVERHANG * max(size, side):
+        is_too_long = side >= 2 * max(size, 8) and not (is_tiny and side == ROW_BLOCK)
+        if is_too_long or side * blocks > OVERHANG * max(size, side):
             return False
     return not point.is_persistent or _tiles(point, option, shape) > _slots(point, option)
 

@@ -163,6 +163,11 @@ def test_what_is_no_way_to_run_it_is_none(words: str) -> None:
     assert option_named(POINT, words) is None
 
 
+@pytest.mark.parametrize(("m", "n"), [(32, 32), (16, 16), (8, 8), (31, 32), (1, 8)])
+def test_the_smallest_products_have_some_way(m: int, n: int) -> None:
+    assert any(list(run_options(point, shape(m, n, 64))) for point in GOOD)
+
+
 def test_a_model_prefers_what_fills_the_card() -> None:
     """128 tiles of one wave, against as many products in two waves or on half of the card."""
     of = shape(512, 4096, 14336)

@@ -152,9 +152,19 @@ def test_what_hangs_is_not_tried_again_and_many_end_the_look(tmp_path: Path) -> 
         ("", "timed_out"),
     ]
     assert "3 of its kernels did not end; 3 were not tried" in first.faults[-1].reason
-    assert [one.kernel for one in last.faults] == ["a", "b", "c", ""]
+    assert [one.kernel for one in last.faults] == [*"abcde"] and set(last.looks["one"]) == {"fine", "last"}
     assert "did not end for 2 shapes" in last.faults[0].reason
     assert Counter(asked(tmp_path, "one"))["check a"] == 2
+
+
+def test_a_shape_is_prepared_again_where_that_failed_once(tmp_path: Path) -> None:
+    run = bench(tmp_path, {"one": {"a": 30.0, "dies": "dies", "b": 31.0, "c": 32.0}})
+    (tmp_path / "one.short").write_text("2")
+    run.run([SHAPE], math.inf, **QUIET)
+    run.close()
+    found = run.find(SHAPE)
+    assert found and {one.kernel for one in found.times} == {"a", "c"}
+    assert [(one.kernel, one.status) for one in found.faults] == [("dies", "aborted"), ("b", "unsupported")]
 
 
 def test_a_provider_that_comes_back_as_another_ends_the_bench(tmp_path: Path) -> None:

@@ -189,6 +189,15 @@ def test_what_the_machine_ends_is_divided_too_and_costs_no_other(lab: Lab, fatal
     assert len(lab.build(list(file)).kernels) == 8
 
 
+def test_a_catalog_stays_where_the_machine_ends_every_compiler(lab: Lab, fatal: set[str]) -> None:
+    before = lab.build(POINTS[:4])
+    fatal |= {point.name for point in POINTS[4:8]}
+    with pytest.raises(MachineError, match="3 other compilers likewise"):
+        lab.build(POINTS[4:8])
+    assert read_catalog(lab.folder / "out") == before
+    assert all((lab.folder / "out" / one.library).exists() for one in before.kernels)
+
+
 def test_a_damaged_library_is_copied_anew_and_costs_the_store_nothing(lab: Lab) -> None:
     (kernel,) = lab.build(POINTS[:1]).kernels
     library = lab.folder / "out" / kernel.library
@@ -236,7 +245,7 @@ def test_a_folder_without_a_catalog_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="hillclimb gemm generate --output-dir"):
         read_catalogs(tmp_path)
     (tmp_path / CATALOG).write_text("{}")
-    with pytest.raises(UsageError, match="slips; generate it anew"):
+    with pytest.raises(UsageError, match="slips; delete it, and generate it anew"):
         read_catalog(tmp_path)
 
 
