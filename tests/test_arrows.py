@@ -101,7 +101,7 @@ ROOMS = {
     "harness.gemm.compiler": "harness.device harness.gemm",
     "harness.gemm.families": "harness.gemm",
     "harness.gemm.generator": "harness.gemm harness.gemm.compiler harness.gemm.families",
-    "harness.gemm.heatmap": "harness.gemm",
+    "harness.gemm.heatmap": "harness.gemm harness.report",
     "harness.gemm.profiler": "harness.gemm harness.gemm.compiler",
     "harness.gemm.providers": "harness.gemm harness.gemm.bench harness.gemm.families harness.gemm.generator",
     "harness.judge": (

@@ -1,8 +1,9 @@
-"""A folder of times: of one set of settings, written by one process at once, and never left with half a file."""
+"""Folders that several processes know of: of one set of settings, held by one at once, never left with half a file."""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,16 +42,17 @@ def claim(folder: Path, name: str, settings: Record) -> None:
 
 
 @contextmanager
-def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
+def locked(folder: Path, *, shared: bool = False, waits: bool = False) -> Iterator[None]:
     """For this process alone, or with others that want it shared. Makes the folder.
 
-    Raises UsageError where another process has it.
+    Raises UsageError where another process has it, unless this one waits for it.
     """
     _make(folder)
+    kind = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if waits else fcntl.LOCK_NB)
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
-            fcntl.flock(opened, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            fcntl.flock(opened, kind)
         except BlockingIOError:
             raise UsageError(f"another process is at work in {folder}; give another folder") from None
         yield
@@ -70,3 +72,9 @@ def write(path: Path, text: str) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_text(text)
     draft.replace(path)
+
+
+def sha256_of(path: Path) -> str:
+    """Of the file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -12,12 +12,13 @@ from hillclimb.harness.gemm.compiler.machine import default_jobs
 from hillclimb.harness.gemm.compiler.parallel import CompileRun
 from hillclimb.harness.gemm.compiler.store import BuildStore
 from hillclimb.harness.gemm.compiler.toolkit import find_toolkit
+from hillclimb.harness.gemm.families.point import CLUSTERS
 from hillclimb.harness.gemm.generator.building import KernelBuilding
 from hillclimb.harness.gemm.generator.types import chosen_points, refusal
 from hillclimb.harness.gemm.providers.generated import Generated, KernelWay
 from hillclimb.harness.gemm.providers.problem import ShapeProblem
 from hillclimb.harness.gemm.providers.provider import UnsupportedError
-from hillclimb.harness.gemm.providers.ways import CLUSTERS, RunOption, further_options, way_name
+from hillclimb.harness.gemm.providers.ways import RunOption, further_options, way_name
 from hillclimb.harness.gemm.shape import Dtype, GemmShape
 
 pytestmark = [pytest.mark.gpu, pytest.mark.xdist_group("gpu")]

@@ -98,8 +98,6 @@ StepOption = Annotated[int, typer.Option("--dim-increment", min=1, help="From on
 ConstantOption = Annotated[int | None, typer.Option(min=1, help="This size instead of the range's.")]
 
 KERNELS = Path("build/gemm-kernels")
-NEAR_WINNERS = 2.0
-"""Times the best time, that a winner may take for another shape and still be timed in all rounds."""
 
 
 @dataclass(frozen=True)
@@ -281,9 +279,13 @@ def _bench(shapes: Sequence[GemmShape], wish: BenchWish) -> None:
     from hillclimb.harness.gemm.bench.rounds import BenchPlan
 
     only = _winners(wish.winners) if wish.winners else []
-    plan = BenchPlan(rounds=wish.rounds, finalists=wish.finalists, calls=wish.calls, operand_sets=wish.pool)
-    if only:
-        plan = plan.model_copy(update={"finalists": max(len(only), wish.finalists), "near": NEAR_WINNERS})
+    plan = BenchPlan(
+        rounds=wish.rounds,
+        finalists=wish.finalists,
+        calls=wish.calls,
+        operand_sets=wish.pool,
+        whole="generated" if only else "",
+    )
     commands = {name: worker_command(name, wish.kernels, only) for name in wish.providers}
     with _kernels_held(wish), held_gpu() as gpu:
         run = Bench(wish.folder, commands, gpu, plan)

@@ -21,6 +21,7 @@ from hillclimb.harness.records.record import Record
 Entrant = tuple[str, str]
 """Provider and kernel."""
 
+WHOLE_NEAR = 2.0
 REFINEMENTS = 2
 """Times that a provider is asked for more near its best kernels."""
 
@@ -36,6 +37,8 @@ class BenchPlan(Record):
     """Of each provider."""
     near: float = 1.1
     """How many times the provider's best time a finalist may take."""
+    whole: str = ""
+    """Provider all of whose kernels are finalists, but for those that take twice as long as its best."""
     calls: int = 0
     """In one graph; 0 for as many as take long enough."""
     operand_sets: int = 0
@@ -102,7 +105,7 @@ class ShapeBench:
     def run(self) -> ShapeTimes:
         """Looks, rounds, and a last check of what was timed."""
         looks = {name: self._look(process) for name, process in self.processes.items()}
-        finalists = [(name, kernel) for name, look in looks.items() for kernel in self._finalists(look)]
+        finalists = [(name, kernel) for name, look in looks.items() for kernel in self._entering(name, look)]
         samples, control, readings = self._rounds(finalists)
         for entrant in list(samples):
             if not self._is_right(entrant):
@@ -149,10 +152,11 @@ class ShapeBench:
                     seconds[kernel] = found
         return seconds
 
+    def _entering(self, provider: str, look: Mapping[str, float]) -> list[str]:
+        return _nearest(look, WHOLE_NEAR) if provider == self.plan.whole else self._finalists(look)
+
     def _finalists(self, look: Mapping[str, float]) -> list[str]:
-        best = min(look.values(), default=0.0)
-        near = [kernel for kernel, seconds in look.items() if seconds <= self.plan.near * best]
-        return sorted(near, key=look.__getitem__)[: self.plan.finalists]
+        return _nearest(look, self.plan.near)[: self.plan.finalists]
 
     def _rounds(
         self, finalists: list[Entrant]
@@ -195,6 +199,14 @@ class ShapeBench:
     def _blame(self, entrant: Entrant, status: FailureStatus, reason: str) -> None:
         provider, kernel = entrant
         self._faults.append(KernelFault(provider=provider, kernel=kernel, status=status, reason=reason))
+
+
+def _nearest(look: Mapping[str, float], near: float) -> list[str]:
+    """Those that take at most so many times the best time, the best first."""
+    best = min(look.values(), default=0.0)
+    return sorted(
+        (kernel for kernel, seconds in look.items() if seconds <= near * best), key=look.__getitem__
+    )
 
 
 def _kernel_times(entrant: Entrant, seconds: list[float]) -> KernelTimes:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hillclimb.harness.errors import UsageError
-from hillclimb.harness.gemm.compiler.drafts import Draft, locked
+from hillclimb.harness.gemm.compiler.drafts import Draft
+from hillclimb.harness.gemm.folder import locked, sha256_of
 
 WHEEL, PACKAGE = "nvidia-cutlass", "cutlass_library"
 """And the folder of the wheel that has the generator and the sources."""
@@ -83,10 +84,8 @@ def _installed() -> Path:
 
 def _unpacked(wheel: Path, folder: Path) -> Path:
     """Each wheel has its own folder, by its content; it appears there whole."""
-    with wheel.open("rb") as file:
-        place = folder / hashlib.file_digest(file, "sha256").hexdigest()
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder):
+    place = folder / sha256_of(wheel)
+    with locked(folder, waits=True):
         if not _is_whole(place):
             shutil.rmtree(place, ignore_errors=True)
             _unpack(wheel, folder, place)

@@ -6,9 +6,10 @@ import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
+
+from hillclimb.harness.gemm.folder import locked
 
 DRAFTS = "drafts"
 
@@ -21,8 +22,7 @@ class Draft:
 
     def __init__(self, store: Path) -> None:
         drafts = store / DRAFTS
-        drafts.mkdir(parents=True, exist_ok=True)
-        with locked(drafts):
+        with locked(drafts, waits=True):
             for old in drafts.iterdir():
                 _remove_if_abandoned(old)
             self.folder = drafts.absolute() / secrets.token_hex(8)
@@ -35,17 +35,6 @@ class Draft:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Waits for other processes that have it."""
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(opened, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(opened)
 
 
 def _lock(folder: Path) -> int | None:

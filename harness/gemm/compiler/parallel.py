@@ -99,7 +99,7 @@ class CompileRun:
         ended = {key: one for key, one in self._running.items() if one.has_ended(self.seconds)}
         for key, compiler in ended.items():
             del self._running[key]
-            yield CompileEnd(compiler.job, compiler.settled())
+            yield CompileEnd(compiler.job, compiler.settle())
         if not ended:
             time.sleep(POLL_SECONDS)
 
@@ -150,15 +150,8 @@ class _Compiler:
             self.group.end()
         return self.group.has_ended()
 
-    def settled(self) -> Build | MachineError:
-        """What became of it."""
-        try:
-            return self.settle()
-        except MachineError as error:
-            return error
-
-    def settle(self) -> Build:
-        """What it made. Raises MachineError where what it made says nothing of the source."""
+    def settle(self) -> Build | MachineError:
+        """What it made, or why that says nothing of the source; the store may be at fault as well."""
         seconds, folder = self.seconds, self.draft.folder
         status = self.group.process.returncode
         try:
@@ -169,6 +162,8 @@ class _Compiler:
             if fault := machine_fault((folder / DIAGNOSTICS).read_text(errors="replace"), status):
                 raise MachineError(f"the compiler of {self.job.name} {fault}")
             return self.store.keep(self.job, folder, "failed", seconds)
+        except MachineError as error:
+            return error
         finally:
             self.draft.remove()
 

@@ -16,9 +16,10 @@ from pydantic import Field, ValidationError
 
 from hillclimb.harness.errors import MachineError, UsageError
 from hillclimb.harness.gemm.compiler.cutlass import Headers
-from hillclimb.harness.gemm.compiler.drafts import Draft, locked
+from hillclimb.harness.gemm.compiler.drafts import Draft
 from hillclimb.harness.gemm.compiler.ptxas import KernelFacts, read_kernels
 from hillclimb.harness.gemm.compiler.toolkit import Toolkit
+from hillclimb.harness.gemm.folder import locked, sha256_of
 from hillclimb.harness.records.record import Record
 
 OutputKind = Literal["object", "cubin", "shared"]
@@ -139,13 +140,12 @@ class BuildStore:
             outcome=outcome,
             seconds=round(seconds, 3),
             output=output,
-            output_sha256=_sha256(draft / output) if output else "",
+            output_sha256=sha256_of(draft / output) if output else "",
             kernels=read_kernels(diagnostics),
         )
         (draft / RECORD).write_text(record.model_dump_json(by_alias=True, indent=1) + "\n")
         folder = self._folder(self.key(job))
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with locked(folder.parent):
+        with locked(folder.parent, waits=True):
             before = self._valid(folder)
             if before and _worth(before.record) >= _worth(record):
                 return before
@@ -159,7 +159,7 @@ class BuildStore:
         """None where there is none, or where its files were damaged. Raises MachineError where they cannot be read."""
         try:
             record = BuildRecord.model_validate_json((folder / RECORD).read_bytes())
-            if record.outcome == "built" and _sha256(folder / record.output) != record.output_sha256:
+            if record.outcome == "built" and sha256_of(folder / record.output) != record.output_sha256:
                 return None
         except (FileNotFoundError, NotADirectoryError, ValidationError):
             return None
@@ -174,8 +174,3 @@ class BuildStore:
 def _worth(record: BuildRecord) -> tuple[int, float]:
     """One that was given up says more the longer it was tried."""
     return ORDER.index(record.outcome), record.seconds if record.outcome == "timed_out" else 0.0
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

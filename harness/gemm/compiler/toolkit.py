@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hillclimb.harness.errors import UsageError
+from hillclimb.harness.gemm.folder import sha256_of
 
 VERSION_SECONDS = 60.0
 RELEASE = re.compile(r"release (\d+\.\d+), V([\d.]+)")
@@ -109,7 +110,7 @@ def _digest(nvcc: Path, plan: str, version: str) -> str:
     digest.update(TEMPORARY.sub("", "\n".join(steps)).encode())
     tools = (nvcc, *(programs / name for name in PROGRAMS), compiler / "cicc", *sorted(library.glob("*.bc")))
     for program in filter(Path.is_file, tools):
-        digest.update(f"{program.name} {_sha256(program)}\n".encode())
+        digest.update(f"{program.name} {sha256_of(program)}\n".encode())
     for folder in map(Path, INCLUDED.findall(settings.get("INCLUDES", ""))):
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         listed = [f"{path.relative_to(folder)} {path.stat().st_size}\n" for path in files]
@@ -140,11 +141,6 @@ def _host_compiler(plan: str) -> str:
     if not compiler:
         raise UsageError(f"nvcc needs a C++ compiler beside it, and there is no {name}; install g++")
     return _run(Path(compiler), "--version").stdout.partition("\n")[0]
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

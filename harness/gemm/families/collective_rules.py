@@ -9,20 +9,22 @@ from __future__ import annotations
 from math import gcd
 
 from hillclimb.harness.gemm.families.collective_point import CollectivePoint
-from hillclimb.harness.gemm.families.point import BOX, RESULT_BYTES, SHARED_BYTES
+from hillclimb.harness.gemm.families.point import (
+    BOX,
+    LEAST_STEPS,
+    MAX_CLUSTER,
+    RESULT_BYTES,
+    SHARED_BYTES,
+    WARPGROUP,
+)
 
 BARRIER_BYTES = 16
 """Beside each step in flight."""
-
-LEAST_STEPS = 2
-MAX_CLUSTER = 8
-"""Thread blocks; 16 are not portable, and a product took twice as long with them."""
 
 MAX_SUMS = 208
 """Registers of a thread that may hold sums; it has 240 for all."""
 
 EPILOGUE_COLUMNS = 32
-WARPGROUP = 128
 
 
 def refusal(point: CollectivePoint) -> str:

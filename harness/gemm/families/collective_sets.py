@@ -11,12 +11,11 @@ from hillclimb.harness.gemm.families.collective_point import (
     KernelSchedule,
     TileScheduler,
 )
-from hillclimb.harness.gemm.families.point import RowOperand
+from hillclimb.harness.gemm.families.point import CLUSTERS, SLICE_BYTES, RowOperand
 from hillclimb.harness.gemm.shape import ITEM_BYTES, Dtype
 
 SIDES, INNERS = (64, 128, 256), (32, 64, 128, 256)
-CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (8, 1), (1, 8), (4, 4))
-SMALL_CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4))
+ALL_CLUSTERS = (*CLUSTERS, (8, 1), (1, 8), (4, 4))
 SCHEDULES: tuple[KernelSchedule, ...] = ("basic", "pingpong", "cooperative")
 EPILOGUES: tuple[EpilogueSchedule, ...] = ("single", "shared")
 SCHEDULERS: tuple[TileScheduler, ...] = ("persistent", "stream_k")
@@ -24,14 +23,12 @@ OPERANDS: tuple[RowOperand, ...] = ("tokens", "features")
 
 PINGPONG_COLUMNS = (16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 256)
 COOPERATIVE_COLUMNS = (64, 96, 112, 128, 144, 160, 176, 192, 224, 256)
-STEP_BYTES = 128
-"""Of a row, a step: what one swizzle of shared memory spans."""
 
 
 def seed002(dtype: Dtype) -> Iterator[CollectivePoint]:
     """The full grid of powers of two: 3888 points, of which less than half can be built."""
     for rows, columns, inner, cluster, schedule, epilogue, scheduler in product(
-        *(SIDES, SIDES, INNERS, CLUSTERS, SCHEDULES, EPILOGUES, SCHEDULERS)
+        *(SIDES, SIDES, INNERS, ALL_CLUSTERS, SCHEDULES, EPILOGUES, SCHEDULERS)
     ):
         yield CollectivePoint(
             generator="simple_gemm",
@@ -46,30 +43,21 @@ def seed002(dtype: Dtype) -> Iterator[CollectivePoint]:
 
 def hopper(dtype: Dtype) -> Iterator[CollectivePoint]:
     """Both operands on M, columns in steps of 16, clusters of up to four."""
-    inner = STEP_BYTES // ITEM_BYTES[dtype]
-    for rows, cluster in product(OPERANDS, SMALL_CLUSTERS):
-        for side, columns in product((64, 128), PINGPONG_COLUMNS):
-            yield CollectivePoint(
-                generator="simple_gemm",
-                dtype=dtype,
-                tile=(side, columns, inner),
-                cluster=cluster,
-                schedule="pingpong",
-                epilogue="single",
-                scheduler="persistent",
-                rows=rows,
-            )
-        for side, columns, scheduler in product((128, 256), COOPERATIVE_COLUMNS, SCHEDULERS):
-            yield CollectivePoint(
-                generator="simple_gemm",
-                dtype=dtype,
-                tile=(side, columns, inner),
-                cluster=cluster,
-                schedule="cooperative",
-                epilogue="shared",
-                scheduler=scheduler,
-                rows=rows,
-            )
+    inner = SLICE_BYTES // ITEM_BYTES[dtype]
+    pingpong = product((64, 128), PINGPONG_COLUMNS, SCHEDULES[1:2], EPILOGUES[:1], SCHEDULERS[:1])
+    cooperative = product((128, 256), COOPERATIVE_COLUMNS, SCHEDULES[2:], EPILOGUES[1:], SCHEDULERS)
+    ways = (*pingpong, *cooperative)
+    for rows, cluster, (side, columns, schedule, epilogue, scheduler) in product(OPERANDS, CLUSTERS, ways):
+        yield CollectivePoint(
+            generator="simple_gemm",
+            dtype=dtype,
+            tile=(side, columns, inner),
+            cluster=cluster,
+            schedule=schedule,
+            epilogue=epilogue,
+            scheduler=scheduler,
+            rows=rows,
+        )
 
 
 COLLECTIVE_SETS: dict[str, Callable[[Dtype], Iterator[CollectivePoint]]] = {

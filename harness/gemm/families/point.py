@@ -18,6 +18,20 @@ RESULT_BYTES: dict[Dtype, int] = {"bf16": 2, "f16": 2, "fp8": 2, "int8": 4}
 BOX = 256
 """Rows that one TMA instruction brings."""
 
+ROW_BLOCK = 64
+"""Rows of one instruction of the tensor cores, which a warpgroup gives together."""
+
+WARPGROUP = 128
+SLICE_BYTES = 128
+"""Of a row, along K: what one swizzle of shared memory spans."""
+
+LEAST_STEPS = 2
+MAX_CLUSTER = 8
+"""Thread blocks; 16 are not portable, and a product took twice as long with them."""
+
+CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4))
+"""Thread blocks along rows and columns, of which a good one is."""
+
 
 class KernelPoint(Record):
     """One set of parameters. Each family of kernels has its own further ones."""

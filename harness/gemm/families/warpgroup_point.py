@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from hillclimb.harness.gemm.families.point import KernelPoint
+from hillclimb.harness.gemm.families.point import ROW_BLOCK, WARPGROUP, KernelPoint
 
-ROW_BLOCK = 64
-"""Rows of one instruction of the tensor cores."""
-
-SLICE_BYTES = 128
-"""Of a row, along K: what one swizzle of shared memory spans."""
-
-WARPGROUP = 128
 REGISTERS = 65536
 """Of a multiprocessor."""
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from hillclimb.harness.gemm.families.point import BOX, RESULT_BYTES, SHARED_BYTES
-from hillclimb.harness.gemm.families.warpgroup_point import ROW_BLOCK, SLICE_BYTES, WarpgroupPoint
+from hillclimb.harness.gemm.families.point import (
+    BOX,
+    LEAST_STEPS,
+    ROW_BLOCK,
+    SHARED_BYTES,
+    SLICE_BYTES,
+    WARPGROUP,
+)
+from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
 from hillclimb.harness.gemm.shape import ITEM_BYTES
 
 MULTIPROCESSOR_BYTES = 228 << 10
@@ -15,15 +22,11 @@ BLOCK_BYTES = 1 << 10
 RESERVED_BYTES = 2 << 10
 """Of a block: its barriers, and what is lost where the steps begin at a multiple of 1024 bytes."""
 
-LEAST_STEPS = 2
 OTHER_REGISTERS = 40
 """Of a thread, beside its sums."""
 
 INSTRUCTION_REGISTERS = 26
 """Beside the sums of one instruction, of those that a thread has at the start: the compiler goes by these."""
-
-MAX_COLUMNS = 256
-"""Of one instruction of the tensor cores."""
 
 SPLITS = (1, 2, 4)
 MAX_WARPGROUPS = 3
@@ -58,8 +61,6 @@ def _layout(point: WarpgroupPoint) -> str:
         return f"its consumers take rows in steps of {down} and columns in steps of {across}, not {rows}x{columns}"
     if max(rows, columns) > BOX:
         return f"TMA brings {BOX} rows at once, not {max(rows, columns)}"
-    if point.own_columns > MAX_COLUMNS:
-        return f"an instruction takes {MAX_COLUMNS} columns, not {point.own_columns}"
     if inner * ITEM_BYTES[point.dtype] % SLICE_BYTES:
         return f"a step along K has a multiple of {SLICE_BYTES} bytes, not {inner} elements"
     return ""
@@ -97,6 +98,5 @@ def _memory(point: WarpgroupPoint) -> str:
 
 def exchange_bytes(point: WarpgroupPoint) -> int:
     """Of shared memory when a tile is done: the parts of others' sums, and results on their way out."""
-    part = -(-point.own_columns // 8 // point.splits) * point.row_blocks * 128 * 16
-    staging = STAGING_BYTES if RESULT_BYTES[point.dtype] == 2 else 0
-    return point.warpgroups * ((point.splits - 1) * part + staging)
+    part = -(-point.own_columns // 8 // point.splits) * point.row_blocks * WARPGROUP * 16
+    return point.warpgroups * ((point.splits - 1) * part + STAGING_BYTES)

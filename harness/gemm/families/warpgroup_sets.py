@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import product
 
-from hillclimb.harness.gemm.families.warpgroup_point import SLICE_BYTES, WarpgroupPoint
+from hillclimb.harness.gemm.families.point import SLICE_BYTES
+from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
 from hillclimb.harness.gemm.shape import ITEM_BYTES, Dtype
 
 FORMS = (((1, 1), 64), ((1, 1), 128), ((2, 1), 128), ((2, 1), 256), ((1, 2), 128), ((3, 1), 192))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from hillclimb.harness.gemm.families.point import SLICE_BYTES
 from hillclimb.harness.gemm.families.warpgroup_point import (
     MAX_REGISTERS,
     PRODUCER_REGISTERS,
-    SLICE_BYTES,
     WarpgroupPoint,
 )
 from hillclimb.harness.gemm.families.warpgroup_rules import STAGING_BYTES, exchange_bytes, room
@@ -38,7 +38,6 @@ def values(points: Sequence[WarpgroupPoint]) -> Mapping[str, object]:
         "map_type": MAP_TYPES[dtype],
         "result": RESULTS[dtype],
         "pair": PAIRS[dtype],
-        "result_layout": "",
         "kernels": [_kernel(point) for point in points],
     }
 

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.compiler.store import BuildOutcome
-from hillclimb.harness.gemm.folder import write
+from hillclimb.harness.gemm.folder import sha256_of, write
 from hillclimb.harness.gemm.generator.types import AnyPoint
 from hillclimb.harness.records.record import Record
 
@@ -114,11 +114,7 @@ def write_catalog(folder: Path, catalog: KernelCatalog, libraries: Sequence[Libr
 
 def is_whole(path: Path, sha256: str) -> bool:
     """Whether it is there, with these contents."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() == sha256
-    except FileNotFoundError:
-        return False
+    return path.exists() and sha256_of(path) == sha256
 
 
 def _copy(path: Path, target: Path) -> None:

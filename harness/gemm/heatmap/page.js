@@ -44,7 +44,7 @@
     cells.width = map.width = Math.max(1, columns.length * WIDTH);
     cells.height = map.height = Math.max(1, rows.length * HEIGHT);
     const brush = cells.getContext("2d");
-    brush.fillStyle = property("--blank");
+    brush.fillStyle = property("--sunk");
     brush.fillRect(0, 0, cells.width, cells.height);
     rows.forEach((row, y) => columns.forEach((column, x) => {
       const value = share(row, column);
@@ -52,7 +52,7 @@
       brush.fillStyle = colour(value);
       brush.fillRect(x * WIDTH, y * HEIGHT, WIDTH, HEIGHT);
     }));
-    brush.fillStyle = property("--mark");
+    brush.fillStyle = property("--stopped");
     columns.forEach((column, x) => {
       if (chosen.has(data.kernels[column])) brush.fillRect(x * WIDTH, 0, 1, cells.height);
     });

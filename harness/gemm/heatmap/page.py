@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from hillclimb.harness.gemm.folder import write
 from hillclimb.harness.gemm.heatmap.picture import COLOURS, LOWEST, order
 from hillclimb.harness.gemm.portfolio import Portfolio
+from hillclimb.harness.report.page import environment, style
+from hillclimb.harness.report.page_packs import embed
 
 HERE = Path(__file__).parent
 SHADES = 64
@@ -21,24 +22,19 @@ SHADES = 64
 
 def draw_page(portfolio: Portfolio, target: Path, chosen: Sequence[str] = ()) -> Path:
     """All kernels, the best in the mean first; `chosen` ones are marked. The file appears whole or not at all."""
-    fresh = target.with_name(f".{target.name}.new")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(render_page(portfolio, chosen))
-        fresh.replace(target)
-    finally:
-        fresh.unlink(missing_ok=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write(target, render_page(portfolio, chosen))
     return target
 
 
 def render_page(portfolio: Portfolio, chosen: Sequence[str] = ()) -> str:
     """Its text."""
     script = (HERE / "page.js").read_text()
-    environment = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined)
-    return environment.get_template("page.html.j2").render(
-        data=_as_text(page_data(portfolio, chosen)),
+    template = environment(HERE).get_template("page.html.j2")
+    return template.render(
+        data=embed(page_data(portfolio, chosen)),
         script=script,
-        style=(HERE / "page.css").read_text(),
+        style=style() + (HERE / "page.css").read_text(),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         shapes=len(portfolio.shapes),
         kernels=len(portfolio.kernels),
@@ -72,9 +68,3 @@ def _shades() -> list[str]:
     from matplotlib.colors import to_hex
 
     return [to_hex(colormaps[COLOURS](at / (SHADES - 1))) for at in range(SHADES)]
-
-
-def _as_text(data: dict[str, object]) -> str:
-    """Without a character that could end the element that it is in."""
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -22,8 +22,9 @@ from hillclimb.harness.gemm.compiler.drafts import Draft
 from hillclimb.harness.gemm.compiler.parallel import CompileRun
 from hillclimb.harness.gemm.compiler.store import DIAGNOSTICS, Build, CompileJob
 from hillclimb.harness.gemm.compiler.toolkit import Toolkit
+from hillclimb.harness.gemm.folder import sha256_of
 from hillclimb.harness.gemm.processes import ProcessGroups
-from hillclimb.harness.gemm.profiler.origin import ProfilerOrigin, origin_file, sha256_of
+from hillclimb.harness.gemm.profiler.origin import ProfilerOrigin, origin_file
 from hillclimb.harness.gemm.shape import Dtype
 
 BINARY = "cutlass_profiler"

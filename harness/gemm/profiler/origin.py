@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import subprocess
 from pathlib import Path
@@ -31,12 +30,6 @@ class ProfilerOrigin(Record):
 def origin_file(binary: Path) -> Path:
     """Where it stands."""
     return binary.with_name(f"{binary.name}.json")
-
-
-def sha256_of(binary: Path) -> str:
-    """Of the file's content."""
-    with binary.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def software_of(binary: Path, sha256: str) -> dict[str, str]:

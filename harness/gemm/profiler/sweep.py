@@ -16,10 +16,10 @@ from typing import Literal, get_args
 from pydantic import Field
 
 from hillclimb.harness.errors import MachineError, UsageError
-from hillclimb.harness.gemm.folder import claim, locked, write
+from hillclimb.harness.gemm.folder import claim, locked, sha256_of, write
 from hillclimb.harness.gemm.profiler.attempt import Blamed, ProcessEnd, Settled, run, settle
 from hillclimb.harness.gemm.profiler.command import CutlassProfiler, csv_of, problem_arguments
-from hillclimb.harness.gemm.profiler.origin import sha256_of, software_of
+from hillclimb.harness.gemm.profiler.origin import software_of
 from hillclimb.harness.gemm.profiler.output import ProfilerRow, read_csv
 from hillclimb.harness.gemm.profiler.results import to_result
 from hillclimb.harness.gemm.results import Failed, GpuCard, Measured, Product, ProviderResults

@@ -6,7 +6,6 @@ import ctypes
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -198,6 +197,7 @@ class _KernelCall:
     ):
         rows, columns = sides(option.rows, shape)
         self.function, self.tokens_are_rows, self.scratch = function, option.rows == "tokens", scratch
+        self._is_prepared = False
         self.request = GemmRequest(
             rows=rows,
             columns=columns,
@@ -216,21 +216,21 @@ class _KernelCall:
             column_cache=option.caches[1],
         )
 
-    @cached_property
-    def workspace(self) -> int:
-        """Its address. It is set up once, but for what a stream-K kernel sets up in every call."""
-        self._act(WORKSPACE)
-        self.request.workspace = self.scratch.address(self.request.workspace_bytes)
-        self._act(PREPARE)
-        return int(self.request.workspace or 0)
-
     def __call__(self, to: Operands) -> None:
         rows, columns = (to.x, to.w) if self.tokens_are_rows else (to.w, to.x)
         self.request.a, self.request.b = rows.data_ptr(), columns.data_ptr()
         self.request.result = to.out.data_ptr()
         self.request.stream = torch.cuda.current_stream().cuda_stream
-        _ = self.workspace
+        if not self._is_prepared:
+            self._prepare()
         self._act(RUN)
+
+    def _prepare(self) -> None:
+        """Once, but for what a stream-K kernel sets up in every call."""
+        self._act(WORKSPACE)
+        self.request.workspace = self.scratch.address(self.request.workspace_bytes)
+        self._act(PREPARE)
+        self._is_prepared = True
 
     def _act(self, action: int) -> None:
         status = self.function(action, ctypes.byref(self.request))

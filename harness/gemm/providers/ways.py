@@ -9,8 +9,8 @@ from itertools import product
 from math import ceil, log2
 
 from hillclimb.harness.gemm.families.collective_point import CollectivePoint
-from hillclimb.harness.gemm.families.point import RowOperand
-from hillclimb.harness.gemm.families.warpgroup_point import ROW_BLOCK, SLICE_BYTES, WarpgroupPoint
+from hillclimb.harness.gemm.families.point import CLUSTERS, MAX_CLUSTER, ROW_BLOCK, SLICE_BYTES, RowOperand
+from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
 from hillclimb.harness.gemm.families.warpgroup_rules import steps
 from hillclimb.harness.gemm.generator.types import AnyPoint
 from hillclimb.harness.gemm.providers.cost import CLUSTERS_AT_ONCE, MULTIPROCESSORS, cost_seconds
@@ -18,8 +18,6 @@ from hillclimb.harness.gemm.shape import ITEM_BYTES, GemmShape
 
 CHOICE, ALONG_ROWS, ALONG_COLUMNS = 0, 1, 2
 SPLITS = (1, 2, 4)
-CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4))
-MAX_CLUSTER = 8
 OVERHANG = 1.3
 """Times a size, that a cluster's tile may span where one tile would do."""
 
@@ -117,7 +115,6 @@ def option_named(point: AnyPoint, words: str) -> RunOption | None:
     found = WAY_WORDS.fullmatch(words)
     if found is None:
         return None
-    is_collective = isinstance(point, CollectivePoint)
     rows = point.rows if isinstance(point, CollectivePoint) else found["rows"]
     option = RunOption(
         raster=int(found["raster"]),
@@ -130,8 +127,7 @@ def option_named(point: AnyPoint, words: str) -> RunOption | None:
         caches=(_cache(found["first"]), _cache(found["second"])),
         promotion=int(bool(found["promotion"])),
     )
-    is_of_family = is_collective == bool(found["splits"]) == (found["rows"] is None)
-    return option if is_of_family and way_name(point, option) == f"{point.name}_{words}" else None
+    return option if way_name(point, option) == f"{point.name}_{words}" else None
 
 
 def _cache(word: str | None) -> int:
@@ -169,7 +165,7 @@ def _of_collective(point: CollectivePoint, shape: GemmShape) -> Iterator[RunOpti
 
 def _of_warpgroups(point: WarpgroupPoint, shape: GemmShape) -> Iterator[RunOption]:
     """Where all tiles are there at once, those one after another share tokens, and else weights."""
-    if ceil(shape.k * ITEM_BYTES[shape.dtype] / (point.tile[2] * ITEM_BYTES[shape.dtype])) < point.splits:
+    if ceil(shape.k / point.tile[2]) < point.splits:
         return
     operands: tuple[RowOperand, ...] = ("tokens", "features")
     for rows, cluster in product(operands, CLUSTERS):

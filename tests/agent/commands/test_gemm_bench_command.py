@@ -15,8 +15,10 @@ from hillclimb.agent.cli import app
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.bench import bench
 from hillclimb.harness.gemm.bench.rounds import GpuReading
+from hillclimb.harness.gemm.folder import locked
 from hillclimb.harness.gemm.results import GpuCard, read_results
 from tests import fakes
+from tests.agent.commands.gemm_commands import typed_gemm
 
 
 @contextmanager
@@ -37,11 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def typed(*words: str, status: int = 0) -> str:
-    found = CliRunner().invoke(app, ["gemm", "bench", *words])
-    if found.exception and not isinstance(found.exception, SystemExit):
-        raise found.exception
-    assert found.exit_code == status, found.output
-    return found.stdout
+    return typed_gemm("bench", *words, status=status)
 
 
 def shapes_of(path: Path) -> list[tuple[int, int, int]]:
@@ -84,7 +82,7 @@ def test_each_mode_has_its_shapes(
 
 
 def test_winners_are_timed_in_all_rounds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / "kernels").write_text(json.dumps({"a": 60.0, "b": 40.0, "c": 30.0, "d": 50.0}))
+    (folder / "kernels").write_text(json.dumps({"a": 61.0, "b": 40.0, "c": 30.0, "d": 50.0}))
     (folder / "some").mkdir()
     (folder / "some" / "kernels.json").write_text("{}")
     asked = []
@@ -104,9 +102,35 @@ def test_winners_are_timed_in_all_rounds(folder: Path, monkeypatch: pytest.Monke
     (found,) = read_results(Path("first/generated_results.json")).results
     typed("shapes", *common, "--output-dir", "second", "--winners", "first/generated_results.json")
     assert [words[2] for words in asked] == [[], [found.kernel]] == [[], ["c"]]
-    plan = json.loads(Path("second/bench.json").read_text())["plan"]
-    assert (plan["finalists"], plan["near"]) == (3, 2.0)
-    assert len(read_results(Path("second/generated_results.json")).results) == 3
+    results = read_results(Path("second/generated_results.json")).results
+    assert {one.kernel for one in results} == {"b", "c", "d"}
+    words = (
+        "--output-dir",
+        "third",
+        "--winners",
+        "first/generated_results.json",
+        "--providers",
+        "cublas,generated",
+    )
+    typed("shapes", *common[:-2], *words)
+    counts = [
+        len(read_results(Path(f"third/{name}_results.json")).results) for name in ("cublas", "generated")
+    ]
+    assert counts == [1, 3]
+
+
+def test_nobody_generates_what_is_timed(folder: Path) -> None:
+    """Also not a first kernel of another type or dtype, in a folder of its own."""
+    (folder / "some" / "simple_gemm_bf16").mkdir(parents=True)
+    (folder / "some" / "simple_gemm_bf16" / "kernels.json").write_text("{}")
+    words = ("shapes", "--shapes", "qkv_m16_n6144_k4096", "--kernels", "some", "--providers", "generated")
+    for held in (Path("some"), Path("some/simple_gemm_bf16")):
+        with locked(held), pytest.raises(UsageError, match=f"another process is at work in {held};"):
+            typed(*words, "--output-dir", "out")
+    with locked(Path("some"), shared=True):
+        typed(*words, "--output-dir", "out", "--rounds", "1")
+        generated = CliRunner().invoke(app, ["gemm", "generate", "--output-dir", "some"])
+    assert isinstance(generated.exception, UsageError) and "at work in some;" in str(generated.exception)
 
 
 def test_winners_are_of_generated_kernels(folder: Path) -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from hillclimb.agent.cli import app
 from hillclimb.harness.errors import UsageError
-from tests import fakes
+from tests.agent.commands.gemm_commands import typed_gemm, work_with_stand_in_nvcc
 
 PREFIX = "cutlass3x_sm90_tensorop_gemm_bf16_bf16_f32_void_bf16_128x128x64_1x2x1_0_tnn_align8"
 PATTERN = f"{PREFIX}_*cooperative*"
@@ -21,18 +18,11 @@ pytestmark = pytest.mark.xdist_group("cutlass generator")
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copy(Path(fakes.__file__).with_name("nvcc.py"), tmp_path / "nvcc")
-    monkeypatch.setenv("CUDACXX", str(tmp_path / "nvcc"))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return work_with_stand_in_nvcc(tmp_path, monkeypatch)
 
 
 def typed(*words: str, status: int = 0) -> str:
-    found = CliRunner().invoke(app, ["gemm", "build-profiler", *words])
-    if found.exception and not isinstance(found.exception, SystemExit):
-        raise found.exception
-    assert found.exit_code == status, found.output
-    return found.stdout
+    return typed_gemm("build-profiler", *words, status=status)
 
 
 def test_what_is_listed_is_built(folder: Path) -> None:

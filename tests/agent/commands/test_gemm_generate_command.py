@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from hillclimb.agent.cli import app
 from hillclimb.harness.errors import UsageError
-from tests import fakes
+from tests.agent.commands.gemm_commands import typed_gemm, work_with_stand_in_nvcc
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copy(Path(fakes.__file__).with_name("nvcc.py"), tmp_path / "nvcc")
-    monkeypatch.setenv("CUDACXX", str(tmp_path / "nvcc"))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return work_with_stand_in_nvcc(tmp_path, monkeypatch)
 
 
 def typed(*words: str, status: int = 0) -> str:
-    found = CliRunner().invoke(app, ["gemm", "generate", *words])
-    if found.exception and not isinstance(found.exception, SystemExit):
-        raise found.exception
-    assert found.exit_code == status, found.output
-    return found.stdout
+    return typed_gemm("generate", *words, status=status)
 
 
 def test_all_points_of_the_seed_are_listed_with_reasons(folder: Path) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
 
 PATIENCE = 20_000
@@ -20,6 +21,10 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 def find_chromium() -> str | None:
     """The browser on PATH; None where there is none."""
     return next((found for name in NAMES if (found := shutil.which(name))), None)
+
+
+CHROMIUM = find_chromium()
+in_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH; scripts/setup dev installs it")
 
 
 @contextmanager

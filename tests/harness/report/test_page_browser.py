@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,21 +16,13 @@ from hillclimb.agent.review.reporting import gather, write_report
 from hillclimb.harness.report.page import PageSources, render
 from hillclimb.harness.report.page_ledger import read_history
 from hillclimb.harness.report.page_packs import Diff
-from tests.harness.report.page_browser import find_chromium, run_chromium, visit
+from tests.harness.report.page_browser import in_browser, visit
 from tests.harness.report.page_night import CASE, TAG, Night
 
-CHROMIUM = find_chromium()
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH; scripts/setup dev installs it")
+pytestmark = in_browser
 
 PHONE = {"viewport": {"width": 360, "height": 780}, "is_mobile": True, "has_touch": True}
 CANDIDATES = 80
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    assert CHROMIUM is not None
-    with run_chromium(CHROMIUM) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

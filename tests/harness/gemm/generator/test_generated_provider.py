@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,8 +11,17 @@ import torch
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.generator.catalog import GeneratedKernel, KernelCatalog, write_catalog
 from hillclimb.harness.gemm.generator.types import AnyPoint, chosen_points
-from hillclimb.harness.gemm.providers.generated import LOOKS, Generated, Scratch
+from hillclimb.harness.gemm.providers.generated import (
+    LOOKS,
+    PREPARE,
+    RUN,
+    WORKSPACE,
+    Generated,
+    Scratch,
+    _KernelCall,
+)
 from hillclimb.harness.gemm.providers.provider import Operands, UnsupportedError
+from hillclimb.harness.gemm.providers.ways import RunOption
 from hillclimb.harness.gemm.shape import GemmShape
 
 POINTS = chosen_points("simple_gemm", "hopper", "bf16")
@@ -113,6 +123,27 @@ def test_memory_is_shared_and_what_was_given_out_stays(monkeypatch: pytest.Monke
     addresses = [scratch.address(size) for size in sizes]
     assert [one.numel() for one in made] == [128, 4096]
     assert addresses == [made[at].data_ptr() for at in (0, 0, 0, 1, 1, 1)]
+
+
+def test_a_kernel_is_prepared_once_and_again_where_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda _: SimpleNamespace(multi_processor_count=132)
+    )
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=0))
+    monkeypatch.setattr(Scratch, "address", lambda _, size: size)
+    asked, refused = list[int](), [PREPARE]
+
+    def function(action: int, _: object) -> int:
+        asked.append(action)
+        return refused.pop() if action in refused else 0
+
+    call = _KernelCall(function, GemmShape("a", 8, 8, 8, "bf16"), RunOption(), Scratch())  # type: ignore[arg-type]
+    one = torch.zeros(8, 8)
+    with pytest.raises(UnsupportedError, match="refuses the shape: status 1"):
+        call(Operands(one, one, one))
+    call(Operands(one, one, one))
+    call(Operands(one, one, one))
+    assert asked == [WORKSPACE, PREPARE, WORKSPACE, PREPARE, RUN, RUN]
 
 
 def test_only_those_that_are_named_are_run_and_for_every_shape(tmp_path: Path) -> None:

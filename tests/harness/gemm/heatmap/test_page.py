@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +15,8 @@ from hillclimb.harness.gemm.heatmap.page import draw_page, page_data, render_pag
 from hillclimb.harness.gemm.heatmap.picture import LOWEST, order
 from hillclimb.harness.gemm.portfolio import Portfolio
 from hillclimb.harness.gemm.shape import GemmShape
-from tests.harness.report.page_browser import find_chromium, run_chromium, visit
+from tests.harness.report.page_browser import in_browser, visit
 
-CHROMIUM = find_chromium()
-in_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH; scripts/setup dev installs it")
 ROWS, COLUMNS, WIDTH, HEIGHT = 200, 600, 8, 14
 PIXEL = """([x, y]) => {
   const copy = document.createElement("canvas"), pen = copy.getContext("2d", { willReadFrequently: true });
@@ -38,13 +35,6 @@ def portfolio(rows: int = ROWS, columns: int = COLUMNS, name: str = "kernel0") -
 
 
 KNOWN = portfolio()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    assert CHROMIUM is not None
-    with run_chromium(CHROMIUM) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,11 @@ from hillclimb.harness.gemm.compiler.cutlass import Cutlass, find_cutlass
 from hillclimb.harness.gemm.compiler.parallel import CompileRun
 from hillclimb.harness.gemm.compiler.store import BuildStore
 from hillclimb.harness.gemm.compiler.toolkit import Toolkit, find_toolkit, of_wheels
+from hillclimb.harness.gemm.folder import sha256_of
 from hillclimb.harness.gemm.profiler import building as buildings
 from hillclimb.harness.gemm.profiler.building import KERNELS, ProfilerBuilding
 from hillclimb.harness.gemm.profiler.names import parse_name
-from hillclimb.harness.gemm.profiler.origin import ProfilerOrigin, origin_file, sha256_of, software_of
+from hillclimb.harness.gemm.profiler.origin import ProfilerOrigin, origin_file, software_of
 from tests import fakes
 
 PATTERN = "cutlass3x_sm90_tensorop_gemm_bf16_bf16_f32_void_bf16_128x128x64_1x2x1_0_tnn_align8_*"

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hillclimb.harness.gemm.families.collective_point import CollectivePoint
-from hillclimb.harness.gemm.families.point import SHARED_BYTES
-from hillclimb.harness.gemm.families.warpgroup_point import REGISTERS, WARPGROUP, WarpgroupPoint
+from hillclimb.harness.gemm.families.point import SHARED_BYTES, WARPGROUP
+from hillclimb.harness.gemm.families.warpgroup_point import REGISTERS, WarpgroupPoint
 from hillclimb.harness.gemm.families.warpgroup_rules import steps
 from hillclimb.harness.gemm.generator.source import ALIKE, grouped, render
 from hillclimb.harness.gemm.generator.types import chosen_points, refusal
