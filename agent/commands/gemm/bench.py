@@ -88,6 +88,12 @@ RoundsOption = Annotated[int, typer.Option("--rounds", min=1, help="How often th
 FinalistsOption = Annotated[
     int, typer.Option("--finalists", min=1, help="Kernels of a provider in the rounds.")
 ]
+PdlOption = Annotated[
+    bool,
+    typer.Option(
+        "--pdl/--no-pdl", help="Whether generated kernels may begin while the one before them ends."
+    ),
+]
 BudgetOption = Annotated[
     str,
     typer.Option("--seconds", metavar="TIME", callback=duration, help="No shape is begun after it, as 10m."),
@@ -110,6 +116,7 @@ class BenchWish:
     winners: Path | None
     calls: int
     pool: int
+    pdl: bool
     rounds: int
     finalists: int
     seconds: float
@@ -127,7 +134,8 @@ def bench_shapes(
     winners: WinnersOption = None,
     calls: GraphOption = 0,
     pool: PoolOption = 0,
-    rounds: RoundsOption = 11,
+    pdl: PdlOption = True,
+    rounds: RoundsOption = 13,
     finalists: FinalistsOption = 3,
     seconds: BudgetOption = "10m",
     json: JsonOption = False,
@@ -140,7 +148,8 @@ def bench_shapes(
     if not names:
         chosen = [shape for shape in chosen if shape.groups == 1]
     _bench(
-        chosen, _wish(output_dir, providers, kernels, winners, calls, pool, rounds, finalists, seconds, json)
+        chosen,
+        _wish(output_dir, providers, kernels, winners, calls, pool, pdl, rounds, finalists, seconds, json),
     )
 
 
@@ -156,7 +165,8 @@ def bench_square(
     winners: WinnersOption = None,
     calls: GraphOption = 0,
     pool: PoolOption = 0,
-    rounds: RoundsOption = 11,
+    pdl: PdlOption = True,
+    rounds: RoundsOption = 13,
     finalists: FinalistsOption = 3,
     seconds: BudgetOption = "10m",
     json: JsonOption = False,
@@ -167,7 +177,8 @@ def bench_square(
     """
     chosen = [_shape(size, size, size, dtype) for size in _sizes(start, end, step)]
     _bench(
-        chosen, _wish(output_dir, providers, kernels, winners, calls, pool, rounds, finalists, seconds, json)
+        chosen,
+        _wish(output_dir, providers, kernels, winners, calls, pool, pdl, rounds, finalists, seconds, json),
     )
 
 
@@ -186,7 +197,8 @@ def bench_range(
     winners: WinnersOption = None,
     calls: GraphOption = 0,
     pool: PoolOption = 0,
-    rounds: RoundsOption = 11,
+    pdl: PdlOption = True,
+    rounds: RoundsOption = 13,
     finalists: FinalistsOption = 3,
     seconds: BudgetOption = "10m",
     json: JsonOption = False,
@@ -199,7 +211,7 @@ def bench_range(
     chosen = [_shape(m_constant or size, n_constant or size, k_constant or size, dtype) for size in sizes]
     _bench(
         list(dict.fromkeys(chosen)),
-        _wish(output_dir, providers, kernels, winners, calls, pool, rounds, finalists, seconds, json),
+        _wish(output_dir, providers, kernels, winners, calls, pool, pdl, rounds, finalists, seconds, json),
     )
 
 
@@ -216,7 +228,8 @@ def bench_model(
     winners: WinnersOption = None,
     calls: GraphOption = 0,
     pool: PoolOption = 0,
-    rounds: RoundsOption = 11,
+    pdl: PdlOption = True,
+    rounds: RoundsOption = 13,
     finalists: FinalistsOption = 3,
     seconds: BudgetOption = "10m",
     json: JsonOption = False,
@@ -230,7 +243,8 @@ def bench_model(
     chosen = choose_shapes(None, models, tp_sizes, batch_sizes, dtype, definitions)
     chosen = [shape for shape in chosen if shape.groups == 1]
     _bench(
-        chosen, _wish(output_dir, providers, kernels, winners, calls, pool, rounds, finalists, seconds, json)
+        chosen,
+        _wish(output_dir, providers, kernels, winners, calls, pool, pdl, rounds, finalists, seconds, json),
     )
 
 
@@ -241,6 +255,7 @@ def _wish(
     winners: Path | None,
     calls: int,
     pool: int,
+    pdl: bool,
     rounds: int,
     finalists: int,
     seconds: str,
@@ -257,6 +272,7 @@ def _wish(
         winners,
         calls,
         pool,
+        pdl,
         rounds,
         finalists,
         float(seconds),
@@ -284,9 +300,10 @@ def _bench(shapes: Sequence[GemmShape], wish: BenchWish) -> None:
         finalists=wish.finalists,
         calls=wish.calls,
         operand_sets=wish.pool,
+        pdl=wish.pdl,
         whole="generated" if only else "",
     )
-    commands = {name: worker_command(name, wish.kernels, only) for name in wish.providers}
+    commands = {name: worker_command(name, wish.kernels, only, pdl=wish.pdl) for name in wish.providers}
     with _kernels_held(wish), held_gpu() as gpu:
         run = Bench(wish.folder, commands, gpu, plan)
         try:

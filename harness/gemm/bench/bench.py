@@ -46,7 +46,7 @@ PROVIDERS = ("cublas", "cublaslt", "triton", "generated")
 class BenchSettings(Record):
     """What all times of one folder have in common."""
 
-    schema_version: Literal[2] = Field(2, alias="schema")
+    schema_version: Literal[3] = Field(3, alias="schema")
     gpu: GpuCard
     plan: BenchPlan
     software: dict[str, dict[str, str]]
@@ -91,8 +91,10 @@ def held_gpu() -> Iterator[HeldGpu]:
         nvml.close()
 
 
-def worker_command(provider: str, kernels: Path, only: Sequence[str] = ()) -> list[str]:
+def worker_command(provider: str, kernels: Path, only: Sequence[str] = (), *, pdl: bool = True) -> list[str]:
     """Of its process; `kernels` is the folder of generated ones, of which it may take `only` some.
+
+    Without `pdl` none of these begins before the one before it has ended.
 
     Raises UsageError for a provider that nobody knows, or where there are no such kernels.
     """
@@ -101,7 +103,7 @@ def worker_command(provider: str, kernels: Path, only: Sequence[str] = ()) -> li
     command = [sys.executable, "-m", WORKER, provider]
     if provider == "generated":
         read_catalogs(kernels)
-        command += [str(kernels), *only]
+        command += [str(kernels), *([] if pdl else ["--no-pdl"]), *only]
     return command
 
 
@@ -129,7 +131,7 @@ class Bench:
                 log = folder / f"{name}.log"
                 self.processes[name] = ProviderProcess(name, command, environment, log, seconds_each)
             software = {name: process.software for name, process in self.processes.items()}
-            self.settings = BenchSettings(schema=2, gpu=gpu.card, plan=plan, software=software)
+            self.settings = BenchSettings(schema=3, gpu=gpu.card, plan=plan, software=software)
             claim(folder, "bench.json", self.settings)
         except BaseException:
             self.close()
@@ -220,14 +222,17 @@ class Bench:
 
 
 def _measured(provider: str, shape: GemmShape, times: ShapeTimes) -> Iterator[Measured]:
+    """Chosen by every second round, and told from the others."""
     for one in times.times:
         if one.provider == provider:
-            middle, low, high = (1e3 * seconds for seconds in median_interval(one.seconds))
+            middle, low, high = (1e3 * seconds for seconds in median_interval(one.seconds[::2]))
+            choosing = one.seconds[1::2]
             yield Measured(
                 **Product.of(shape).model_dump(),
                 kernel=one.kernel,
                 runtime_ms=middle,
                 low_ms=low,
                 high_ms=high,
+                choosing_ms=1e3 * median(choosing) if choosing else None,
                 is_checked=True,
             )

@@ -32,7 +32,8 @@ MAX_HANGS = 3
 class BenchPlan(Record):
     """How a shape is timed."""
 
-    rounds: int = 11
+    rounds: int = 13
+    """Half of them choose the best of a provider's finalists, and the others tell its time."""
     finalists: int = 3
     """Of each provider."""
     near: float = 1.1
@@ -43,6 +44,8 @@ class BenchPlan(Record):
     """In one graph; 0 for as many as take long enough."""
     operand_sets: int = 0
     """0 for as many as do not fit into the cache."""
+    pdl: bool = True
+    """Whether generated kernels may begin while the one before them ends."""
 
 
 class KernelTimes(Record):

@@ -28,7 +28,7 @@ OTHER_REGISTERS = 40
 INSTRUCTION_REGISTERS = 26
 """Beside the sums of one instruction, of those that a thread has at the start: the compiler goes by these."""
 
-SPLITS = (1, 2, 4)
+SPLITS = (1, 2, 4, 8)
 MAX_WARPGROUPS = 3
 STAGING_BYTES = 144 * 64
 """Of a consumer: 64 columns of results on their way out, in rows that are 16 bytes apart."""
@@ -73,8 +73,6 @@ def _sharing(point: WarpgroupPoint) -> str:
         return "blocks that share K take one tile"
     if point.warpgroups > MAX_WARPGROUPS:
         return f"{MAX_WARPGROUPS} consumers are the most, not {point.warpgroups}"
-    if point.own_columns // 8 < point.splits:
-        return f"{point.own_columns} columns cannot be summed in {point.splits} parts"
     return ""
 
 

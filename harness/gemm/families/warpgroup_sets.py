@@ -15,15 +15,20 @@ FORMS = (((1, 1), 64), ((1, 1), 128), ((2, 1), 128), ((2, 1), 256), ((1, 2), 128
 COLUMNS = (*range(8, 128, 8), *range(128, 257, 16))
 STYLES = (
     *((1, False, 1, 1), (1, False, 1, 2), (1, False, 2, 1), (1, True, 1, 1)),
-    *((2, False, 1, 1), (2, False, 2, 1), (4, False, 1, 1), (4, False, 2, 1)),
+    *((splits, False, 1, slices) for splits in (2, 4, 8) for slices in (1, 2)),
 )
 """Splits, whether it is persistent, blocks of a multiprocessor, and slices of 128 bytes a step."""
+
+MOST_SPLITS, FEW_COLUMNS = 8, 32
+"""The former are of use for narrow tiles, which are few and have long rows."""
 
 
 def hopper(dtype: Dtype) -> Iterator[WarpgroupPoint]:
     """Columns in steps of 8, from 128 on of 16; K split in a cluster, and one or two blocks a multiprocessor."""
     for (consumers, rows), columns, style in product(FORMS, COLUMNS, STYLES):
         splits, is_persistent, blocks, slices = style
+        if splits == MOST_SPLITS and columns > FEW_COLUMNS:
+            continue
         yield WarpgroupPoint(
             dtype=dtype,
             tile=(rows, columns, slices * SLICE_BYTES // ITEM_BYTES[dtype]),

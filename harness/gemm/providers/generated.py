@@ -65,12 +65,13 @@ class KernelWay:
 class Generated:
     """All sound kernels of one folder, and of those in it."""
 
-    def __init__(self, folder: str, *only: str) -> None:
+    def __init__(self, folder: str, *only: str, pdl: bool = True) -> None:
         """`only` are names of kernels with the ways to run them; without any, the likeliest are looked at.
 
+        With `pdl` a kernel may begin while the one before it ends (programmatic dependent launch).
         Raises UsageError for a name that is of none.
         """
-        self.folder = Path(folder)
+        self.folder, self._pdl = Path(folder), pdl
         self.catalogs = read_catalogs(self.folder)
         self._only = [self._named(name) for name in only]
         self._libraries: dict[Path, ctypes.CDLL] = {}
@@ -117,7 +118,9 @@ class Generated:
         before = set(self._ways)
         found = [self._ways[name] for name in best]
         self._keep(
-            replace(way, option=option) for way in found for option in further_options(way.point, way.option)
+            replace(way, option=option)
+            for way in found
+            for option in further_options(way.point, way.option, pdl=self._pdl)
         )
         return [name for name in self._ways if name not in before]
 
@@ -144,7 +147,7 @@ class Generated:
         for folder, catalog in self.catalogs.items():
             for kernel in catalog.kernels:
                 if _takes(kernel, shape):
-                    for option in run_options(kernel.point, shape):
+                    for option in run_options(kernel.point, shape, pdl=self._pdl):
                         yield KernelWay(folder, kernel, option)
 
     def _named(self, name: str) -> KernelWay:
@@ -153,7 +156,8 @@ class Generated:
                 if name.startswith(f"{kernel.point.name}_"):
                     option = option_named(kernel.point, name[len(kernel.point.name) + 1 :])
                     if option and kernel.is_sound:
-                        return KernelWay(folder, kernel, option)
+                        is_dependent = option.is_dependent and self._pdl
+                        return KernelWay(folder, kernel, replace(option, is_dependent=is_dependent))
         raise UsageError(
             f"{self.folder} has no kernel {name}; `hillclimb gemm generate` writes those of a set"
         )

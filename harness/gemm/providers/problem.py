@@ -23,8 +23,12 @@ TOLERANCE: dict[Dtype, float] = {"bf16": 2.0**-8, "f16": 2.0**-11, "fp8": 2.0**-
 Tensor cores of Hopper sum fp8 products in fewer bits than float32 has: at k = 14336 cuBLAS was off by 2^-6 of both.
 """
 
-CACHE_MULTIPLE = 4
-"""Operands of all sets, in sizes of the L2 cache."""
+CACHE_MULTIPLE = 16
+"""Operands of all sets, in sizes of the L2 cache. With 4 a kernel that keeps a part of them in the cache by hints gains
+by what nobody has outside a bench: on an H200 1.5 % at 96 to 1024 tokens."""
+
+COMPARED_SETS = 8
+"""Whose results are compared, at the most."""
 
 GRAPH_SECONDS = 600e-6
 """Of one graph, at the least: beside it the clock's resolution and the graph's start are small."""
@@ -45,7 +49,8 @@ class ShapeProblem:
         self._enough: dict[str, int] = {}
         generator = torch.Generator(device="cuda").manual_seed(seed)
         self.sets = [self._set(generator) for _ in range(sets or self._cold_sets())]
-        self.references = [_reference(one) for one in self.sets]
+        compared = self.sets[:: math.ceil(len(self.sets) / COMPARED_SETS)]
+        self.references = [(one, _reference(one)) for one in compared]
 
     def check(self, kernel: str, launch: Launch) -> str:
         """What is wrong with its results; empty where nothing is."""
@@ -54,7 +59,7 @@ class ShapeProblem:
         torch.cuda.synchronize()
         self._graph(kernel, launch, len(self.sets)).replay()
         torch.cuda.synchronize()
-        for one, reference in zip(self.sets, self.references, strict=True):
+        for one, reference in self.references:
             if told := self._difference(one.out, reference):
                 return told
         return ""

@@ -36,7 +36,7 @@ L2_BYTES, DRAM_BYTES = 15e12, 4.5e12
 """A second."""
 
 START_SECONDS, WAVE_SECONDS = 2.6e-6, 5e-6
-SPLIT_SECONDS = {1: 0.0, 2: 1.4e-6, 4: 3.3e-6}
+SPLIT_SECONDS = {1: 0.0, 2: 1.4e-6, 4: 3.3e-6, 8: 5e-6}
 CLUSTER_SECONDS = 0.3e-6
 """For each doubling of the blocks."""
 
@@ -68,18 +68,19 @@ class RunOption:
     """1 for 128 bytes that the cache takes from memory at once, instead of 256."""
 
 
-def run_options(point: AnyPoint, shape: GemmShape) -> Iterator[RunOption]:
-    """Those that are worth a look."""
-    return (
-        _of_collective(point, shape) if isinstance(point, CollectivePoint) else _of_warpgroups(point, shape)
-    )
+def run_options(point: AnyPoint, shape: GemmShape, *, pdl: bool = True) -> Iterator[RunOption]:
+    """Those that are worth a look, dependent launches among them with `pdl`."""
+    if isinstance(point, CollectivePoint):
+        return _of_collective(point, shape, pdl)
+    return _of_warpgroups(point, shape, pdl)
 
 
-def further_options(point: AnyPoint, option: RunOption) -> Iterator[RunOption]:
+def further_options(point: AnyPoint, option: RunOption, *, pdl: bool = True) -> Iterator[RunOption]:
     """Those near one that is good."""
     if isinstance(point, CollectivePoint):
         return
-    yield replace(option, is_dependent=not option.is_dependent)
+    if pdl:
+        yield replace(option, is_dependent=not option.is_dependent)
     yield replace(option, raster=ALONG_ROWS + ALONG_COLUMNS - option.raster)
     for swizzle in OTHER_SWIZZLES:
         yield replace(option, swizzle=swizzle)
@@ -150,7 +151,7 @@ def sides(rows: RowOperand, shape: GemmShape) -> tuple[int, int]:
     return (shape.m, shape.n) if rows == "tokens" else (shape.n, shape.m)
 
 
-def _of_collective(point: CollectivePoint, shape: GemmShape) -> Iterator[RunOption]:
+def _of_collective(point: CollectivePoint, shape: GemmShape, pdl: bool) -> Iterator[RunOption]:
     if point.scheduler == "stream_k":
         for splits in SPLITS:
             yield RunOption(splits=splits, rows=point.rows)
@@ -159,17 +160,17 @@ def _of_collective(point: CollectivePoint, shape: GemmShape) -> Iterator[RunOpti
     down, across = ceil(rows / point.tile[0]), ceil(columns / point.tile[1])
     is_one_wave = min(down, across) == 1 or down * across <= MULTIPROCESSORS
     rasters = (CHOICE,) if point.schedule == "basic" or is_one_wave else (ALONG_ROWS, ALONG_COLUMNS)
-    for raster, is_dependent in product(rasters, (False, True)):
+    for raster, is_dependent in product(rasters, (False, True) if pdl else (False,)):
         yield RunOption(raster=raster, is_dependent=is_dependent, rows=point.rows)
 
 
-def _of_warpgroups(point: WarpgroupPoint, shape: GemmShape) -> Iterator[RunOption]:
+def _of_warpgroups(point: WarpgroupPoint, shape: GemmShape, pdl: bool) -> Iterator[RunOption]:
     """Where all tiles are there at once, those one after another share tokens, and else weights."""
     if ceil(shape.k / point.tile[2]) < point.splits:
         return
     operands: tuple[RowOperand, ...] = ("tokens", "features")
     for rows, cluster in product(operands, CLUSTERS):
-        option = RunOption(is_dependent=True, rows=rows, cluster=cluster)
+        option = RunOption(is_dependent=pdl, rows=rows, cluster=cluster)
         if _fits(point, option, shape):
             is_one_wave = _tiles(point, option, shape) <= _slots(point, option)
             is_along_rows = is_one_wave == (rows == "features")

@@ -25,6 +25,8 @@ PROVIDERS = {
 }
 """Name -> module beside this one, and its class."""
 
+NO_PDL = "--no-pdl"
+
 
 class ProviderWorker:
     """One provider, and the shape that it has."""
@@ -82,11 +84,11 @@ class ProviderWorker:
 
 
 def load(name: str, *arguments: str) -> Provider:
-    """By its name. `generated` takes the folder of its kernels."""
+    """By its name. `generated` takes the folder of its kernels, names of some of them, and --no-pdl."""
     module, type_name = PROVIDERS[name]
-    found: Provider = getattr(
-        importlib.import_module(f"hillclimb.harness.gemm.providers.{module}"), type_name
-    )(*arguments)
+    make = getattr(importlib.import_module(f"hillclimb.harness.gemm.providers.{module}"), type_name)
+    options = {"pdl": False} if NO_PDL in arguments else {}
+    found: Provider = make(*(one for one in arguments if one != NO_PDL), **options)
     return found
 
 

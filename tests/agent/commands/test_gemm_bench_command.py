@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     provider = str(Path(fakes.__file__).with_name("gemm_provider.py"))
     monkeypatch.setattr(bench, "held_gpu", held)
     monkeypatch.setattr(
-        bench, "worker_command", lambda name, *_: [sys.executable, provider, str(tmp_path / "kernels")]
+        bench, "worker_command", lambda name, *_, **__: [sys.executable, provider, str(tmp_path / "kernels")]
     )
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -87,7 +87,7 @@ def test_winners_are_timed_in_all_rounds(folder: Path, monkeypatch: pytest.Monke
     (folder / "some" / "kernels.json").write_text("{}")
     asked = []
     command = bench.worker_command
-    monkeypatch.setattr(bench, "worker_command", lambda *words: asked.append(words) or command(*words))
+    monkeypatch.setattr(bench, "worker_command", lambda *words, **_: asked.append(words) or command(*words))
     common = (
         "--shapes",
         "qkv_m16_n6144_k4096",

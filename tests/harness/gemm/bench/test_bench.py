@@ -19,6 +19,8 @@ from hillclimb.harness.errors import MachineError, UsageError
 from hillclimb.harness.gemm.bench.bench import Bench, HeldGpu, worker_command
 from hillclimb.harness.gemm.bench.remote import ProviderProcess
 from hillclimb.harness.gemm.bench.rounds import BenchPlan, GpuReading, median_interval
+from hillclimb.harness.gemm.generator.catalog import KernelCatalog
+from hillclimb.harness.gemm.providers.worker import NO_PDL
 from hillclimb.harness.gemm.results import GpuCard, read_results
 from hillclimb.harness.gemm.shape import GemmShape
 from tests import fakes
@@ -87,6 +89,22 @@ def test_the_best_of_each_provider_are_timed_in_rounds(tmp_path: Path) -> None:
     assert {len(one.seconds) for one in kept.times} == {7}
     assert kept.control and (kept.control.kernel, len(kept.control.seconds)) == ("a", 7)
     assert run.control([SHAPE, OTHER]) == {SHAPE: pytest.approx(1.0)}
+
+
+def test_half_of_the_rounds_choose_and_the_others_tell(tmp_path: Path) -> None:
+    run = bench(tmp_path, {"one": {"a": 30.0, "b": 30.1}}, BenchPlan(rounds=5))
+    run.run([SHAPE], math.inf, **QUIET)
+    run.close()
+    kept = run.find(SHAPE)
+    assert kept
+    seconds = {"a": (9e-5, 4e-5, 9e-5, 4e-5, 9e-5), "b": (5e-5, 6e-5, 5e-5, 6e-5, 5e-5)}
+    times = [one.model_copy(update={"seconds": seconds[one.kernel]}) for one in kept.times]
+    (tmp_path / "out" / "bf16_m64_n4096_k4096.json").write_text(
+        kept.model_copy(update={"times": tuple(times)}).model_dump_json()
+    )
+    (best,) = read_results(run.write_results([SHAPE])[0]).best().values()
+    told = (best.kernel, best.choosing_ms, best.runtime_ms, best.low_ms, best.high_ms)
+    assert told == ("a", *map(pytest.approx, (0.04, 0.09, 0.09, 0.09)))
 
 
 def test_rounds_are_in_an_order_drawn_anew(tmp_path: Path) -> None:
@@ -216,6 +234,14 @@ def test_a_provider_that_does_not_start_is_the_machines_fault(tmp_path: Path) ->
         ProviderProcess("x", ["sh", "-c", "echo No such device >&2; exit 3"], os.environ, log, 5.0)
     with pytest.raises(UsageError, match=r"cublasl.*cublaslt"):
         worker_command("cublasl", Path())
+
+
+def test_a_plan_without_pdl_reaches_the_process(tmp_path: Path) -> None:
+    (tmp_path / "kernels.json").write_text(
+        KernelCatalog(schema=2, architecture="90a", software={}, kernels=()).model_dump_json(by_alias=True)
+    )
+    words = [worker_command("generated", tmp_path, ["a"], pdl=pdl)[3:] for pdl in (True, False)]
+    assert words == [["generated", str(tmp_path), "a"], ["generated", str(tmp_path), NO_PDL, "a"]]
 
 
 @given(st.integers(6, 60))

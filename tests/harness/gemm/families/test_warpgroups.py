@@ -54,10 +54,9 @@ def test_names_are_identifiers_and_none_comes_twice() -> None:
         (with_(tile=(128, 264, 64)), "TMA brings 256 rows at once, not 264"),
         (with_(tile=(128, 128, 96)), "a step along K has a multiple of 128 bytes, not 96 elements"),
         (with_(dtype="fp8"), "a step along K has a multiple of 128 bytes, not 64 elements"),
-        (with_(splits=3), "K is split in 1, 2, 4, not 3"),
+        (with_(splits=3), "K is split in 1, 2, 4, 8, not 3"),
         (with_(splits=2, is_persistent=True), "blocks that share K take one tile"),
         (with_(consumers=(2, 2), tile=(128, 128, 64)), "3 consumers are the most, not 4"),
-        (with_(splits=4, tile=(128, 24, 64)), "24 columns cannot be summed in 4 parts"),
         (with_(tile=(256, 224, 64)), "224 sums a thread do not fit into its 232 registers"),
         (
             with_(tile=(64, 208, 64), consumers=(1, 1), blocks=2),

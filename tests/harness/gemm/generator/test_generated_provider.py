@@ -22,6 +22,7 @@ from hillclimb.harness.gemm.providers.generated import (
 )
 from hillclimb.harness.gemm.providers.provider import Operands, UnsupportedError
 from hillclimb.harness.gemm.providers.ways import RunOption
+from hillclimb.harness.gemm.providers.worker import load
 from hillclimb.harness.gemm.shape import GemmShape
 
 POINTS = chosen_points("simple_gemm", "hopper", "bf16")
@@ -160,6 +161,22 @@ def test_only_those_that_are_named_are_run_and_for_every_shape(tmp_path: Path) -
     for name in (POINTS[50].name + "_raster0_splits1", chosen[0] + "_x", "nothing"):
         with pytest.raises(UsageError, match="has no kernel"):
             Generated(str(tmp_path), name)
+
+
+def test_without_pdl_no_kernel_begins_before_the_one_before_it_ends(tmp_path: Path) -> None:
+    own = [built(one) for one in chosen_points("warpgroup_gemm", "hopper", "bf16")[:40]]
+    every = provider(tmp_path, *(built(one) for one in POINTS[:40]), *own)
+    shape = GemmShape("a", 16, 4096, 4096, "bf16")
+    dependent = [name for name in every.kernels(shape, NOTHING) if name.endswith("_pdl")]
+    assert {name.partition("_")[0] for name in dependent} == {"simple", "warpgroup"}
+    plain = load("generated", str(tmp_path), "--no-pdl")
+    assert isinstance(plain, Generated)
+    found = list(plain.kernels(shape, NOTHING))
+    found += plain.refine(found)
+    assert {name.partition("_")[0] for name in found} == {"simple", "warpgroup"}
+    assert not [name for name in found if name.endswith("_pdl")]
+    named = load("generated", str(tmp_path), "--no-pdl", dependent[0])
+    assert list(named.kernels(shape, NOTHING)) == [dependent[0].removesuffix("_pdl")]
 
 
 def test_another_catalog_is_another_software(tmp_path: Path) -> None:
