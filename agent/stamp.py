@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -46,21 +46,39 @@ def create_case(
     StorageError where the disk refuses.
     """
     values = {
-        "family": _slug("--family", family),
-        "case": _slug("--case", case),
         "model_name": _line("--model-name", model_name),
         "model_path": _line("--model-path", model_path),
         "hardware": _line("--hardware", hardware),
     }
-    templates = [_template(root, name) for name in TEMPLATES[device]]
+    return stamp(root, TEMPLATES[device], family, case, values)
+
+
+def stamp(
+    root: Path,
+    names: Sequence[str],
+    family: str,
+    case: str,
+    values: Mapping[str, str],
+    finish: Callable[[Path], None] = lambda _: None,
+) -> Path:
+    """As `create_case`, from the templates of these names; `finish` may change what they gave."""
+    values = {**values, "family": _slug("--family", family), "case": _slug("--case", case)}
+    templates = [_template(root, name) for name in names]
     folder = root / "cases" / family / case
     if folder.exists() or folder.is_symlink():
         raise UsageError(f"{folder} is there already; choose another --case, or remove it")
     try:
-        _build(templates, folder, values)
+        _build(templates, folder, values, finish)
     except OSError as error:
         raise StorageError(f"{folder} could not be written: {error}; nothing was left there") from error
     return folder
+
+
+def repository(here: Path) -> Path:
+    """The folder above `here` that has cases/_template; `here` itself where none has."""
+    return next(
+        (folder for folder in (here, *here.parents) if (folder / "cases" / "_template").is_dir()), here
+    )
 
 
 def template_text(root: Path, template: str, name: str) -> str:
@@ -77,13 +95,16 @@ def _template(root: Path, name: str) -> Path:
     return found
 
 
-def _build(templates: Sequence[Path], folder: Path, values: Mapping[str, str]) -> None:
+def _build(
+    templates: Sequence[Path], folder: Path, values: Mapping[str, str], finish: Callable[[Path], None]
+) -> None:
     """Write the case beside its place and move it there in one step."""
     folder.parents[1].mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="_stamping_", dir=folder.parents[1]) as beside:
         made = Path(beside) / folder.name
         for template in templates:
             _render_tree(template, made, values)
+        finish(made)
         Case(made)  # a stamped case is a valid one
         folder.parent.mkdir(exist_ok=True)
         made.rename(folder)

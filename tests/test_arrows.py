@@ -39,8 +39,8 @@ ROOMS = {
         "harness.judge harness.studies"
     ),
     "agent.commands.gemm": (
-        "agent.commands harness.gemm harness.gemm.bench harness.gemm.compiler harness.gemm.generator "
-        "harness.gemm.heatmap harness.gemm.profiler"
+        "agent.commands agent.stamp harness.gemm harness.gemm.bench harness.gemm.claims harness.gemm.compiler "
+        "harness.gemm.generator harness.gemm.heatmap harness.gemm.profiler harness.knobs"
     ),
     "agent.evaluate": (
         "agent.climb agent.git agent.llm.briefing agent.machine agent.proposers agent.record "
@@ -98,6 +98,9 @@ ROOMS = {
     ),
     "harness.gemm": "harness.yaml_errors",
     "harness.gemm.bench": "harness.device.gpu harness.gemm harness.gemm.generator",
+    "harness.gemm.claims": (
+        "harness.gemm harness.gemm.families harness.gemm.generator harness.gemm.providers harness.knobs"
+    ),
     "harness.gemm.compiler": "harness.device harness.gemm",
     "harness.gemm.families": "harness.gemm",
     "harness.gemm.generator": "harness.gemm harness.gemm.compiler harness.gemm.families",

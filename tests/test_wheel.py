@@ -27,6 +27,7 @@ LINKED = {
     "prompts": "prompts",
     "cases/_template": "cases/_template",
     "cases/_template_cuda": "cases/_template_cuda",
+    "cases/_template_gemm": "cases/_template_gemm",
     "cases/demo": "cases/demo",
     "hillclimb": "",
 }

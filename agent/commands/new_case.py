@@ -72,10 +72,9 @@ def new_case(
 
     - `hillclimb new-case --from blur.py:blur --example "image=float32[1080,1920]"`
     """
-    from hillclimb.agent.stamp import StampedCase, create_case
+    from hillclimb.agent.stamp import StampedCase, create_case, repository
 
-    here = Path.cwd()
-    root = next((p for p in (here, *here.parents) if (p / "cases" / "_template").is_dir()), here)
+    root = repository(Path.cwd())
     if source:
         from hillclimb.agent.importers.import_case import WantedCase, import_case
 

@@ -21,7 +21,11 @@ from tests.cases.interpreted import small
 from tests.cases.workspace import CASES
 
 FOLDERS = sorted(
-    {path.parent for glob in ("*/*/", "_template*/") for path in CASES.glob(glob + "contract.py")}
+    {
+        path.parent
+        for glob in ("*/*/", "_template/", "_template_cuda/")
+        for path in CASES.glob(glob + "contract.py")
+    }
 )
 
 each = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

@@ -34,6 +34,8 @@ gemm = typer.Typer(
 
     - `hillclimb gemm select cutlass.json triton.json --min-gemm-efficiency 0.98 --output chosen`
 
+    - `hillclimb gemm claim generated.json --shapes qkv_m16_n6144_k4096`
+
     - `hillclimb gemm heatmap cutlass.json triton.json --plot-all-ops --save-file all.svg`""",
 )
 

@@ -31,14 +31,19 @@ def values(points: Sequence[WarpgroupPoint]) -> Mapping[str, object]:
     """Of one file. All of its kernels have the same dtype."""
     dtype = points[0].dtype
     return {
-        "instructions": [
-            _instruction(columns, dtype) for columns in sorted({point.own_columns for point in points})
-        ],
-        "item_bytes": ITEM_BYTES[dtype],
+        **device_values(dtype, sorted({point.own_columns for point in points})),
         "map_type": MAP_TYPES[dtype],
+        "kernels": [_kernel(point) for point in points],
+    }
+
+
+def device_values(dtype: Dtype, columns: Sequence[int]) -> Mapping[str, object]:
+    """Of the device's side alone, with the instructions of so many columns."""
+    return {
+        "instructions": [_instruction(count, dtype) for count in columns],
+        "item_bytes": ITEM_BYTES[dtype],
         "result": RESULTS[dtype],
         "pair": PAIRS[dtype],
-        "kernels": [_kernel(point) for point in points],
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -27,8 +27,13 @@ def render(points: Sequence[AnyPoint]) -> str:
     """The source of one file. All of its kernels are alike."""
     kind = generator_type(points[0].generator)
     values = kind.values(points)
-    prototypes = _environment().get_template(kind.prototype_template).render(values)
-    return _environment().get_template(kind.kernel_template).render(values, prototypes=prototypes)
+    prototypes = render_template(kind.prototype_template, values)
+    return render_template(kind.kernel_template, {**values, "prototypes": prototypes})
+
+
+def render_template(name: str, values: Mapping[str, object]) -> str:
+    """One of the folder's templates."""
+    return _environment().get_template(name).render(values)
 
 
 @cache

@@ -1,0 +1,83 @@
+"""The command gemm claim, which makes cases of shapes and of the kernels that were their best."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hillclimb.agent.commands.gemm.options import gemm, split_names
+from hillclimb.agent.commands.options import JsonOption
+from hillclimb.harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from hillclimb.harness.gemm.claims.claim import ClaimedKernel
+
+TEMPLATE = "_template_gemm"
+
+
+@gemm.command()
+def claim(
+    results: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Of `gemm bench`, of the provider generated.")
+    ],
+    names: Annotated[
+        list[str],
+        typer.Option(
+            "--shapes", metavar="NAME", callback=split_names, help="A case for each; names by commas."
+        ),
+    ],
+    baseline: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Of another provider, whose times the case tells.")
+    ] = None,
+    family: Annotated[str, typer.Option(help="Folder below cases/ that the cases come into.")] = "gemm",
+    json: JsonOption = False,
+) -> None:
+    """Make a case of a shape: it starts from the best kernel of our own, whose parameters are the case's knobs.
+
+    The case is as any other: `hillclimb climb` sweeps its knobs and edits its kernel, and every win is duelled. Its
+    yardstick.py is what torch calls, which is cuBLAS.
+
+    Example: `hillclimb gemm claim times/generated_results.json --baseline times/cublas_results.json
+    --shapes qkv_m16_n6144_k4096`
+    """
+    from hillclimb.agent.stamp import StampedCase, repository
+    from hillclimb.harness.gemm.claims.claim import find_claim
+    from hillclimb.harness.gemm.results import read_results
+
+    own, other = read_results(results), read_results(baseline) if baseline else None
+    claims = [find_claim(own, name, other) for name in dict.fromkeys(names)]
+    root = repository(Path.cwd())
+    taken = [one.case for one in claims if (root / "cases" / family / one.case).exists()]
+    if taken:
+        raise UsageError(f"cases/{family}/{taken[0]} is there already; choose another --family, or remove it")
+    stamped = []
+    for one in claims:
+        folder = _stamp(one, root, family, own.gpu.name)
+        told = (one.kernel, one.told)
+        stamped.append(StampedCase(folder=str(folder), case=f"{family}/{one.case}", told=told))
+    if json:
+        import json as as_json
+
+        print(as_json.dumps([found.model_dump() for found in stamped]))
+        return
+    for found in stamped:
+        print(f"{found.folder}\n  starts from {found.told[0]}\n  {found.told[1]}")
+        print(f"  next: 'hillclimb check {found.case}', then 'hillclimb climb {found.case} --tag sweep'")
+
+
+def _stamp(one: ClaimedKernel, root: Path, family: str, gpu: str) -> Path:
+    from hillclimb.agent.stamp import stamp
+    from hillclimb.harness.gemm.claims.claim import values_of
+    from hillclimb.harness.knobs.knobs import replace_defaults
+
+    def finish(folder: Path) -> None:
+        knobs = folder / "workspace" / "knobs.yaml"
+        knobs.write_text(replace_defaults(knobs.read_text(encoding="utf-8"), one.knobs), encoding="utf-8")
+        (folder / "workspace" / "gemm.cu").write_text(one.source, encoding="utf-8")
+
+    shape = one.shape
+    name = f"a product of {shape.m} x {shape.k} and {shape.n} x {shape.k} in {shape.dtype}"
+    values = {"model_name": name, "model_path": "", "hardware": gpu, **values_of(one)}
+    return stamp(root, (TEMPLATE,), family, one.case, values, finish)

@@ -1,0 +1,134 @@
+"""A generated kernel that was the best of a shape, as the start of a case: source, knobs, and what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hillclimb.harness.errors import UsageError
+from hillclimb.harness.gemm.families.point import SLICE_BYTES
+from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
+from hillclimb.harness.gemm.families.warpgroup_source import device_values
+from hillclimb.harness.gemm.generator.source import render_template
+from hillclimb.harness.gemm.generator.types import chosen_points
+from hillclimb.harness.gemm.providers.ways import (
+    ALONG_COLUMNS,
+    ALONG_ROWS,
+    CACHES,
+    RunOption,
+    option_named,
+)
+from hillclimb.harness.gemm.results import Measured, ProviderResults
+from hillclimb.harness.gemm.shape import ITEM_BYTES, GemmShape
+from hillclimb.harness.knobs.knobs import KnobValue
+from hillclimb.harness.wording import suggestion
+
+FAMILY = "warpgroup_gemm"
+TEMPLATE = "warpgroup_claim.cu.jinja"
+RASTERS = {ALONG_ROWS: "rows", ALONG_COLUMNS: "columns"}
+FETCHES = (256, 128)
+DTYPES = ("bf16", "f16")
+"""Sums of fp8 have fewer bits in the tensor cores than float32, which the case's contract has no budget for."""
+
+
+@dataclass(frozen=True)
+class ClaimedKernel:
+    """One shape, and the kernel that it starts from."""
+
+    shape: GemmShape
+    kernel: str
+    point: WarpgroupPoint
+    option: RunOption
+    told: str
+    """What was measured, in a sentence."""
+
+    @property
+    def case(self) -> str:
+        """Name of the case's folder."""
+        return f"{self.shape.name}_{self.shape.dtype}"
+
+    @property
+    def knobs(self) -> dict[str, KnobValue]:
+        """What the case's knobs have to be for this kernel."""
+        return knob_values(self.point, self.option)
+
+    @property
+    def source(self) -> str:
+        """The workspace's gemm.cu."""
+        return render_template(TEMPLATE, device_values(self.shape.dtype, ())) + "\n"
+
+
+def find_claim(results: ProviderResults, name: str, baseline: ProviderResults | None = None) -> ClaimedKernel:
+    """The best kernel of this family for the shape of this name.
+
+    Raises UsageError for a shape that is not there, has no such kernel, or is of another dtype than DTYPES.
+    """
+    names = {one.name for one in results.results}
+    if name not in names:
+        raise UsageError(f"the results have no shape {name!r}: {suggestion(name, names)}")
+    own = [one for one in results.possible() if one.name == name and one.kernel.startswith(f"{FAMILY}_")]
+    if not own:
+        raise UsageError(f"{name} has no time of a {FAMILY} kernel; `hillclimb gemm bench` takes them")
+    best = min(own, key=lambda one: one.rank_ms)
+    if best.dtype not in DTYPES:
+        raise UsageError(f"{name} is of {best.dtype}; a claim is of {' or '.join(DTYPES)}")
+    point, option = kernel_named(best.kernel)
+    return ClaimedKernel(best.shape.named(name), best.kernel, point, option, _told(results, best, baseline))
+
+
+def kernel_named(name: str) -> tuple[WarpgroupPoint, RunOption]:
+    """What a name of a bench stands for. Raises UsageError for one that stands for nothing."""
+    dtype = name.removeprefix(f"{FAMILY}_").partition("_")[0]
+    for point in chosen_points(FAMILY, "hopper", dtype):  # type: ignore[arg-type]  # it is checked there
+        if isinstance(point, WarpgroupPoint) and name.startswith(f"{point.name}_"):
+            option = option_named(point, name[len(point.name) + 1 :])
+            if option is not None:
+                return point, option
+    raise UsageError(f"{name} is no kernel of {FAMILY}'s set hopper")
+
+
+def knob_values(point: WarpgroupPoint, option: RunOption) -> dict[str, KnobValue]:
+    """As the case's knobs.yaml names them."""
+    rows, columns, inner = point.tile
+    return {
+        "GEMM_TOKENS": "rows" if option.rows == "tokens" else "columns",
+        "GEMM_ROWS": rows,
+        "GEMM_COLUMNS": columns,
+        "GEMM_CONSUMERS_DOWN": point.consumers[0],
+        "GEMM_CONSUMERS_ACROSS": point.consumers[1],
+        "GEMM_SLICES": inner * ITEM_BYTES[point.dtype] // SLICE_BYTES,
+        "GEMM_STEPS": option.steps,
+        "GEMM_SPLITS": point.splits,
+        "GEMM_PERSISTENT": point.is_persistent,
+        "GEMM_BLOCKS": point.blocks,
+        "GEMM_CLUSTER_DOWN": option.cluster[0],
+        "GEMM_CLUSTER_ACROSS": option.cluster[1],
+        "GEMM_RASTER": RASTERS.get(option.raster, "rows"),
+        "GEMM_SWIZZLE": option.swizzle,
+        "GEMM_FETCH": FETCHES[option.promotion],
+        "GEMM_ROWS_CACHE": CACHES[option.caches[0]],
+        "GEMM_COLUMNS_CACHE": CACHES[option.caches[1]],
+        "GEMM_PDL": option.is_dependent,
+    }
+
+
+def _told(results: ProviderResults, best: Measured, baseline: ProviderResults | None) -> str:
+    told = f"On an {results.gpu.name} the kernel took {1e3 * best.runtime_ms:.4g} us a call."
+    base = baseline.best().get(best.shape) if baseline else None
+    if baseline is None or base is None:
+        return told
+    ratio = base.runtime_ms / best.runtime_ms
+    return f"{told} {baseline.provider} took {1e3 * base.runtime_ms:.4g} us, {ratio:.3f} times as long."
+
+
+def values_of(claim: ClaimedKernel) -> Mapping[str, str]:
+    """What the case's template is filled with, beside the names of the case."""
+    shape = claim.shape
+    return {
+        "m": str(shape.m),
+        "n": str(shape.n),
+        "k": str(shape.k),
+        "dtype": shape.dtype,
+        "baseline": claim.told,
+        "kernel": claim.kernel,
+    }

@@ -1,0 +1,117 @@
+"""hillclimb gemm claim, as it is typed: its cases are whole, and their kernels are those of the results."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.channel.dtypes import TORCH_DTYPES
+from hillclimb.harness.device.cpu.cpu import MAX_INTERPRETED_BYTES
+from hillclimb.harness.duel.parity import expected_outputs
+from hillclimb.harness.errors import UsageError
+from hillclimb.harness.gemm.results import GpuCard, Measured, ProviderResults
+from hillclimb.harness.gemm.shape import Dtype
+from hillclimb.harness.judge.contract_mutants import LISTED, ContractMutants, find_surviving_mutants
+from hillclimb.harness.knobs.knobs import defaults, load_knobs
+from hillclimb.harness.policy.policy import check_policy
+from tests.agent.commands.gemm_commands import typed_gemm
+from tests.cases.workspace import load_case
+
+WAY = "64x8x128_1x1_split4_once_by1_features_1x1_raster2_swizzle4_pdl"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def results(folder: Path, dtype: Dtype = "bf16", provider: str = "generated", factor: float = 1.0) -> str:
+    """A file of two shapes."""
+    measured = [
+        Measured(
+            name=name,
+            m=m,
+            n=264,
+            k=272,
+            dtype=dtype,
+            runtime_ms=factor,
+            kernel=f"warpgroup_gemm_{dtype}_{WAY}",
+        )
+        for name, m in (("one", 40), ("two", 41))
+    ]
+    file = ProviderResults(
+        schema=1, provider=provider, gpu=GpuCard(name="NVIDIA H200"), results=tuple(measured)
+    )
+    path = folder / f"{provider}.json"
+    path.write_text(file.model_dump_json(by_alias=True))
+    return str(path)
+
+
+def claimed(folder: Path, dtype: Dtype = "bf16") -> Path:
+    typed_gemm("claim", results(folder, dtype), "--shapes", "one")
+    return folder / "cases" / "gemm" / f"one_{dtype}"
+
+
+def test_each_shape_becomes_a_case(folder: Path) -> None:
+    words = ("claim", results(folder), "--baseline", results(folder, provider="cublas", factor=1.25))
+    told = json.loads(typed_gemm(*words, "--shapes", "one,two", "--json"))
+    assert [found["case"] for found in told] == ["gemm/one_bf16", "gemm/two_bf16"]
+    assert told[0]["told"][1].endswith("cublas took 1250 us, 1.250 times as long.")
+    for found in told:
+        case = Case(Path(found["folder"]))
+        check_policy(case.workspace, case.settings.policy)
+        knobs = defaults(load_knobs(case.workspace / "knobs.yaml"))
+        assert (knobs["GEMM_TOKENS"], knobs["GEMM_COLUMNS"], knobs["GEMM_SPLITS"]) == ("columns", 8, 4)
+        assert (knobs["GEMM_SWIZZLE"], knobs["GEMM_PDL"], knobs["GEMM_RASTER"]) == (4, True, "columns")
+        texts = [
+            path.read_text() for path in case.folder.rglob("*.*") if path.suffix in (".md", ".py", ".yaml")
+        ]
+        assert not [text for text in texts if "{{m}}" in text or "{{dtype}}" in text]
+        assert "1.250 times as long" in (case.folder / "program.md").read_text()
+
+
+def test_what_is_there_already_is_left_alone_and_nothing_else_is_made(folder: Path) -> None:
+    (folder / "cases" / "gemm" / "two_bf16").mkdir(parents=True)
+    with pytest.raises(UsageError, match="cases/gemm/two_bf16 is there already"):
+        typed_gemm("claim", results(folder), "--shapes", "one,two")
+    assert not (folder / "cases" / "gemm" / "one_bf16").exists()
+    typed_gemm("claim", results(folder), "--shapes", "one,one", "--family", "other")
+    assert (folder / "cases" / "other" / "one_bf16" / "case.yaml").exists()
+
+
+@pytest.mark.slow(8)
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_what_is_wrong_on_purpose_is_noticed(folder: Path, dtype: Dtype) -> None:
+    case, contract = load_case(claimed(folder, dtype), TORCH_DTYPES)
+    small = [
+        name
+        for name, problem in contract.problems.items()
+        if contract.work(problem).bytes <= MAX_INTERPRETED_BYTES
+    ]
+    assert "main" in small and len(small) > 5
+    oracle = ContractMutants(contract, case.settings.gate.error_budget, "cpu")
+    found = find_surviving_mutants(oracle, small, (), True, lambda progress: None)
+    assert found.tried > 10
+    assert [slip.mistake for slip in found.accepted if slip.mistake != LISTED] == []
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_a_budget_is_a_few_roundings_and_rows_stay_aligned(folder: Path, dtype: Dtype) -> None:
+    _, contract = load_case(claimed(folder, dtype), TORCH_DTYPES)
+    secret = random.Random(0)
+    for problem in contract.problems.values():
+        for _ in range(20):
+            for other in (problem, *contract.vary(problem, secret)):
+                assert other["n"] % 8 == other["k"] % 8 == 0 < min(other.values())
+        for distribution in contract.distributions:
+            inputs = contract.inputs(problem, distribution, torch.Generator().manual_seed(7))
+            expected = expected_outputs(contract, problem, inputs, 1.0)
+            assert (
+                max(expected.budget.values()) <= 2 * torch.finfo(contract.outputs(problem)["out"].dtype).eps
+            )
