@@ -38,7 +38,11 @@ def evaluate(
         list[str] | None, typer.Option(metavar="K=V", help="Set a knob in its environment; may be repeated.")
     ] = None,
     against: Annotated[
-        str | None, typer.Option(metavar="REV|PATH", help="What it must beat. Default: HEAD.")
+        str | None,
+        typer.Option(
+            metavar="REV|PATH",
+            help="What it must beat; `yardstick`: the case's yardstick.py. Default: HEAD.",
+        ),
     ] = None,
     commit: Annotated[
         bool,

@@ -84,6 +84,7 @@ class Contract(contract.Contract):
         return {"x": x, "w": w}
 
     def outputs(self, problem: Problem) -> dict[str, Spec]:
+        """out, m x n; the kernel is called as run(x, w, out)."""
         return {"out": Spec((problem["m"], problem["n"]), KIND.own)}
 
     def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
@@ -93,6 +94,7 @@ class Contract(contract.Contract):
         return [{name: units * UNITS[name] for name, units in other.items()} for other in found]
 
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
+        """out in float64, m x n."""
         return {"out": inputs["x"].double() @ inputs["w"].double().T}
 
     def attainable(self, problem: Problem, inputs: Tensors) -> Tensors:

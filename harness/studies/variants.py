@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -136,7 +137,7 @@ def _yardstick(case: Case, root: Path, folder: Path) -> Side:
     tree = root / YARDSTICK / "workspace"
     tree.mkdir(parents=True)
     shutil.copy(folder / YARDSTICK_FILE, tree)
-    if _is_compiled(folder / YARDSTICK_FILE):
+    if is_compiled((folder / YARDSTICK_FILE).read_text(encoding="utf-8", errors="replace")):
         (tree / file).write_text(
             COMPILED_ENTRY_SOURCE.format(function=function, made=INDUCTOR_FOLDER, cache=CACHE),
             encoding="utf-8",
@@ -148,9 +149,9 @@ def _yardstick(case: Case, root: Path, folder: Path) -> Side:
     return Side(tree=str(tree))
 
 
-def _is_compiled(yardstick: Path) -> bool:
-    """Unless a line of it says that it is not; of one that is no Python, compiling it tells."""
-    return "COMPILED = False" not in yardstick.read_text(encoding="utf-8", errors="replace").splitlines()
+def is_compiled(yardstick: str) -> bool:
+    """Unless a line of its text says that it is not; of one that is no Python, compiling it tells."""
+    return "COMPILED = False" not in yardstick.splitlines()
 
 
 def _add_suites(case: Case, folder: Path, problems: Collection[str]) -> dict[str, str]:
@@ -171,8 +172,13 @@ def timed_problems(case: Case) -> tuple[str, ...]:
 
 def _free(file: Path, case: Case) -> None:
     """Rewrite case.yaml so that a workspace may call finished operators, and take its time to get them ready."""
-    settings = read_yaml(file)
+    file.write_text(freed(read_yaml(file), case), encoding="utf-8")
+
+
+def freed(settings: dict[str, Any], case: Case) -> str:
+    """The text of such a case.yaml."""
     settings["budgets"] = {**settings.get("budgets", {}), **YARDSTICK_BUDGETS}
     imports = dict.fromkeys([*case.settings.policy.imports, "os", "pathlib", "shutil", "torch"])
     settings["policy"] = {**settings.get("policy", {}), "library_calls": True, "imports": list(imports)}
-    file.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+    text: str = yaml.safe_dump(settings, sort_keys=False)
+    return text
