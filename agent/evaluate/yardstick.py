@@ -7,11 +7,9 @@ from dataclasses import replace
 from hillclimb.agent.git.version import Version
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.errors import UsageError
-from hillclimb.harness.studies.variants import YARDSTICK_FILE, freed, is_compiled
-from hillclimb.harness.yaml_errors import read_yaml
+from hillclimb.harness.studies.variants import SETTINGS_FILE, YARDSTICK_FILE, freed_settings, is_compiled
 
 YARDSTICK = "yardstick"
-SETTINGS_FILE = "case.yaml"
 
 
 def as_yardstick(case: Case, files: Version, candidate: Version) -> tuple[Version, Version]:
@@ -27,7 +25,6 @@ def as_yardstick(case: Case, files: Version, candidate: Version) -> tuple[Versio
             f"{YARDSTICK_FILE} of {case.name} is for torch.compile, which `hillclimb study profile` does; "
             "only one that says COMPILED = False is judged as it is"
         )
-    settings = freed(read_yaml(case.folder / SETTINGS_FILE), case)
-    free = {**files, SETTINGS_FILE: replace(files[SETTINGS_FILE], content=settings.encode())}
+    settings = replace(files[SETTINGS_FILE], content=freed_settings(case).encode())
     entry, _ = case.settings.entry.split(":")
-    return free, {**candidate, entry: found}
+    return {**files, SETTINGS_FILE: settings}, {**candidate, entry: found}

@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -28,7 +27,7 @@ from hillclimb.harness.yaml_errors import read_yaml
 YARDSTICK = "torch"
 """The variant made of yardstick.py."""
 
-YARDSTICK_FILE = "yardstick.py"
+YARDSTICK_FILE, SETTINGS_FILE = "yardstick.py", "case.yaml"
 
 ENTRY = '"""Hands the judge one of this workspace\'s kernels."""\n\nfrom {module} import {function} as {function}\n'
 
@@ -108,7 +107,7 @@ def stage_case(case: Case, *, timed: Collection[str] = ()) -> Iterator[StagedCas
         if timed:
             suites = _add_suites(case, folder, timed)
             if (folder / YARDSTICK_FILE).is_file():
-                _free(folder / "case.yaml", case)
+                (folder / SETTINGS_FILE).write_text(freed_settings(case), encoding="utf-8")
                 sides[YARDSTICK] = _yardstick(case, root, folder)
         yield StagedCase(folder, sides, suites)
 
@@ -170,13 +169,9 @@ def timed_problems(case: Case) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for suite in order for name in case.suites[suite].problems))
 
 
-def _free(file: Path, case: Case) -> None:
-    """Rewrite case.yaml so that a workspace may call finished operators, and take its time to get them ready."""
-    file.write_text(freed(read_yaml(file), case), encoding="utf-8")
-
-
-def freed(settings: dict[str, Any], case: Case) -> str:
-    """The text of such a case.yaml."""
+def freed_settings(case: Case) -> str:
+    """Its case.yaml, but a workspace may call finished operators, and take its time to get them ready."""
+    settings = read_yaml(case.folder / SETTINGS_FILE)
     settings["budgets"] = {**settings.get("budgets", {}), **YARDSTICK_BUDGETS}
     imports = dict.fromkeys([*case.settings.policy.imports, "os", "pathlib", "shutil", "torch"])
     settings["policy"] = {**settings.get("policy", {}), "library_calls": True, "imports": list(imports)}
