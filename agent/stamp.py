@@ -22,13 +22,13 @@ TEMPLATES = {"cpu": ("_template",), "cuda": ("_template", "_template_cuda")}
 
 
 class StampedCase(Record):
-    """What `new-case` made."""
+    """What `new-case` or `gemm claim` made."""
 
     folder: str
     case: str
     """`<family>/<case>`."""
     told: tuple[str, ...] = ()
-    """Of an import: what could not be carried over, a line each."""
+    """Of an import: what could not be carried over, a line each. Of a claim: the kernel, and what was measured."""
 
 
 def create_case(

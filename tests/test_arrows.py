@@ -44,7 +44,7 @@ ROOMS = {
     ),
     "agent.evaluate": (
         "agent.climb agent.git agent.llm.briefing agent.machine agent.proposers agent.record "
-        "agent.screen harness.case harness.judge harness.knobs harness.studies"
+        "agent.screen harness.case harness.judge harness.knobs"
     ),
     "agent.git": "agent.machine agent.proposal harness.case harness.knobs",
     "agent.importers": "agent.stamp",

@@ -27,13 +27,6 @@ if TYPE_CHECKING:
     from hillclimb.agent.notify.notifier import Notifier
     from hillclimb.harness.records import Watch
 
-AgainstOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="REV|PATH", help="What it must beat; `yardstick`: the case's yardstick.py. Default: HEAD."
-    ),
-]
-
 
 def evaluate(
     case: CaseArgument,
@@ -44,7 +37,9 @@ def evaluate(
     knob: Annotated[
         list[str] | None, typer.Option(metavar="K=V", help="Set a knob in its environment; may be repeated.")
     ] = None,
-    against: AgainstOption = None,
+    against: Annotated[
+        str | None, typer.Option(metavar="REV|PATH", help="What it must beat. Default: HEAD.")
+    ] = None,
     commit: Annotated[
         bool,
         typer.Option(

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from hillclimb.agent.climb.try_candidate import TrialOutcome, TrialSides, judge_sides
 from hillclimb.agent.evaluate.working_case import place_case, read_working_files, workspace_of
-from hillclimb.agent.evaluate.yardstick import YARDSTICK, as_yardstick
 from hillclimb.agent.git.repository import Repository
 from hillclimb.agent.git.snapshot import case_path
 from hillclimb.agent.git.version import Version, read_folder, read_tree, why_not_allowed, write_version
@@ -92,7 +91,7 @@ class EvaluationResult(WebhookState):
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """What to judge against what; None stands for the working files, and for HEAD. `yardstick` is the case's own."""
+    """What to judge against what; None stands for the working files, and for HEAD."""
 
     case: Path
     candidate: str | None = None
@@ -150,11 +149,7 @@ def evaluate(question: EvaluationRequest, watch: Watch) -> EvaluationResult:
     case = Case(question.case)
     require_timing_device(case)
     candidate = read_version(case, question.candidate or str(case.workspace))
-    files = read_working_files(case)
-    if question.against == YARDSTICK:
-        files, against = as_yardstick(case, files, candidate)
-    else:
-        against = read_version(case, question.against or HEAD)
+    against = read_version(case, question.against or HEAD)
     values = read_knobs(candidate, question.knobs)
     knobs = to_environment(values)
     if question.trust_workspace:
@@ -162,7 +157,9 @@ def evaluate(question: EvaluationRequest, watch: Watch) -> EvaluationResult:
     forbidden = why_not_allowed(candidate, against, case.settings.mutable)
     with (
         scratch() as place,
-        open_local_judge(case, files, place, trust_workspace=question.trust_workspace) as judge,
+        open_local_judge(
+            case, read_working_files(case), place, trust_workspace=question.trust_workspace
+        ) as judge,
     ):
         if forbidden:
             outcome = TrialOutcome(Reason.OUTSIDE_WORKSPACE, forbidden)

@@ -27,7 +27,7 @@ from hillclimb.harness.yaml_errors import read_yaml
 YARDSTICK = "torch"
 """The variant made of yardstick.py."""
 
-YARDSTICK_FILE, SETTINGS_FILE = "yardstick.py", "case.yaml"
+YARDSTICK_FILE = "yardstick.py"
 
 ENTRY = '"""Hands the judge one of this workspace\'s kernels."""\n\nfrom {module} import {function} as {function}\n'
 
@@ -107,7 +107,7 @@ def stage_case(case: Case, *, timed: Collection[str] = ()) -> Iterator[StagedCas
         if timed:
             suites = _add_suites(case, folder, timed)
             if (folder / YARDSTICK_FILE).is_file():
-                (folder / SETTINGS_FILE).write_text(freed_settings(case), encoding="utf-8")
+                _free(folder / "case.yaml", case)
                 sides[YARDSTICK] = _yardstick(case, root, folder)
         yield StagedCase(folder, sides, suites)
 
@@ -136,7 +136,7 @@ def _yardstick(case: Case, root: Path, folder: Path) -> Side:
     tree = root / YARDSTICK / "workspace"
     tree.mkdir(parents=True)
     shutil.copy(folder / YARDSTICK_FILE, tree)
-    if is_compiled((folder / YARDSTICK_FILE).read_text(encoding="utf-8", errors="replace")):
+    if _is_compiled(folder / YARDSTICK_FILE):
         (tree / file).write_text(
             COMPILED_ENTRY_SOURCE.format(function=function, made=INDUCTOR_FOLDER, cache=CACHE),
             encoding="utf-8",
@@ -148,9 +148,9 @@ def _yardstick(case: Case, root: Path, folder: Path) -> Side:
     return Side(tree=str(tree))
 
 
-def is_compiled(yardstick: str) -> bool:
-    """Unless a line of its text says that it is not; of one that is no Python, compiling it tells."""
-    return "COMPILED = False" not in yardstick.splitlines()
+def _is_compiled(yardstick: Path) -> bool:
+    """Unless a line of it says that it is not; of one that is no Python, compiling it tells."""
+    return "COMPILED = False" not in yardstick.read_text(encoding="utf-8", errors="replace").splitlines()
 
 
 def _add_suites(case: Case, folder: Path, problems: Collection[str]) -> dict[str, str]:
@@ -169,11 +169,10 @@ def timed_problems(case: Case) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for suite in order for name in case.suites[suite].problems))
 
 
-def freed_settings(case: Case) -> str:
-    """Its case.yaml, but a workspace may call finished operators, and take its time to get them ready."""
-    settings = read_yaml(case.folder / SETTINGS_FILE)
+def _free(file: Path, case: Case) -> None:
+    """Rewrite case.yaml so that a workspace may call finished operators, and take its time to get them ready."""
+    settings = read_yaml(file)
     settings["budgets"] = {**settings.get("budgets", {}), **YARDSTICK_BUDGETS}
     imports = dict.fromkeys([*case.settings.policy.imports, "os", "pathlib", "shutil", "torch"])
     settings["policy"] = {**settings.get("policy", {}), "library_calls": True, "imports": list(imports)}
-    text: str = yaml.safe_dump(settings, sort_keys=False)
-    return text
+    file.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")

@@ -42,13 +42,16 @@ def claim(
     Example: `hillclimb gemm claim times/generated_results.json --baseline times/cublas_results.json
     --shapes qkv_m16_n6144_k4096`
     """
-    from hillclimb.agent.stamp import StampedCase, repository
+    from hillclimb.agent.stamp import SLUG, StampedCase, repository
     from hillclimb.harness.gemm.claims.claim import find_claim
     from hillclimb.harness.gemm.results import read_results
 
     own, other = read_results(results), read_results(baseline) if baseline else None
     claims = [find_claim(own, name, other) for name in dict.fromkeys(names)]
     root = repository(Path.cwd())
+    for one in claims:
+        if not SLUG.fullmatch(one.case):
+            raise UsageError(f"{one.case} is no name of a case, which has a-z, 0-9 and _; rename the shape")
     taken = [one.case for one in claims if (root / "cases" / family / one.case).exists()]
     if taken:
         raise UsageError(f"cases/{family}/{taken[0]} is there already; choose another --family, or remove it")

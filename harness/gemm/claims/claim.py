@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hillclimb.harness.errors import UsageError
+from hillclimb.harness.gemm.comparison import compare
 from hillclimb.harness.gemm.families.point import SLICE_BYTES
 from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
 from hillclimb.harness.gemm.families.warpgroup_source import device_values
@@ -23,7 +24,7 @@ from hillclimb.harness.gemm.shape import ITEM_BYTES, GemmShape
 from hillclimb.harness.knobs.knobs import KnobValue
 from hillclimb.harness.wording import suggestion
 
-FAMILY = "warpgroup_gemm"
+PROVIDER, FAMILY = "generated", "warpgroup_gemm"
 TEMPLATE = "warpgroup_claim.cu.jinja"
 RASTERS = {ALONG_ROWS: "rows", ALONG_COLUMNS: "columns"}
 FETCHES = (256, 128)
@@ -61,19 +62,29 @@ class ClaimedKernel:
 def find_claim(results: ProviderResults, name: str, baseline: ProviderResults | None = None) -> ClaimedKernel:
     """The best kernel of this family for the shape of this name.
 
-    Raises UsageError for a shape that is not there, has no such kernel, or is of another dtype than DTYPES.
+    Raises UsageError for results of another provider, for a shape that is not there, that has no such kernel or is of
+    another dtype than DTYPES, and for a baseline that has no time to compare.
     """
+    if results.provider != PROVIDER:
+        raise UsageError(f"the results are of {results.provider}; a claim takes those of {PROVIDER}")
     names = {one.name for one in results.results}
     if name not in names:
         raise UsageError(f"the results have no shape {name!r}: {suggestion(name, names)}")
-    own = [one for one in results.possible() if one.name == name and one.kernel.startswith(f"{FAMILY}_")]
+    own = [one for one in results.possible() if one.name == name and _may_be_claimed(one)]
     if not own:
-        raise UsageError(f"{name} has no time of a {FAMILY} kernel; `hillclimb gemm bench` takes them")
+        kinds = " or ".join(DTYPES)
+        raise UsageError(
+            f"{name} has no time of a {FAMILY} kernel in {kinds}; `hillclimb gemm bench` takes them"
+        )
+    if len({one.shape for one in own}) > 1:
+        raise UsageError(f"{name} is the name of several shapes; give a file with one of them")
     best = min(own, key=lambda one: one.rank_ms)
-    if best.dtype not in DTYPES:
-        raise UsageError(f"{name} is of {best.dtype}; a claim is of {' or '.join(DTYPES)}")
     point, option = kernel_named(best.kernel)
     return ClaimedKernel(best.shape.named(name), best.kernel, point, option, _told(results, best, baseline))
+
+
+def _may_be_claimed(one: Measured) -> bool:
+    return one.groups == 1 and one.dtype in DTYPES and one.kernel.startswith(f"{FAMILY}_{one.dtype}_")
 
 
 def kernel_named(name: str) -> tuple[WarpgroupPoint, RunOption]:
@@ -114,11 +125,24 @@ def knob_values(point: WarpgroupPoint, option: RunOption) -> dict[str, KnobValue
 
 def _told(results: ProviderResults, best: Measured, baseline: ProviderResults | None) -> str:
     told = f"On an {results.gpu.name} the kernel took {1e3 * best.runtime_ms:.4g} us a call."
-    base = baseline.best().get(best.shape) if baseline else None
-    if baseline is None or base is None:
+    if baseline is None:
         return told
-    ratio = base.runtime_ms / best.runtime_ms
-    return f"{told} {baseline.provider} took {1e3 * base.runtime_ms:.4g} us, {ratio:.3f} times as long."
+    if baseline.provider == results.provider:
+        raise UsageError(f"the baseline is of {baseline.provider}, too; give another provider's results")
+    base, own = (
+        file.model_copy(update={"results": tuple(of_shape), "failed": ()})
+        for file, of_shape in (
+            (baseline, [one for one in baseline.results if one.shape == best.shape]),
+            (results, [best]),
+        )
+    )
+    comparison = compare(base, [own])
+    if comparison.gaps:
+        gap = comparison.gaps[0]
+        raise UsageError(f"{best.name} cannot be compared: {gap.provider} is {gap.kind}: {gap.detail}")
+    cells = comparison.shapes[0].cells
+    time, speedup = cells[base.provider].runtime_ms, cells[own.provider].speedup
+    return f"{told} {base.provider} took {1e3 * time:.4g} us, {speedup:.3f} times as long."
 
 
 def values_of(claim: ClaimedKernel) -> Mapping[str, str]:

@@ -85,6 +85,14 @@ def test_what_is_there_already_is_left_alone_and_nothing_else_is_made(folder: Pa
     assert (folder / "cases" / "other" / "one_bf16" / "case.yaml").exists()
 
 
+def test_a_name_that_is_no_folders_makes_nothing(folder: Path) -> None:
+    file = Path(results(folder))
+    file.write_text(file.read_text().replace('"two"', '"two-Llama.8b"'))
+    with pytest.raises(UsageError, match=r"two-Llama.8b_bf16 is no name of a case"):
+        typed_gemm("claim", str(file), "--shapes", "one,two-Llama.8b")
+    assert not (folder / "cases").exists()
+
+
 @pytest.mark.slow(8)
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
 def test_what_is_wrong_on_purpose_is_noticed(folder: Path, dtype: Dtype) -> None:

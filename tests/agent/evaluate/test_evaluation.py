@@ -12,7 +12,6 @@ import pytest
 
 from hillclimb.agent.evaluate.evaluation import EvaluationRequest, EvaluationResult, evaluate
 from hillclimb.agent.record.entries import WebhookState
-from hillclimb.harness.errors import UsageError
 from hillclimb.harness.records import Reason
 from tests.agent.climb.climbed import git
 from tests.agent.commands import in_process
@@ -77,44 +76,6 @@ def test_a_win_lands_through_real_processes_and_can_be_shown(affine: Path) -> No
     again = hillclimb("evaluate", "test/affine", *asked, cwd=affine)
     assert again.returncode == 2
     assert "mine and the run's incumbent have the same files" in again.stderr
-
-
-YARDSTICK = """COMPILED = False
-
-import numpy as np
-
-def run(x, y):
-    for _ in range(64):
-        np.multiply(x, np.float32(np.dot(np.ones(2), np.ones(2))), out=y)
-        np.add(y, np.float32(1), out=y)
-"""
-
-
-@pytest.mark.clock
-@pytest.mark.slow(25)
-def test_a_kernel_is_judged_against_a_library(affine: Path) -> None:
-    """Which calls what no kernel may."""
-    write_workspace(affine / "mine", HONEST)
-    (affine / "cases/test/affine/yardstick.py").write_text(YARDSTICK)
-    git(affine, "add", "-A")
-    write_workspace(affine / "library", YARDSTICK)
-    refused = hillclimb("evaluate", "test/affine", "--from", "library", "--json", cwd=affine)
-    assert refused.returncode == 1 and json.loads(refused.stdout)["reason"] == "policy"
-    done = hillclimb(
-        "evaluate", "test/affine", "--from", "mine", "--against", "yardstick", "--json", cwd=affine
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(done.stdout)
-    assert found["against"] == "yardstick" and found["confirmation"]["speedup"]["low"] > 1
-
-
-def test_a_yardstick_that_is_not_there_or_to_be_compiled_is_told(affine: Path) -> None:
-    asked = EvaluationRequest(affine / "cases/test/affine", against="yardstick")
-    with pytest.raises(UsageError, match=r"test/affine has no yardstick.py; name a folder or a revision"):
-        evaluate(asked, lambda progress: None)
-    (affine / "cases/test/affine/yardstick.py").write_text("def run(x, y):\n    pass\n")
-    with pytest.raises(UsageError, match=r"is for torch.compile, which `hillclimb study profile` does"):
-        evaluate(asked, lambda progress: None)
 
 
 @pytest.mark.slow(3)

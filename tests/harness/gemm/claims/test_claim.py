@@ -199,10 +199,30 @@ def test_the_best_kernel_of_the_family_is_claimed() -> None:
 def test_what_cannot_be_claimed_is_told() -> None:
     with pytest.raises(UsageError, match=r"no shape 'qkv_m16': .*qkv_m16_n6144_k4096"):
         find_claim(results((NAME, 0.02)), "qkv_m16")
-    with pytest.raises(UsageError, match="has no time of a warpgroup_gemm kernel"):
-        find_claim(results(("simple_gemm_bf16_x", 0.02)), SHAPE.name)
-    with pytest.raises(UsageError, match="is of fp8; a claim is of bf16 or f16"):
-        find_claim(results((NAME, 0.02), shape=replace(SHAPE, dtype="fp8")), SHAPE.name)
+    fp8 = NAME.replace("bf16", "fp8")
+    for kernel, shape in (
+        ("simple_gemm_bf16_x", SHAPE),
+        (NAME, replace(SHAPE, dtype="f16")),
+        (NAME, replace(SHAPE, groups=8)),
+        (fp8, replace(SHAPE, dtype="fp8")),
+    ):
+        with pytest.raises(UsageError, match="has no time of a warpgroup_gemm kernel in bf16 or f16"):
+            find_claim(results((kernel, 0.02), shape=shape), SHAPE.name)
+    with pytest.raises(UsageError, match="the results are of cublas; a claim takes those of generated"):
+        find_claim(results((NAME, 0.02), provider="cublas"), SHAPE.name)
+    f16 = results((NAME.replace("bf16", "f16"), 0.02), shape=replace(SHAPE, dtype="f16"))
+    two = results((NAME, 0.02))
+    with pytest.raises(UsageError, match="is the name of several shapes"):
+        find_claim(two.model_copy(update={"results": two.results + f16.results}), SHAPE.name)
+    assert find_claim(f16, SHAPE.name).case == "qkv_m16_n6144_k4096_f16"
+    hot = results(("cublas", 0.025), provider="cublas").model_copy(update={"cache": "hot"})
+    for baseline, told in (
+        (hot, "cannot be compared: generated is unlike: cache is cold, the baseline's hot"),
+        (results(provider="cublas"), "cannot be compared: cublas is missing"),
+        (results((OTHER, 0.1)), "the baseline is of generated, too"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            find_claim(results((NAME, 0.02)), SHAPE.name, baseline)
     for name in (NAME + "x", NAME.replace("x128_", "x12_"), "warpgroup_gemm_bf16"):
         with pytest.raises(UsageError, match="is no kernel of warpgroup_gemm's set hopper"):
             kernel_named(name)
