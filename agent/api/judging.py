@@ -26,9 +26,9 @@ def judge_tree(
     """Gate, screen and confirm one version of a case's workspace against another. Nothing is written.
 
     `case` is a folder or `<family>/<case>`; `tree` a folder or a revision, by default the working files; `against`
-    what it must beat. The record is that of `hillclimb evaluate --json`: `kept`, `reason`, `confirmation.speedup`.
-    Raises CaseError for a case that is wrong, UsageError for a version that cannot be found, MachineError where
-    nothing can be measured here.
+    what it must beat, a version or the .py file of a yardstick. The record is that of `hillclimb evaluate --json`:
+    `kept`, `reason`, `confirmation.speedup`. Raises CaseError for a case that is wrong, UsageError for a version that
+    cannot be found, MachineError where nothing can be measured here.
     """
     asked = tuple(f"{name}={value}" for name, value in (knobs or {}).items())
     candidate = None if tree is None else str(tree)

@@ -38,7 +38,11 @@ def evaluate(
         list[str] | None, typer.Option(metavar="K=V", help="Set a knob in its environment; may be repeated.")
     ] = None,
     against: Annotated[
-        str | None, typer.Option(metavar="REV|PATH", help="What it must beat. Default: HEAD.")
+        str | None,
+        typer.Option(
+            metavar="REV|PATH",
+            help="What it must beat: a version, or a yardstick, a .py file that calls a library. Default: HEAD.",
+        ),
     ] = None,
     commit: Annotated[
         bool,
@@ -69,6 +73,8 @@ def evaluate(
     Examples:
 
     - `hillclimb evaluate demo/cpu_matmul --from hillclimb/demo/cpu_matmul/first --against main`
+
+    - `hillclimb evaluate demo/cpu_matmul --against cases/demo/cpu_matmul/yardstick.py`
 
     - `hillclimb evaluate demo/cpu_matmul --from ../try --commit --tag first --idea "B packed" --author agent`
     """

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hillclimb.agent.climb.try_candidate import TrialOutcome, TrialSides, judge_sides
+from hillclimb.agent.evaluate.versions import HEAD, find_opponent, read_version
 from hillclimb.agent.evaluate.working_case import place_case, read_working_files, workspace_of
-from hillclimb.agent.git.repository import Repository
-from hillclimb.agent.git.snapshot import case_path
-from hillclimb.agent.git.version import Version, read_folder, read_tree, why_not_allowed, write_version
+from hillclimb.agent.git.version import Version, why_not_allowed, write_version
 from hillclimb.agent.machine.timing_device import is_interpreted, require_timing_device
 from hillclimb.agent.proposers.submission import read_knobs
 from hillclimb.agent.record.entries import WebhookState
@@ -34,7 +33,6 @@ from hillclimb.harness.records import (
     Watch,
 )
 
-HEAD = "HEAD"
 WORKING_FILES = "the working files"
 
 
@@ -91,7 +89,7 @@ class EvaluationResult(WebhookState):
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """What to judge against what; None stands for the working files, and for HEAD."""
+    """What to judge against what; None stands for the working files, and for HEAD. A file of Python is a yardstick."""
 
     case: Path
     candidate: str | None = None
@@ -144,17 +142,18 @@ class _ProblemCounter:
 def evaluate(question: EvaluationRequest, watch: Watch) -> EvaluationResult:
     """Gate, screen and confirm. The case's working contract and benchmarks decide, whatever the versions hold.
 
-    As in a climb, knob values are screened as environment variables and confirmed as defaults of the source.
+    As in a climb, knob values are screened as environment variables and confirmed as defaults of the source. Raises
+    UsageError for a yardstick that is wrong by the case's contract.
     """
     case = Case(question.case)
     require_timing_device(case)
     candidate = read_version(case, question.candidate or str(case.workspace))
-    against = read_version(case, question.against or HEAD)
+    opponent = find_opponent(case, question.against or HEAD)
     values = read_knobs(candidate, question.knobs)
     knobs = to_environment(values)
     if question.trust_workspace:
-        _expect_same_code(candidate, against)
-    forbidden = why_not_allowed(candidate, against, case.settings.mutable)
+        _expect_same_code(candidate, opponent.committed)
+    forbidden = why_not_allowed(candidate, opponent.committed, case.settings.mutable)
     with (
         scratch() as place,
         open_local_judge(
@@ -165,7 +164,10 @@ def evaluate(question: EvaluationRequest, watch: Watch) -> EvaluationResult:
             outcome = TrialOutcome(Reason.OUTSIDE_WORKSPACE, forbidden)
         else:
             side = Side(tree=str(write_version(candidate, place / "candidate")), knobs=knobs)
-            other = Side(tree=str(write_version(against, place / "against")))
+            tree = write_version(opponent.version, place / "against")
+            other = Side(tree=str(tree), is_yardstick=opponent.is_yardstick)
+            if opponent.is_yardstick:
+                _expect_right(judge.gate(other, watch), question.against)
             promoted = Side(tree=str(write_version(promote(candidate, values), place / "promoted")))
             confirmed = promoted if values else side
             sides = TrialSides(screened=side, confirmed=confirmed, incumbent=other, baseline=other)
@@ -195,30 +197,20 @@ def promote(version: Version, values: Mapping[str, KnobValue]) -> Version:
     return {**version, KNOBS_FILE: replace(file, content=text.encode())}
 
 
-def read_version(case: Case, what: str) -> Version:
-    """A workspace by folder or by revision, as it is now; the case's own folder by git's rules."""
-    folder = Path(what)
-    if folder.resolve() in (case.folder, case.workspace):
-        return workspace_of(read_working_files(case))
-    if folder.is_dir():
-        return read_folder(folder / "workspace" if (folder / "case.yaml").is_file() else folder)
-    repository = Repository.open(case.folder)
-    commit = repository.resolve(f"{what}^{{commit}}")
-    if commit is None:
-        raise UsageError(f"{what!r} is neither a folder nor a revision; name a path that exists, or a commit")
-    place = f"{case_path(repository, case.folder)}/workspace"
-    tree = repository.resolve(f"{commit}:{place}")
-    if tree is None:
-        raise UsageError(f"{what} has no {place}; commit the case, or name another version with --against")
-    return read_tree(repository, tree, place)
-
-
 def _expect_same_code(candidate: Version, against: Version) -> None:
     """Raises UsageError unless the two differ in nothing but the knobs that are set."""
     if candidate != against:
         raise UsageError(
             "--trust-workspace judges knob values only, and the code of the two versions differs; "
             "give --knob and versions with the same files, or install bubblewrap"
+        )
+
+
+def _expect_right(gate: GateReport, yardstick: str | None) -> None:
+    if not gate.passed:
+        raise UsageError(
+            f"{yardstick}: is no yardstick of this case ({gate.reason}: {gate.detail}); "
+            "mend it, or judge against another one"
         )
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hillclimb.agent.evaluate.evaluation import open_local_judge, read_version, scratch
+from hillclimb.agent.evaluate.evaluation import open_local_judge, scratch
+from hillclimb.agent.evaluate.versions import read_version
 from hillclimb.agent.evaluate.working_case import read_working_files, workspace_of
 from hillclimb.agent.git.version import write_version
 from hillclimb.agent.llm.briefing.headroom import Headroom, headroom

@@ -21,8 +21,8 @@ from hillclimb.agent.evaluate.evaluation import (
     WORKING_FILES,
     EvaluationRequest,
     EvaluationResult,
-    read_version,
 )
+from hillclimb.agent.evaluate.versions import read_version
 from hillclimb.agent.evaluate.working_case import read_working_files, workspace_of
 from hillclimb.agent.git.repository import Repository
 from hillclimb.agent.git.snapshot import case_path

@@ -135,6 +135,7 @@ class CaseJudge:
         )
 
     def screen(self, candidate: Side, incumbent: Side, watch: Watch) -> Screening:
+        _require_kernel(candidate)
         self._require_timing_device()
         self._verify_device()
         started = time.perf_counter()
@@ -166,6 +167,7 @@ class CaseJudge:
     def confirm(
         self, candidate: Side, incumbent: Side, baseline: Side, alpha: float, watch: Watch
     ) -> Confirmation:
+        _require_kernel(candidate)
         self._require_timing_device()
         started = time.perf_counter()
         if self._duels.device.kind == "cuda" and not self._duels.clocks.is_calibrated:
@@ -297,6 +299,12 @@ class CaseJudge:
                 f"{self._duels.case.name} is for an NVIDIA GPU, and none is here: nothing can be timed; go where there "
                 "is one, or use `hillclimb check`, which compiles for it and interprets the small problems"
             )
+
+
+def _require_kernel(candidate: Side) -> None:
+    """Raises UsageError for a yardstick: a library wins nothing."""
+    if candidate.is_yardstick:
+        raise UsageError("a yardstick cannot be the candidate; let it be what is to be beaten")
 
 
 def _demand(gate: GateReport) -> None:

@@ -57,6 +57,9 @@ class Side(Record):
     """Absolute path of the workspace folder."""
     knobs: dict[str, str] = Field(default_factory=dict)
     """Environment variables; empty means the source defaults decide."""
+    is_yardstick: bool = False
+    """Whether it is a library's operator, by which a kernel is measured, and not a workspace: its source is not read,
+    and it may call finished operators. Never true of a candidate."""
 
 
 class GateReport(Record):

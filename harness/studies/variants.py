@@ -19,15 +19,13 @@ from pathlib import Path
 import yaml
 
 from hillclimb.harness.case.case import Case
+from hillclimb.harness.case.yardstick import YARDSTICK_FILE, is_compiled
 from hillclimb.harness.errors import CaseError
 from hillclimb.harness.records import Side
 from hillclimb.harness.studies.study import BASELINE
-from hillclimb.harness.yaml_errors import read_yaml
 
 YARDSTICK = "torch"
 """The variant made of yardstick.py."""
-
-YARDSTICK_FILE = "yardstick.py"
 
 ENTRY = '"""Hands the judge one of this workspace\'s kernels."""\n\nfrom {module} import {function} as {function}\n'
 
@@ -59,9 +57,6 @@ from yardstick import {function} as plain
 torch.set_float32_matmul_precision("highest")
 {function} = torch.compile(plain, mode=Path(__file__).with_name("mode").read_text(), dynamic=False)
 '''
-
-YARDSTICK_BUDGETS = {"prepare_seconds": 300, "memory_mib": 32768}
-"""Budgets of a copy with a yardstick: torch.compile is slow to import and to find what it made."""
 
 COPY_IGNORE = shutil.ignore_patterns("__pycache__", ".*")
 
@@ -95,7 +90,7 @@ def stage_case(case: Case, *, timed: Collection[str] = ()) -> Iterator[StagedCas
     """A copy of the case with a workspace for each variant, for as long as the block lasts.
 
     Each problem to be timed has a suite of its own, under the objective's distribution. Where there is any, the case's
-    yardstick is among the variants, if it has one, and the copy's policy lets that call what it likes.
+    yardstick is among the variants, if it has one.
     """
     with tempfile.TemporaryDirectory(prefix="hillclimb-study-") as name:
         root = Path(name)
@@ -107,7 +102,6 @@ def stage_case(case: Case, *, timed: Collection[str] = ()) -> Iterator[StagedCas
         if timed:
             suites = _add_suites(case, folder, timed)
             if (folder / YARDSTICK_FILE).is_file():
-                _free(folder / "case.yaml", case)
                 sides[YARDSTICK] = _yardstick(case, root, folder)
         yield StagedCase(folder, sides, suites)
 
@@ -136,7 +130,7 @@ def _yardstick(case: Case, root: Path, folder: Path) -> Side:
     tree = root / YARDSTICK / "workspace"
     tree.mkdir(parents=True)
     shutil.copy(folder / YARDSTICK_FILE, tree)
-    if _is_compiled(folder / YARDSTICK_FILE):
+    if is_compiled((folder / YARDSTICK_FILE).read_text(encoding="utf-8", errors="replace")):
         (tree / file).write_text(
             COMPILED_ENTRY_SOURCE.format(function=function, made=INDUCTOR_FOLDER, cache=CACHE),
             encoding="utf-8",
@@ -145,12 +139,7 @@ def _yardstick(case: Case, root: Path, folder: Path) -> Side:
     else:
         module = Path(YARDSTICK_FILE).stem
         (tree / file).write_text(ENTRY.format(module=module, function=function), encoding="utf-8")
-    return Side(tree=str(tree))
-
-
-def _is_compiled(yardstick: Path) -> bool:
-    """Unless a line of it says that it is not; of one that is no Python, compiling it tells."""
-    return "COMPILED = False" not in yardstick.read_text(encoding="utf-8", errors="replace").splitlines()
+    return Side(tree=str(tree), is_yardstick=True)
 
 
 def _add_suites(case: Case, folder: Path, problems: Collection[str]) -> dict[str, str]:
@@ -167,12 +156,3 @@ def timed_problems(case: Case) -> tuple[str, ...]:
     """Every problem of every suite, once: the objective's first, then the guardrails', then the others'."""
     order = [*case.judged_suites, *case.suites]
     return tuple(dict.fromkeys(name for suite in order for name in case.suites[suite].problems))
-
-
-def _free(file: Path, case: Case) -> None:
-    """Rewrite case.yaml so that a workspace may call finished operators, and take its time to get them ready."""
-    settings = read_yaml(file)
-    settings["budgets"] = {**settings.get("budgets", {}), **YARDSTICK_BUDGETS}
-    imports = dict.fromkeys([*case.settings.policy.imports, "os", "pathlib", "shutil", "torch"])
-    settings["policy"] = {**settings.get("policy", {}), "library_calls": True, "imports": list(imports)}
-    file.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")

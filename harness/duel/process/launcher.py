@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hillclimb.harness.case.case import Case
+from hillclimb.harness.case.yardstick import MIN_MEMORY_MIB, MIN_PREPARE_SECONDS, YARDSTICK_IMPORTS
 from hillclimb.harness.channel.layout import CallSignature
 from hillclimb.harness.device.cores import usable_cpus
 from hillclimb.harness.device.cpu.cpu import InterpreterDevice
@@ -44,12 +45,12 @@ class CandidateLauncher:
         spec = LaunchSpec(
             tensors=device.tensors,
             launch=settings.cuda.launch,
-            preload=self._preload(),
+            preload=self._preload(side),
             devices=device.nodes(),
             kernel_folder=self._precompiler.kernel_folder(side, from_source=from_source)
             if device.kind == "cuda"
             else None,
-            is_walled=self._is_walled(),
+            is_walled=self._is_walled(side),
             compiler_flags=compiler_flags(side) if settings.is_compiled else (),
             environment=self._variables(),
         )
@@ -59,7 +60,7 @@ class CandidateLauncher:
         """A fresh process in which Triton interprets a side's kernels on the CPU, whatever the device."""
         spec = LaunchSpec(
             tensors="torch",
-            preload=self._preload(),
+            preload=self._preload(side),
             environment=InterpreterDevice().variables(),
         )
         return self._start(side, spec)
@@ -71,7 +72,7 @@ class CandidateLauncher:
             tensors=device.tensors, preload=("torch",), devices=device.nodes(), environment=self._variables()
         )
         side = Side(tree=str(workspace))
-        return CandidateProcess(self.rung, side, "kernel.py:run", spec, self._limits())
+        return CandidateProcess(self.rung, side, "kernel.py:run", spec, self._limits(side))
 
     def precompile(self, side: Side, parent: Side | None = None) -> None:
         """Begin what can be done for a side before its turn; returns at once."""
@@ -91,15 +92,16 @@ class CandidateLauncher:
         spec = LaunchSpec(
             tensors="meta",
             architecture=architecture,
-            preload=self._preload(),
+            preload=self._preload(side),
             kernel_folder=kernels,
         )
         return self._start(side, spec)
 
     def _start(self, side: Side, spec: LaunchSpec, *, watched: bool = False) -> CandidateProcess:
         settings = self._case.settings
-        check_policy(Path(side.tree), settings.policy)
-        return CandidateProcess(self.rung, side, settings.entry, spec, self._limits(), watched=watched)
+        if not side.is_yardstick:
+            check_policy(Path(side.tree), settings.policy)
+        return CandidateProcess(self.rung, side, settings.entry, spec, self._limits(side), watched=watched)
 
     def _variables(self) -> dict[str, str]:
         """The device's. A CUDA context has few queues besides: they are most of what it costs to make and to end."""
@@ -109,15 +111,21 @@ class CandidateLauncher:
         queues = {"CUDA_DEVICE_MAX_CONNECTIONS": connections, "CUDA_DEVICE_MAX_COPY_CONNECTIONS": "1"}
         return {**self._device.variables(), **queues}
 
-    def _limits(self) -> ProcessLimits:
+    def _limits(self, side: Side) -> ProcessLimits:
         budgets = self._case.settings.budgets
+        prepare_seconds, memory_mib = budgets.prepare_seconds, budgets.memory_mib
+        if side.is_yardstick:
+            prepare_seconds = max(prepare_seconds, MIN_PREPARE_SECONDS)
+            memory_mib = max(memory_mib, MIN_MEMORY_MIB)
         call_seconds = budgets.call_seconds * self._device.call_time_factor
-        return ProcessLimits(budgets.prepare_seconds, call_seconds, budgets.memory_mib << 20)
+        return ProcessLimits(prepare_seconds, call_seconds, memory_mib << 20)
 
-    def _is_walled(self) -> bool:
+    def _is_walled(self, side: Side) -> bool:
         """On a CPU: Triton's interpreter multiplies by NumPy, and what a GPU's host computes wins nothing."""
         settings = self._case.settings
-        return settings.device == "cpu" and not settings.policy.library_calls
+        is_free = settings.policy.library_calls or side.is_yardstick
+        return settings.device == "cpu" and not is_free
 
-    def _preload(self) -> tuple[str, ...]:
-        return tuple(sorted(TRUSTED_IMPORTS & set(self._case.settings.policy.modules)))
+    def _preload(self, side: Side) -> tuple[str, ...]:
+        modules = {*self._case.settings.policy.modules, *(YARDSTICK_IMPORTS if side.is_yardstick else ())}
+        return tuple(sorted(TRUSTED_IMPORTS & modules))

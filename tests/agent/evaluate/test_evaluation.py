@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hillclimb.agent.evaluate.evaluation import EvaluationRequest, EvaluationResult, evaluate
 from hillclimb.agent.record.entries import WebhookState
+from hillclimb.harness.errors import UsageError
 from hillclimb.harness.records import Reason
 from tests.agent.climb.climbed import git
 from tests.agent.commands import in_process
@@ -76,6 +78,65 @@ def test_a_win_lands_through_real_processes_and_can_be_shown(affine: Path) -> No
     again = hillclimb("evaluate", "test/affine", *asked, cwd=affine)
     assert again.returncode == 2
     assert "mine and the run's incumbent have the same files" in again.stderr
+
+
+LIBRARY = """COMPILED = False
+
+import torch
+
+def run(x, y):
+    two = torch.full((1, 1), 2.0)
+    for _ in range(64):
+        y[:] = torch.from_numpy(x)[:, None].matmul(two)[:, 0].add(1).numpy()
+"""
+"""What no kernel may: it calls BLAS, and imports a module that the case does not allow."""
+
+
+@pytest.mark.clock
+@pytest.mark.slow(25)
+def test_a_kernel_is_judged_against_a_library_and_may_still_call_none(affine: Path) -> None:
+    write_workspace(affine / "mine", HONEST)
+    write_workspace(affine / "theirs", LIBRARY)
+    (affine / "yardstick.py").write_text(LIBRARY)
+
+    def judged(name: str) -> dict[str, Any]:
+        asked = ("--from", name, "--against", "yardstick.py", "--json")
+        done = hillclimb("evaluate", "test/affine", *asked, cwd=affine)
+        assert done.returncode in (0, 1), done.stdout + done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        assert found["against"] == "yardstick.py" and found["kept"] == (done.returncode == 0)
+        return found
+
+    assert judged("theirs")["reason"] == "policy"
+    kept = judged("mine")
+    assert kept["kept"], kept["detail"]
+    assert kept["confirmation"]["speedup"]["low"] > 1
+
+
+@pytest.mark.slow(5)
+def test_against_a_yardstick_the_committed_workspace_says_what_may_change(affine: Path) -> None:
+    write_workspace(affine / "mine", HONEST)
+    (affine / "mine" / "data.bin").write_bytes(b"\xff")
+    (affine / "yardstick.py").write_text(LIBRARY)
+    case = affine / "cases/test/affine"
+    asked = EvaluationRequest(case, str(affine / "mine"), str(affine / "yardstick.py"))
+    found = evaluate(asked, lambda progress: None)
+    assert found.reason == Reason.OUTSIDE_WORKSPACE and "data.bin" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("def run(x, y):\n    pass\n", r"is for torch.compile, which `hillclimb study profile` does"),
+        ("COMPILED = False\n", r"yardstick.py: is no yardstick of this case \(does_not_load: "),
+        (LIBRARY.replace("add(1)", "add(1.5)"), r"is no yardstick of this case \(wrong_result: "),
+    ],
+)
+def test_a_yardstick_that_cannot_be_judged_is_told(affine: Path, source: str, says: str) -> None:
+    (affine / "yardstick.py").write_text(source)
+    asked = EvaluationRequest(affine / "cases/test/affine", against=str(affine / "yardstick.py"))
+    with pytest.raises(UsageError, match=says):
+        evaluate(asked, lambda progress: None)
 
 
 @pytest.mark.slow(3)

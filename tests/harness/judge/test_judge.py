@@ -16,7 +16,7 @@ from hillclimb.harness.device.cpu.cpu import CpuDevice
 from hillclimb.harness.duel.duel_factory import CONTROL_SEGMENTS, SCREENED_MIXED, SCREENING_SHARE, Processes
 from hillclimb.harness.duel.pairs import seconds_per_call
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
-from hillclimb.harness.errors import CaseError, MachineError, UnreapedError
+from hillclimb.harness.errors import CaseError, MachineError, UnreapedError, UsageError
 from hillclimb.harness.judge.gate import MIN_CHECKED_CALLS
 from hillclimb.harness.judge.health import GpuHealth
 from hillclimb.harness.judge.judge import CaseJudge
@@ -175,6 +175,33 @@ def test_slower_and_equal_are_rejected_by_name(tmp_path: Path) -> None:
     assert verdict.reason in (Reason.NO_PROVEN_GAIN, Reason.SLOWER, Reason.NOT_PER_CALL)
     assert verdict.speedup is None, "no speedup is reported for what was not accepted"
     assert verdict.decided and verdict.decided.stage == "decide", "what was seen is told all the same"
+
+
+LIBRARY = """
+import numpy as np
+import torch
+
+def run(x, y):
+    np.matmul(x[:, None], np.full((1, 1), 2, np.float32), out=y[:, None])
+    np.add(y, np.float32(1), out=y)
+"""
+
+
+def test_a_library_may_be_what_is_beaten_and_never_what_wins(tmp_path: Path) -> None:
+    """And frees nobody but itself."""
+    bench = Bench(tmp_path)
+    judge, library, honest = bench.judge, bench.side("library", LIBRARY), bench.side("honest", HONEST)
+    yardstick = library.model_copy(update={"is_yardstick": True})
+    assert judge.gate(yardstick, _ignore).passed
+    assert judge.gate(library, _ignore).reason is Reason.POLICY
+    assert judge.screen(library, yardstick, _ignore).reason is Reason.POLICY
+    assert judge.confirm(library, yardstick, yardstick, 0.006, _ignore).reason is Reason.POLICY
+    for ask in (
+        lambda: judge.screen(yardstick, honest, _ignore),
+        lambda: judge.confirm(yardstick, honest, honest, 0.006, _ignore),
+    ):
+        with pytest.raises(UsageError, match="a yardstick cannot be the candidate"):
+            ask()
 
 
 def test_work_skipped_while_timed_is_found(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from hillclimb.harness.studies.profiling import UNCOUNTED_NOTE, _matters, _Sessi
 from hillclimb.harness.studies.study import StudyCase
 from hillclimb.harness.studies.times import TABLE_FILE, TimesRow, choose_fuller_rows, read, write
 from hillclimb.harness.studies.variants import StagedCase
-from hillclimb.harness.studies.variants import _is_compiled as is_compiled
 from tests.fakes.judge import PROVENANCE
 
 NOW = "of-now"
@@ -133,6 +132,3 @@ def test_what_is_no_text_ends_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / TABLE_FILE).write_text("study,case\n" + "x" * 200_000 + ",y\n")
     with pytest.raises(UsageError, match="move the file away"):
         read(tmp_path / TABLE_FILE)
-    yardstick = tmp_path / "yardstick.py"
-    yardstick.write_bytes(b"# \xff\nCOMPILED = False\n")
-    assert not is_compiled(yardstick)

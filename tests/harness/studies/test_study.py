@@ -107,7 +107,7 @@ def test_timed_problems_have_suites_of_their_own_and_the_yardstick_its_liberty(c
             "odd": ("odd",),
         }
         yardstick = Path(copy.sides[YARDSTICK].tree)
-        check_policy(yardstick, read.settings.policy)
         with pytest.raises(CandidateFault):
             check_policy(yardstick, case.settings.policy)
-        assert read.settings.duel == case.settings.duel
+        assert [name for name, side in copy.sides.items() if side.is_yardstick] == [YARDSTICK]
+        assert read.settings == case.settings, "the kernels keep to their policy beside it"
