@@ -27,6 +27,14 @@ if TYPE_CHECKING:
     from hillclimb.agent.notify.notifier import Notifier
     from hillclimb.harness.records import Watch
 
+AgainstOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REV|PATH",
+        help="What it must beat: a version, or a yardstick, a .py file that calls a library. Default: HEAD.",
+    ),
+]
+
 
 def evaluate(
     case: CaseArgument,
@@ -37,13 +45,7 @@ def evaluate(
     knob: Annotated[
         list[str] | None, typer.Option(metavar="K=V", help="Set a knob in its environment; may be repeated.")
     ] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REV|PATH",
-            help="What it must beat: a version, or a yardstick, a .py file that calls a library. Default: HEAD.",
-        ),
-    ] = None,
+    against: AgainstOption = None,
     commit: Annotated[
         bool,
         typer.Option(
