@@ -128,7 +128,7 @@ ROOMS = {
         "harness.sandbox harness.sandbox.canary harness.sandbox.fork harness.sandbox.kernel"
     ),
     "harness.sources": "harness.case harness.channel",
-    "harness.studies": ("harness.candidate harness.case harness.device harness.judge harness.report"),
+    "harness.studies": "harness.candidate harness.case harness.device harness.judge harness.report",
 }
 """Room -> the rooms that it may import besides the floor. A file at the root of `agent` is a room of its own."""
 

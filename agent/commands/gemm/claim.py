@@ -14,7 +14,7 @@ from hillclimb.harness.errors import UsageError
 if TYPE_CHECKING:
     from hillclimb.harness.gemm.claims.claim import ClaimedKernel
 
-TEMPLATE = "_template_gemm"
+TEMPLATE, CUBLASLT_YARDSTICK = "_template_gemm", "cublaslt.py"
 
 
 @gemm.command()
@@ -29,7 +29,10 @@ def claim(
         ),
     ],
     baseline: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Of another provider, whose times the case tells.")
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="Of another provider, whose times the case tells; may be repeated."
+        ),
     ] = None,
     family: Annotated[str, typer.Option(help="Folder below cases/ that the cases come into.")] = "gemm",
     json: JsonOption = False,
@@ -37,17 +40,18 @@ def claim(
     """Make a case of a shape: it starts from the best kernel of our own, whose parameters are the case's knobs.
 
     The case is as any other: `hillclimb climb` sweeps its knobs and edits its kernel, and every win is duelled. Its
-    yardstick.py is what torch calls, which is cuBLAS.
+    yardstick.py is what torch calls, which is cuBLAS. With a `--baseline` of the provider cublaslt it has a yardstick
+    cublaslt.py, too: the algorithm that was fastest. `hillclimb evaluate --against` judges a kernel against either.
 
-    Example: `hillclimb gemm claim times/generated_results.json --baseline times/cublas_results.json
+    Example: `hillclimb gemm claim times/generated_results.json --baseline times/cublaslt_results.json
     --shapes qkv_m16_n6144_k4096`
     """
     from hillclimb.agent.stamp import SLUG, StampedCase, repository
     from hillclimb.harness.gemm.claims.claim import find_claim
     from hillclimb.harness.gemm.results import read_results
 
-    own, other = read_results(results), read_results(baseline) if baseline else None
-    claims = [find_claim(own, name, other) for name in dict.fromkeys(names)]
+    own, others = read_results(results), [read_results(file) for file in baseline or ()]
+    claims = [find_claim(own, name, others) for name in dict.fromkeys(names)]
     root = repository(Path.cwd())
     for one in claims:
         if not SLUG.fullmatch(one.case):
@@ -79,6 +83,8 @@ def _stamp(one: ClaimedKernel, root: Path, family: str, gpu: str) -> Path:
         knobs = folder / "workspace" / "knobs.yaml"
         knobs.write_text(replace_defaults(knobs.read_text(encoding="utf-8"), one.knobs), encoding="utf-8")
         (folder / "workspace" / "gemm.cu").write_text(one.source, encoding="utf-8")
+        if one.cublaslt is None:
+            (folder / CUBLASLT_YARDSTICK).unlink()
 
     shape = one.shape
     name = f"a product of {shape.m} x {shape.k} and {shape.n} x {shape.k} in {shape.dtype}"

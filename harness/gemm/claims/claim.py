@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.comparison import compare
@@ -12,6 +13,8 @@ from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
 from hillclimb.harness.gemm.families.warpgroup_source import device_values
 from hillclimb.harness.gemm.generator.source import render_template
 from hillclimb.harness.gemm.generator.types import chosen_points
+from hillclimb.harness.gemm.providers import cublaslt_algorithms
+from hillclimb.harness.gemm.providers.cublaslt_algorithms import Algorithm, algorithm_named
 from hillclimb.harness.gemm.providers.ways import (
     ALONG_COLUMNS,
     ALONG_ROWS,
@@ -32,6 +35,13 @@ DTYPES = ("bf16", "f16")
 """Sums of fp8 have fewer bits in the tensor cores than float32, which the case's contract has no budget for."""
 
 
+class CublasLtChoice(NamedTuple):
+    """The algorithm of cuBLASLt that was fastest, and the version of the library that knows it."""
+
+    algorithm: Algorithm
+    version: str
+
+
 @dataclass(frozen=True)
 class ClaimedKernel:
     """One shape, and the kernel that it starts from."""
@@ -41,7 +51,9 @@ class ClaimedKernel:
     point: WarpgroupPoint
     option: RunOption
     told: str
-    """What was measured, in a sentence."""
+    """What was measured, in sentences."""
+    cublaslt: CublasLtChoice | None = None
+    """None where no baseline has a time of cuBLASLt."""
 
     @property
     def case(self) -> str:
@@ -59,8 +71,10 @@ class ClaimedKernel:
         return render_template(TEMPLATE, device_values(self.shape.dtype, ())) + "\n"
 
 
-def find_claim(results: ProviderResults, name: str, baseline: ProviderResults | None = None) -> ClaimedKernel:
-    """The best kernel of this family for the shape of this name.
+def find_claim(
+    results: ProviderResults, name: str, baselines: Sequence[ProviderResults] = ()
+) -> ClaimedKernel:
+    """The best kernel of this family for the shape of this name, and what other providers' best took for it.
 
     Raises UsageError for results of another provider, for a shape that is not there, that has no such kernel or is of
     another dtype than DTYPES, and for a baseline that has no time to compare.
@@ -80,7 +94,12 @@ def find_claim(results: ProviderResults, name: str, baseline: ProviderResults | 
         raise UsageError(f"{name} is the name of several shapes; give a file with one of them")
     best = min(own, key=lambda one: one.rank_ms)
     point, option = kernel_named(best.kernel)
-    return ClaimedKernel(best.shape.named(name), best.kernel, point, option, _told(results, best, baseline))
+    told = f"On an {results.gpu.name} the kernel took {1e3 * best.runtime_ms:.4g} us a call."
+    told = " ".join([told, *(_compared(results, best, baseline) for baseline in baselines)])
+    found = [choice for baseline in baselines if (choice := _cublaslt(baseline, best.shape)) is not None]
+    return ClaimedKernel(
+        best.shape.named(name), best.kernel, point, option, told, found[0] if found else None
+    )
 
 
 def _may_be_claimed(one: Measured) -> bool:
@@ -123,10 +142,17 @@ def knob_values(point: WarpgroupPoint, option: RunOption) -> dict[str, KnobValue
     }
 
 
-def _told(results: ProviderResults, best: Measured, baseline: ProviderResults | None) -> str:
-    told = f"On an {results.gpu.name} the kernel took {1e3 * best.runtime_ms:.4g} us a call."
-    if baseline is None:
-        return told
+def _cublaslt(baseline: ProviderResults, shape: GemmShape) -> CublasLtChoice | None:
+    own = [one for one in baseline.possible() if one.shape == shape]
+    if baseline.provider != cublaslt_algorithms.PROVIDER or not own:
+        return None
+    fastest = min(own, key=lambda one: one.rank_ms)
+    return CublasLtChoice(
+        algorithm_named(fastest.kernel), baseline.software.get(cublaslt_algorithms.PROVIDER, "")
+    )
+
+
+def _compared(results: ProviderResults, best: Measured, baseline: ProviderResults) -> str:
     if baseline.provider == results.provider:
         raise UsageError(f"the baseline is of {baseline.provider}, too; give another provider's results")
     base, own = (
@@ -142,12 +168,12 @@ def _told(results: ProviderResults, best: Measured, baseline: ProviderResults | 
         raise UsageError(f"{best.name} cannot be compared: {gap.provider} is {gap.kind}: {gap.detail}")
     cells = comparison.shapes[0].cells
     time, speedup = cells[base.provider].runtime_ms, cells[own.provider].speedup
-    return f"{told} {base.provider} took {1e3 * time:.4g} us, {speedup:.3f} times as long."
+    return f"{base.provider} took {1e3 * time:.4g} us, {speedup:.3f} times as long."
 
 
 def values_of(claim: ClaimedKernel) -> Mapping[str, str]:
     """What the case's template is filled with, beside the names of the case."""
-    shape = claim.shape
+    shape, cublaslt = claim.shape, claim.cublaslt or CublasLtChoice(Algorithm(0), "")
     return {
         "m": str(shape.m),
         "n": str(shape.n),
@@ -155,4 +181,8 @@ def values_of(claim: ClaimedKernel) -> Mapping[str, str]:
         "dtype": shape.dtype,
         "baseline": claim.told,
         "kernel": claim.kernel,
+        "cublaslt_version": cublaslt.version,
+        "answer": str(cublaslt.algorithm.answer),
+        "tile": str(cublaslt.algorithm.tile),
+        "cluster": str(cublaslt.algorithm.cluster),
     }

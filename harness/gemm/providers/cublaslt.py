@@ -8,7 +8,6 @@ then read where they must not. Names of attributes and values are those of cubla
 from __future__ import annotations
 
 import ctypes
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import torch
 
 from hillclimb.harness.gemm.providers.cost import cost_seconds
+from hillclimb.harness.gemm.providers.cublaslt_algorithms import CLUSTERS, TILES, Algorithm
 from hillclimb.harness.gemm.providers.provider import Launch, Operands, UnsupportedError
 from hillclimb.harness.gemm.shape import Dtype, GemmShape
 
@@ -44,10 +44,6 @@ TEMPLATES, VARIANTS = 2, 48
 """Algorithms that are varied, and how many variants of each are worth timing."""
 
 MAX_CLUSTER = 4
-
-_ids = json.loads(Path(__file__).with_name("cublaslt_ids.json").read_text())
-TILES: dict[int, tuple[int, int]] = {int(key): tuple(value) for key, value in _ids["tiles"].items()}
-CLUSTERS: dict[int, tuple[int, int]] = {int(key): tuple(value) for key, value in _ids["clusters"].items()}
 
 
 class AlgorithmState(ctypes.Structure):
@@ -107,10 +103,10 @@ class CublasLt:
         found = self._heuristic()
         if not found:
             raise UnsupportedError("cuBLASLt's heuristic gives no algorithm")
-        self.algorithms = {f"heuristic_{at}": one for at, one in enumerate(found)}
+        self.algorithms = {Algorithm(at).name: one for at, one in enumerate(found)}
         for at, template in enumerate(found[:TEMPLATES]):
-            for name, algorithm in self._variants(template, shape):
-                self.algorithms[f"{name}_of_{at}"] = algorithm
+            for tile, cluster, algorithm in self._variants(template, shape):
+                self.algorithms[Algorithm(at, tile, cluster).name] = algorithm
         return list(self.algorithms)
 
     def launch(self, shape: GemmShape, kernel: str) -> Launch:
@@ -166,7 +162,9 @@ class CublasLt:
             return []
         return [one.algorithm for one in answers[: given.value] if one.state == SUCCESS]
 
-    def _variants(self, template: AlgorithmState, shape: GemmShape) -> Iterator[tuple[str, AlgorithmState]]:
+    def _variants(
+        self, template: AlgorithmState, shape: GemmShape
+    ) -> Iterator[tuple[int, int, AlgorithmState]]:
         """Those that the check takes, of the tiles and clusters that the cost model thinks most of."""
         pairs = [
             (tile, cluster)
@@ -186,7 +184,7 @@ class CublasLt:
                     *(self.handle, *self._handles(), ctypes.byref(algorithm), ctypes.byref(answer))
                 )
                 if status == SUCCESS and answer.workspace_bytes <= WORKSPACE_BYTES:
-                    yield f"{_sizes(TILES[tile])}_{_sizes(CLUSTERS[cluster])}", algorithm
+                    yield tile, cluster, algorithm
                     kept += 1
             if kept == VARIANTS:
                 return
@@ -225,10 +223,6 @@ class CublasLt:
         status = getattr(self.library, f"cublasLt{function}")(*arguments)
         if status != SUCCESS:
             raise RuntimeError(f"cublasLt{function} returns {status}")
-
-
-def _sizes(pair: tuple[int, int]) -> str:
-    return f"{pair[0]}x{pair[1]}"
 
 
 def _library() -> str:

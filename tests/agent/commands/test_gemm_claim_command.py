@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from hillclimb.harness.case.case import Case
+from hillclimb.harness.case.yardstick import is_compiled
 from hillclimb.harness.channel.dtypes import TORCH_DTYPES
 from hillclimb.harness.device.cpu.cpu import MAX_INTERPRETED_BYTES
 from hillclimb.harness.duel.parity import expected_outputs
@@ -20,7 +21,7 @@ from hillclimb.harness.judge.contract_mutants import LISTED, ContractMutants, fi
 from hillclimb.harness.knobs.knobs import defaults, load_knobs
 from hillclimb.harness.policy.policy import check_policy
 from tests.agent.commands.gemm_commands import typed_gemm
-from tests.cases.workspace import load_case
+from tests.cases.workspace import import_file, load_case
 
 WAY = "64x8x128_1x1_split4_once_by1_features_1x1_raster2_swizzle4_pdl"
 
@@ -31,7 +32,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def results(folder: Path, dtype: Dtype = "bf16", provider: str = "generated", factor: float = 1.0) -> str:
+def results(
+    folder: Path, dtype: Dtype = "bf16", provider: str = "generated", factor: float = 1.0, kernel: str = ""
+) -> str:
     """A file of two shapes."""
     measured = [
         Measured(
@@ -41,12 +44,16 @@ def results(folder: Path, dtype: Dtype = "bf16", provider: str = "generated", fa
             k=272,
             dtype=dtype,
             runtime_ms=factor,
-            kernel=f"warpgroup_gemm_{dtype}_{WAY}",
+            kernel=kernel or f"warpgroup_gemm_{dtype}_{WAY}",
         )
         for name, m in (("one", 40), ("two", 41))
     ]
     file = ProviderResults(
-        schema=1, provider=provider, gpu=GpuCard(name="NVIDIA H200"), results=tuple(measured)
+        schema=1,
+        provider=provider,
+        gpu=GpuCard(name="NVIDIA H200"),
+        software={"cublaslt": "130100"} if provider == "cublaslt" else {},
+        results=tuple(measured),
     )
     path = folder / f"{provider}.json"
     path.write_text(file.model_dump_json(by_alias=True))
@@ -74,6 +81,23 @@ def test_each_shape_becomes_a_case(folder: Path) -> None:
         ]
         assert not [text for text in texts if "{{m}}" in text or "{{dtype}}" in text]
         assert "1.250 times as long" in (case.folder / "program.md").read_text()
+        assert not (case.folder / "cublaslt.py").exists()
+
+
+def test_a_baseline_of_cublaslt_gives_a_yardstick(folder: Path) -> None:
+    """Of the claimed shape it is the algorithm that was fastest, which a GPU shows; of others torch's product."""
+    cublas = results(folder, provider="cublas", factor=1.25)
+    timed = results(folder, provider="cublaslt", factor=1.1, kernel="64x128_2x1_of_1")
+    words = ("claim", results(folder), "--baseline", cublas, "--baseline", timed, "--shapes", "one")
+    (told,) = json.loads(typed_gemm(*words, "--json"))
+    assert told["told"][1].endswith("1.250 times as long. cublaslt took 1100 us, 1.100 times as long.")
+    yardstick = import_file(Path(told["folder"]) / "cublaslt.py")
+    assert not is_compiled((Path(told["folder"]) / "cublaslt.py").read_text())
+    assert (yardstick.ANSWER, yardstick.TILE, yardstick.CLUSTER, yardstick.VERSION) == (1, 17, 3, "130100")
+    assert (yardstick.M, yardstick.N, yardstick.K, yardstick.OPERAND) == (40, 264, 272, 14)
+    x, w, out = torch.ones(3, 8), torch.ones(5, 8), torch.empty(3, 5)
+    yardstick.run(x, w, out)
+    assert (out == 8).all()
 
 
 def test_what_is_there_already_is_left_alone_and_nothing_else_is_made(folder: Path) -> None:

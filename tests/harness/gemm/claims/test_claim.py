@@ -22,6 +22,7 @@ from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
 from hillclimb.harness.gemm.families.warpgroup_rules import steps
 from hillclimb.harness.gemm.families.warpgroup_source import values
 from hillclimb.harness.gemm.generator.types import chosen_points, refusal
+from hillclimb.harness.gemm.providers.cublaslt_algorithms import Algorithm
 from hillclimb.harness.gemm.providers.ways import RunOption, further_options, way_name
 from hillclimb.harness.gemm.results import GpuCard, Measured, Product, ProviderResults
 from hillclimb.harness.gemm.shape import Dtype, GemmShape
@@ -177,7 +178,7 @@ def results(
 
 def test_the_best_kernel_of_the_family_is_claimed() -> None:
     own = results((OTHER, 0.030), (NAME, 0.020), ("simple_gemm_bf16_x", 0.019), (NAME + "_x", 1e-5))
-    claim = find_claim(own, SHAPE.name, results(("cublas", 0.025), provider="cublas"))
+    claim = find_claim(own, SHAPE.name, [results(("cublas", 0.025), provider="cublas")])
     assert (claim.kernel, claim.case, claim.shape) == (NAME, "qkv_m16_n6144_k4096_bf16", SHAPE)
     assert (
         claim.told
@@ -194,6 +195,20 @@ def test_the_best_kernel_of_the_family_is_claimed() -> None:
     assert wanted.items() <= claim.knobs.items() and claim.knobs["GEMM_PDL"] is True
     assert set(claim.knobs) == set(KNOBS)
     assert find_claim(own, SHAPE.name).told == "On an NVIDIA H200 the kernel took 20 us a call."
+
+
+def test_of_cublaslt_the_fastest_algorithm_is_claimed_with_its_version() -> None:
+    own, cublas = results((NAME, 0.020)), results(("cublas", 0.025), provider="cublas")
+    times = (("heuristic_0", 0.024), ("64x128_2x1_of_1", 0.022), ("128x128_1x1_of_0", 0.023))
+    timed = results(*times, provider="cublaslt").model_copy(update={"software": {"cublaslt": "130100"}})
+    claim = find_claim(own, SHAPE.name, [cublas, timed])
+    assert claim.cublaslt == (Algorithm(answer=1, tile=17, cluster=3), "130100")
+    assert claim.told.endswith(
+        "cublas took 25 us, 1.250 times as long. cublaslt took 22 us, 1.100 times as long."
+    )
+    assert find_claim(own, SHAPE.name, [cublas]).cublaslt is None
+    with pytest.raises(UsageError, match="x is no algorithm of cuBLASLt"):
+        find_claim(own, SHAPE.name, [results(("x", 0.02), provider="cublaslt")])
 
 
 def test_what_cannot_be_claimed_is_told() -> None:
@@ -222,7 +237,7 @@ def test_what_cannot_be_claimed_is_told() -> None:
         (results((OTHER, 0.1)), "the baseline is of generated, too"),
     ):
         with pytest.raises(UsageError, match=told):
-            find_claim(results((NAME, 0.02)), SHAPE.name, baseline)
+            find_claim(results((NAME, 0.02)), SHAPE.name, [baseline])
     for name in (NAME + "x", NAME.replace("x128_", "x12_"), "warpgroup_gemm_bf16"):
         with pytest.raises(UsageError, match="is no kernel of warpgroup_gemm's set hopper"):
             kernel_named(name)
