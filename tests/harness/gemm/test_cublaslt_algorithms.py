@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.providers.cublaslt_algorithms import CLUSTERS, TILES, Algorithm, algorithm_named
 
-algorithms = st.integers(0, 15).map(lambda answer: Algorithm(answer)) | st.builds(
+algorithms = st.integers(0, 15).map(Algorithm) | st.builds(
     Algorithm, st.integers(0, 15), st.sampled_from(list(TILES)), st.sampled_from(list(CLUSTERS))
 )
 
