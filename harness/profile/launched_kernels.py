@@ -1,8 +1,9 @@
 """The wall that does not read, on a GPU: what really ran there is listed, and has to be the workspace's own.
 
 One more process of a would-be win is run under the profiler (hillclimb.harness.candidate.gpu_profiler), a call on each
-timed problem. A kernel is the workspace's own where the workspace defines a function of that name; fills and copies
-are memory. Everything else is a framework's or a vendor's.
+timed problem. A kernel is the workspace's own where the workspace defines a function of that name, and each namespace
+that it is in, and no vendor's or framework's kernels are called so; fills and copies are memory. Everything else is a
+framework's or a vendor's.
 
 Not covered: what a process does otherwise while it is profiled, and a finished kernel loaded under a name of one's own.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from hillclimb.harness.duel.duel_factory import DuelFactory
@@ -34,6 +36,15 @@ MEMORY = re.compile(
 )
 """Copies and fills, by the driver or as torch.zeros makes them, and the time in which nothing ran."""
 
+NAMESPACE = re.compile(r"\bnamespace\s+([A-Za-z_]\w*(?:\s*::\s*[A-Za-z_]\w*)*)\s*\{", re.ASCII)
+
+VENDORS = re.compile(
+    r"nvjet|sm\d+_xmma|(maxwell|volta|turing|ampere)_\w*(gemm|cudnn)|cublas|cudnn|cutlass|gemv2[nt]_|gemvnsp|gemmk1_"
+    r"|gemmsn_|splitkreduce|(at|c10|caffe2|torch|native|cub|thrust|cute|std|internal|gemvx)$",
+    re.IGNORECASE,
+)
+"""How kernels of libraries, and their namespaces, begin or are called; to define one so would only hide a library's."""
+
 CUTE = "kernel_cutlass_"
 """What CuTe DSL puts before the name of a function that it compiles."""
 
@@ -51,7 +62,7 @@ def require_own_kernels(duels: DuelFactory, candidate: Side, incumbent: Side, wa
         names = launched_kernels(duels, candidate)
     except CandidateFault as fault:
         return _require_unlistable(duels, incumbent, fault)
-    foreign = sorted(set(foreign_kernels(names, defined_functions(Path(candidate.tree)))))
+    foreign = sorted(set(foreign_kernels(names, defined_names(Path(candidate.tree)))))
     if foreign:
         told = printable("; ".join(foreign[:3]))
         detail = (
@@ -92,21 +103,72 @@ def _list_problem(duels: DuelFactory, process: CandidateProcess, problem: str) -
     return [row.name for row in rows]
 
 
-def defined_functions(workspace: Path) -> frozenset[str]:
-    """Names of functions that the files of a workspace define."""
-    texts = (path.read_text(errors="replace") for path in workspace.rglob("*") if path.suffix in SOURCES)
-    return frozenset(name for text in texts for found in DEFINED.findall(text) for name in found if name)
+@dataclass(frozen=True)
+class DefinedNames:
+    """What the files of a workspace define: functions, and namespaces of C++."""
+
+    functions: frozenset[str]
+    namespaces: frozenset[str]
+
+    def has(self, kernel: str) -> bool:
+        """Whether a kernel is called as one of these functions, in namespaces that are defined here as well."""
+        *namespaces, name = qualified_name(kernel)
+        if any(VENDORS.match(part) for part in (*namespaces, name)):
+            return False
+        return name in self.functions and self.namespaces.issuperset(namespaces)
 
 
-def foreign_kernels(names: Iterable[str], own: frozenset[str]) -> Iterator[str]:
+def defined_names(workspace: Path) -> DefinedNames:
+    """Of all sources of a workspace, whatever their folder."""
+    paths = (path for path in workspace.rglob("*") if path.suffix in SOURCES)
+    texts = [path.read_text(errors="replace") for path in paths]
+    functions = (name for text in texts for found in DEFINED.findall(text) for name in found if name)
+    spaces = (part for text in texts for found in NAMESPACE.findall(text) for part in found.split("::"))
+    return DefinedNames(frozenset(functions), frozenset(part.strip() for part in spaces))
+
+
+def qualified_name(kernel: str) -> list[str]:
+    """The namespaces and the name of a plain, a demangled or a mangled function; [""] for what is none of them."""
+    if kernel.startswith("_Z"):
+        return _mangled_name(kernel)
+    found = re.match(r"(?:void )?((?:[\w$]+::)*[\w$]+)", kernel, re.ASCII)
+    if found is None:
+        return [""]
+    rest = kernel[found.end() :]
+    if rest.startswith("<"):
+        rest = rest[_bracket_end(rest) :]
+    return found[1].split("::") if not rest or rest.startswith("(") else [""]
+
+
+def _bracket_end(text: str) -> int:
+    """Where the template arguments at its beginning end."""
+    depth = 0
+    for at, letter in enumerate(text):
+        depth += {"<": 1, ">": -1}.get(letter, 0)
+        if not depth:
+            return at + 1
+    return len(text)
+
+
+def _mangled_name(kernel: str) -> list[str]:
+    """By the Itanium ABI: lengths and names, after an N where there are namespaces."""
+    nested, parts = kernel[2:3] == "N", list[str]()
+    rest = kernel[3 if nested else 2 :]
+    while found := re.match(r"[1-9]\d*", rest):
+        end = found.end() + int(found[0])
+        parts.append(rest[found.end() : end])
+        rest = rest[end:]
+        if not nested:
+            break
+    return parts or [""]
+
+
+def foreign_kernels(names: Iterable[str], own: DefinedNames) -> Iterator[str]:
     """Those that are neither memory's nor the workspace's."""
     return (name for name in names if not MEMORY.search(name) and not _is_own(name, own))
 
 
-def _is_own(kernel: str, own: frozenset[str]) -> bool:
-    """By the whole name of a plain or mangled function; of one in a namespace, no part may be foreign."""
+def _is_own(kernel: str, own: DefinedNames) -> bool:
     if kernel.startswith(CUTE):
-        return any(kernel.removeprefix(CUTE).startswith(name) for name in own if len(name) > 1)
-    if mangled := re.match(r"_Z(\d+)(\w+)", kernel):
-        return mangled[2][: int(mangled[1])] in own
-    return kernel.removeprefix("void ").partition("<")[0].partition("(")[0].strip() in own
+        return any(kernel.removeprefix(CUTE).startswith(name) for name in own.functions if len(name) > 1)
+    return own.has(kernel)

@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from hillclimb.harness.profile.launched_kernels import defined_functions, foreign_kernels
+from hillclimb.harness.profile.launched_kernels import (
+    DefinedNames,
+    defined_names,
+    foreign_kernels,
+    qualified_name,
+)
 
 WORKSPACE = {
     "kernel.py": '''
@@ -26,6 +31,18 @@ __global__
 void
 alone(float* y) {}
 static __device__ float helper(float x) { return x; }
+namespace mine { namespace inner { template <class P> __global__ void multiply(P p) {} } }
+namespace a::b {
+__global__ void deep(float*) {}
+}
+namespace { __global__ void nameless(float*) {} }
+namespace at { namespace native { __global__ void reduce_kernel(float*) {} } }
+namespace internal { namespace gemvx { __global__ void kernel(float*) {} } }
+__global__ void nvjet_tst_64x8_64x16_1x4_v_bz_TNT(float*) {}
+__global__ void sm90_xmma_gemm_bf16bf16(float*) {}
+__global__ void splitKreduce_kernel(float*) {}
+__global__ void gemv_kernel(float*) {}
+__global__ void sm90_gemm(float*) {}
 """,
     "raw.ptx": ".visible .entry copy_rows$1(.param .u64 a)\n{ ret; }\n",
     "cute_kernel.py": "def softmax_kernel(x, y):\n    pass\n",
@@ -41,6 +58,12 @@ OWN = [
     "_Z5tiledILi4EEvPf",
     "alone",
     "copy_rows$1",
+    "gemv_kernel(float*)",
+    "sm90_gemm(float*)",
+    "void mine::inner::multiply<mine::Plan<3>, (bool)1>(CUtensorMap, mine::Work)",
+    "_ZN4mine5inner8multiplyINS_4PlanEEEvT_",
+    "a::b::deep(float*)",
+    "void b::multiply<a::X>(int)",
     "kernel_cutlass_softmax_kernel_tensorptrf32gmemalign16o41921_0",
     "[CUDA memcpy DtoD]",
     "Memcpy DtoD (Device -> Device)",
@@ -63,6 +86,18 @@ FOREIGN = [
     "void cub::DeviceRadixSortOnesweepKernel<int>(int*)",
     "cudnn_generated_fort_native_sdpa_sm90_knob_7",
     "void tiled::alone(float*)",
+    "void other::alone(float*)",
+    "_ZN5other5aloneEPf",
+    "void tiled<4>::type other::alone<float>(float*)",
+    "void (anonymous namespace)::nameless(float*)",
+    "at::native::reduce_kernel(float*)",
+    "std::enable_if<!(false), void>::type internal::gemvx::kernel<int, int, float>(float)",
+    "void internal::gemvx::kernel<int>(float*)",
+    "nvjet_tst_64x8_64x16_1x4_v_bz_TNT",
+    "sm90_xmma_gemm_bf16bf16",
+    "splitKreduce_kernel(float*)",
+    "mine::inner",
+    "",
     "not_source",
     "helper_of_others",
     "kernel_cutlass_gemm_of_others_0",
@@ -72,23 +107,41 @@ FOREIGN = [
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> frozenset[str]:
+def own(tmp_path: Path) -> DefinedNames:
     for name, text in WORKSPACE.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    return defined_functions(tmp_path)
+    return defined_names(tmp_path)
 
 
 @pytest.mark.parametrize("kernel", OWN)
-def test_what_the_workspace_defines_and_memory_is_its_own(own: frozenset[str], kernel: str) -> None:
+def test_what_the_workspace_defines_and_memory_is_its_own(own: DefinedNames, kernel: str) -> None:
     assert list(foreign_kernels([kernel], own)) == []
 
 
 @pytest.mark.parametrize("kernel", FOREIGN)
-def test_what_it_does_not_define_is_foreign(own: frozenset[str], kernel: str) -> None:
+def test_what_it_does_not_define_is_foreign(own: DefinedNames, kernel: str) -> None:
     assert list(foreign_kernels([kernel], own)) == [kernel]
 
 
 def test_files_that_are_no_text_are_looked_over(tmp_path: Path) -> None:
     (tmp_path / "kernel.py").write_bytes(b"\xff\xfe def f(): pass\n")
-    assert defined_functions(tmp_path) == {"f"}
+    assert defined_names(tmp_path).functions == {"f"}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "parts"),
+    [
+        ("f", ["f"]),
+        ("void a::f<b::c<1>, (int)2>(x<3>)", ["a", "f"]),
+        ("f<1", ["f"]),
+        ("a<1>::f(int)", [""]),
+        ("<1>", [""]),
+        ("_Z", [""]),
+        ("_Z99f", ["f"]),
+        ("_ZN1a1fE", ["a", "f"]),
+        ("_Z1fN1b1cE", ["f"]),
+    ],
+)
+def test_names_are_taken_apart(kernel: str, parts: list[str]) -> None:
+    assert qualified_name(kernel) == parts
