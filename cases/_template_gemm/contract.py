@@ -49,7 +49,15 @@ UNITS = {"m": 1, "n": ROW_BYTES // KIND.own.itemsize, "k": ROW_BYTES // KIND.own
 
 HALF_ULP = 2.0**-24
 """Of a float32 sum: what each of its additions may lose. As much upwards as downwards, so that k of them lose sqrt(k)
-(Higham & Mary, SIAM J. Sci. Comput. 41 (2019) A2815); tensor cores cut off, which comes to a twentieth of that."""
+(Higham & Mary, SIAM J. Sci. Comput. 41 (2019) A2815)."""
+
+DEPTH = 16
+"""Products that a tensor core adds to a sum at once. It cuts off what float32 does not hold, half an ulp in the mean and
+always towards zero (Fasi et al., PeerJ Comput. Sci. 7 (2021) e330). A sum that rises and falls again loses that in each
+step."""
+
+PREFIXES = 8
+"""Parts of k after which sums are looked at, for how high they rise."""
 
 
 def problem(m: int, n: int, k: int) -> dict[str, int]:
@@ -102,9 +110,11 @@ class Contract(contract.Contract):
         return {"out": (inputs["x"].float() @ inputs["w"].float().T).to(KIND.own)}
 
     def scale(self, problem: Problem, inputs: Tensors, reference: Tensors) -> Tensors:
-        """One rounding of the result, and of k float32 additions: |out| + sqrt(k) (u32 / eps) |x| |w|^T."""
+        """One rounding of the result, of k float32 additions, and what is cut off of sums on their way:
+        |out| + (u32 / eps) (sqrt(k) |x| |w|^T + k / 16 (highest - lowest sum of a part of k))."""
         x, w = inputs["x"].double(), inputs["w"].double()
         lost = (x.abs() @ w.abs().T).mul_(problem["k"] ** 0.5 * HALF_ULP)
+        lost.add_(_range(x, w), alpha=HALF_ULP * problem["k"] / DEPTH)
         eps = torch.finfo(KIND.own).eps
         return {"out": lost.div_(eps).add_(reference["out"].abs()).clamp_min_(TINY)}
 
@@ -112,6 +122,18 @@ class Contract(contract.Contract):
         """Operations, a product and a sum for each of m n k; bytes of x and w read once and out written once."""
         m, n, k = problem["m"], problem["n"], problem["k"]
         return Work(flops=2 * m * n * k, bytes=KIND.own.itemsize * ((m + n) * k + m * n))
+
+
+def _range(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """Of all sums x w^T of the first columns, the highest less the lowest, m x n; the empty sum is one."""
+    total = x.new_zeros(len(x), len(w))
+    highest, lowest = total.clone(), total.clone()
+    step = -(-x.shape[1] // PREFIXES)
+    for first in range(0, x.shape[1], step):
+        total.addmm_(x[:, first : first + step], w[:, first : first + step].T)
+        torch.maximum(highest, total, out=highest)
+        torch.minimum(lowest, total, out=lowest)
+    return highest.sub_(lowest)
 
 
 def _in_units(problem: Problem) -> dict[str, int]:
