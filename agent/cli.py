@@ -25,6 +25,7 @@ from hillclimb.agent.commands.profile import profile
 from hillclimb.agent.commands.read import history, rebuild, report, runs, show, watch
 from hillclimb.agent.commands.review import review
 from hillclimb.agent.commands.study import study
+from hillclimb.agent.screen.escaping import escape_unprintable
 from hillclimb.harness.errors import HillclimbError, MachineError
 
 app = typer.Typer(
@@ -75,7 +76,8 @@ def main() -> None:
 
 
 def _fail(message: str, status: int) -> None:
-    print(f"hillclimb: {message}", file=sys.stderr)
+    lines = (escape_unprintable(line) for line in f"hillclimb: {message}".splitlines())
+    print(*lines, sep="\n", file=sys.stderr)
     sys.exit(status)
 
 

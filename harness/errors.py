@@ -52,6 +52,10 @@ class MachineError(HillclimbError):
     """The machine failed; nothing is held against the candidate."""
 
 
+class IncumbentFault(MachineError):
+    """The incumbent failed in a duel, having passed before: by its own fault, or the machine's."""
+
+
 class SandboxError(MachineError):
     """No sandbox rung works here; the message names what was tried and what got out."""
 

@@ -28,7 +28,7 @@ ROOMS = {
         "agent.climb agent.evaluate agent.proposal agent.proposer agent.record agent.screen harness.case "
         "harness.judge harness.knobs"
     ),
-    "agent.cli": "agent.commands agent.commands.gemm",
+    "agent.cli": "agent.commands agent.commands.gemm agent.screen",
     "agent.climb": (
         "agent.git agent.machine agent.notify agent.proposal agent.proposer agent.record agent.rhythm "
         "agent.screen harness.case harness.device harness.judge harness.knobs harness.statistics"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 AgainstOption = Annotated[
     str | None,
     typer.Option(
-        metavar="REV|PATH",
+        metavar="REV|PATH|FILE.py",
         help="What it must beat: a version, or a yardstick, a .py file that calls a library. Default: HEAD.",
     ),
 ]
@@ -137,7 +137,7 @@ def _refuse_without_commit(**given: str | None) -> None:
 
 
 def _describe(found: EvaluationResult) -> str:
-    versions = f"{found.candidate} against {found.against}"
+    versions = f"{found.candidate} against {'the yardstick ' if found.yardstick else ''}{found.against}"
     setting = f" with {', '.join(f'{k}={v}' for k, v in found.knobs.items())}" if found.knobs else ""
     where = f"\n{_place(found)}" if found.run else ""
     if not found.kept:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from hillclimb.agent.screen.escaping import escape_unprintable
 from hillclimb.harness.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ class TimedLog:
             self._file.flush()
 
     def show(self, text: str) -> None:
-        """To stdout and into the file."""
+        """Lines to stdout and into the file; what cannot be displayed is spelled out."""
+        text = "\n".join(escape_unprintable(line) for line in text.splitlines())
         print(text)
         self.write(text)
         self.flush()

@@ -17,7 +17,7 @@ from hillclimb.agent.proposers.submission import read_knobs
 from hillclimb.agent.record.entries import WebhookState
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.knob_reads import unread_knobs
-from hillclimb.harness.errors import UsageError
+from hillclimb.harness.errors import IncumbentFault, UsageError
 from hillclimb.harness.judge.pool import LocalJudge
 from hillclimb.harness.knobs.knobs import KNOBS_FILE, KnobValue, replace_defaults, to_environment
 from hillclimb.harness.records import (
@@ -68,6 +68,8 @@ class EvaluationResult(WebhookState):
     screening: Screening | None
     """None where the candidate changes what it may not: nothing was run then."""
     confirmation: Confirmation | None
+    yardstick: str | None = None
+    """SHA-256 of the file that it met, where that was a yardstick."""
     run: str | None = None
     """`<family>/<case>/<tag>`, where it became a candidate of a run (--commit); None elsewhere, the rest too."""
     n: int | None = None
@@ -165,19 +167,21 @@ def evaluate(question: EvaluationRequest, watch: Watch) -> EvaluationResult:
         else:
             side = Side(tree=str(write_version(candidate, place / "candidate")), knobs=knobs)
             tree = write_version(opponent.version, place / "against")
-            other = Side(tree=str(tree), is_yardstick=opponent.is_yardstick)
-            if opponent.is_yardstick:
+            other = Side(tree=str(tree), is_yardstick=opponent.yardstick is not None)
+            if other.is_yardstick:
                 _expect_right(judge.gate(other, watch), question.against)
             promoted = Side(tree=str(write_version(promote(candidate, values), place / "promoted")))
             confirmed = promoted if values else side
             sides = TrialSides(screened=side, confirmed=confirmed, incumbent=other, baseline=other)
-            outcome = judge_sides(
-                lambda question: question(judge), sides, lambda: case.settings.duel.alpha, watch
-            )
+            with _naming_yardstick(question.against if other.is_yardstick else None):
+                outcome = judge_sides(
+                    lambda question: question(judge), sides, lambda: case.settings.duel.alpha, watch
+                )
         return EvaluationResult(
             case=case.name,
             candidate=question.candidate or WORKING_FILES,
             against=question.against or HEAD,
+            yardstick=opponent.yardstick,
             knobs=knobs,
             kept=outcome.reason is None,
             reason=outcome.reason,
@@ -201,17 +205,30 @@ def _expect_same_code(candidate: Version, against: Version) -> None:
     """Raises UsageError unless the two differ in nothing but the knobs that are set."""
     if candidate != against:
         raise UsageError(
-            "--trust-workspace judges knob values only, and the code of the two versions differs; "
+            "--trust-workspace judges knob values only, and the code differs from the other version's, or from HEAD's; "
             "give --knob and versions with the same files, or install bubblewrap"
         )
 
 
 def _expect_right(gate: GateReport, yardstick: str | None) -> None:
     if not gate.passed:
+        told = gate.detail.strip().splitlines()[-1:]
         raise UsageError(
-            f"{yardstick}: is no yardstick of this case ({gate.reason}: {gate.detail}); "
-            "mend it, or judge against another one"
+            f"{yardstick}: is no yardstick of this case ({': '.join([str(gate.reason), *told])}); "
+            "it is one file, which runs alone: mend it, or judge against another one"
         )
+
+
+@contextmanager
+def _naming_yardstick(yardstick: str | None) -> Iterator[None]:
+    """A yardstick that fails in a duel is its author's to mend."""
+    try:
+        yield
+    except IncumbentFault as fault:
+        if yardstick is None:
+            raise
+        told = str(fault).strip().splitlines()[-1]
+        raise UsageError(f"{yardstick}: passed the gate and failed in a duel ({told}); mend it") from fault
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +27,8 @@ class Opponent:
     committed: Version
     """The workspace from which the candidate may differ in what the case lets it change: the opponent itself, or HEAD's
     where that is a yardstick."""
-    is_yardstick: bool = False
+    yardstick: str | None = None
+    """SHA-256 of the file, of a yardstick."""
 
 
 def find_opponent(case: Case, what: str) -> Opponent:
@@ -34,11 +36,23 @@ def find_opponent(case: Case, what: str) -> Opponent:
 
     Raises UsageError where there is neither, or the yardstick cannot be judged.
     """
-    file = Path(what)
+    file, (entry, _) = Path(what), case.settings.entry.split(":")
     if file.suffix == PYTHON and file.is_file():
-        return Opponent(_read_yardstick(case, file), read_version(case, HEAD), is_yardstick=True)
+        version = _read_yardstick(case, file)
+        return Opponent(version, _committed(case, file), hashlib.sha256(version[entry].content).hexdigest())
     version = read_version(case, what)
+    if entry not in version:
+        raise UsageError(f"{what}: has no {entry}, which {case.name} runs; name a version that has one")
     return Opponent(version, version)
+
+
+def _committed(case: Case, yardstick: Path) -> Version:
+    try:
+        return read_version(case, HEAD)
+    except UsageError as error:
+        raise UsageError(
+            f"{yardstick}: a kernel that meets a yardstick may differ from HEAD in what the case lets it; {error}"
+        ) from error
 
 
 def read_version(case: Case, what: str) -> Version:
@@ -72,9 +86,13 @@ def _read_yardstick(case: Case, file: Path) -> Version:
         content = file.read_bytes()
     except OSError as error:
         raise UsageError(f"{file}: cannot be read ({error}); make it readable") from None
-    if is_compiled(content.decode(errors="replace")):
+    try:
+        compiled = is_compiled(content)
+    except (SyntaxError, ValueError) as error:
+        raise UsageError(f"{file}: is no Python ({error}); mend it") from None
+    if compiled:
         raise UsageError(
-            f"{file}: is for torch.compile, which `hillclimb study profile` does; "
-            f"one that says COMPILED = False, and defines {function}, is judged as it is"
+            f"{file}: does not say COMPILED = False, so it is for torch.compile, which `hillclimb study profile` does; "
+            f"with that line, and {function} as it is to be called, it is judged"
         )
     return {entry: File(REGULAR, content)}

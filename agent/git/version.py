@@ -107,7 +107,9 @@ def why_not_allowed(candidate: Version, against: Version, mutable: tuple[str, ..
 
     The defaults of knobs.yaml may differ whatever the globs say: that is how a climb commits knob values.
     """
-    allowed = mutable if changed_defaults(candidate, against) is None else (*mutable, KNOBS_FILE)
+    allowed = mutable
+    if KNOBS_FILE not in mutable and changed_defaults(candidate, against) is not None:
+        allowed = (*mutable, KNOBS_FILE)
     return why_changed_outside(_changes(against, candidate), _WORKSPACE, allowed, against)
 
 

@@ -52,7 +52,7 @@ HALF_ULP = 2.0**-24
 (Higham & Mary, SIAM J. Sci. Comput. 41 (2019) A2815)."""
 
 DEPTH = 16
-"""Products that a tensor core adds to a sum at once. It cuts off what float32 does not hold, half an ulp in the mean and
+"""Products that a tensor core adds to a sum at once. It cuts off what float32 does not hold: half an ulp in the mean,
 always towards zero (Fasi et al., PeerJ Comput. Sci. 7 (2021) e330). A sum that rises and falls again loses that in each
 step."""
 

@@ -33,7 +33,7 @@ from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.duel.process.launch_spec import SegmentPlan, Timing
 from hillclimb.harness.duel.residual_work import ResidualWorkDetector
 from hillclimb.harness.duel.workload import DuelSettings, OutputProbe, Workload
-from hillclimb.harness.errors import CandidateFault, MachineError
+from hillclimb.harness.errors import CandidateFault, IncumbentFault
 from hillclimb.harness.records import Block, Reason
 from hillclimb.harness.statistics.readings import SegmentSeconds
 
@@ -69,7 +69,7 @@ CleanBlock = tuple[Block, list[tuple[str, ...]]]
 class InterleavedDuel:
     """Two compiled processes, A the candidate and B its opponent, over one suite of problems.
 
-    Raises CandidateFault for what A does wrong; the same of B, which has passed all this before, is a MachineError.
+    Raises CandidateFault for what A does wrong; the same of B, which has passed all this before, is an IncumbentFault.
     """
 
     def __init__(
@@ -373,7 +373,7 @@ def attribute_faults(side: int) -> Iterator[None]:
     except CandidateFault as fault:
         if side == 0:
             raise
-        raise MachineError(f"the incumbent failed in a duel, having passed before: {fault}") from fault
+        raise IncumbentFault(f"the incumbent failed in a duel, having passed before: {fault}") from fault
 
 
 def clean_blocks(device: Device, take: Callable[[], Block], count: int) -> Iterator[CleanBlock]:

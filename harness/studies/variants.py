@@ -130,7 +130,7 @@ def _yardstick(case: Case, root: Path, folder: Path) -> Side:
     tree = root / YARDSTICK / "workspace"
     tree.mkdir(parents=True)
     shutil.copy(folder / YARDSTICK_FILE, tree)
-    if is_compiled((folder / YARDSTICK_FILE).read_text(encoding="utf-8", errors="replace")):
+    if _is_compiled(folder / YARDSTICK_FILE):
         (tree / file).write_text(
             COMPILED_ENTRY_SOURCE.format(function=function, made=INDUCTOR_FOLDER, cache=CACHE),
             encoding="utf-8",
@@ -140,6 +140,14 @@ def _yardstick(case: Case, root: Path, folder: Path) -> Side:
         module = Path(YARDSTICK_FILE).stem
         (tree / file).write_text(ENTRY.format(module=module, function=function), encoding="utf-8")
     return Side(tree=str(tree), is_yardstick=True)
+
+
+def _is_compiled(yardstick: Path) -> bool:
+    """Of one that is no Python, compiling it tells."""
+    try:
+        return is_compiled(yardstick.read_bytes())
+    except (SyntaxError, ValueError):
+        return True
 
 
 def _add_suites(case: Case, folder: Path, problems: Collection[str]) -> dict[str, str]:

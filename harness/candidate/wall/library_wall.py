@@ -22,6 +22,7 @@ import os
 import platform
 import re
 import signal
+import site
 import struct
 import sys
 from collections.abc import Iterable, Iterator
@@ -125,18 +126,19 @@ def block_libraries(workspace: str = "/nowhere") -> None:
 
 
 def _not_loaded_yet() -> Iterator[Path]:
-    return _libraries(INSTALLED)
+    return _libraries(INSTALLED, sys.path)
 
 
 def _copyable() -> Iterator[Path]:
-    """Files and folders of finished libraries that nothing honest opens from now on."""
+    """Files and folders of finished libraries that nothing honest opens from now on, those of the interpreter below a
+    virtual environment included."""
     patterns = COPYABLE if "torch" in sys.modules else (*COPYABLE, *WITHOUT_TORCH)
-    return _libraries(patterns)
+    return _libraries(patterns, [*sys.path, *site.getsitepackages([sys.base_prefix])])
 
 
-def _libraries(patterns: Iterable[str]) -> Iterator[Path]:
-    """What packages keep by these patterns, and the system's."""
-    for folder in dict.fromkeys(sys.path):
+def _libraries(patterns: Iterable[str], folders: Iterable[str]) -> Iterator[Path]:
+    """What packages keep by these patterns below these folders, and the system's."""
+    for folder in dict.fromkeys(folders):
         if folder.endswith("-packages"):
             yield from (path for pattern in patterns for path in Path(folder).glob(pattern))
     for place in filter(Path.is_dir, map(Path, SYSTEM_FOLDERS)):

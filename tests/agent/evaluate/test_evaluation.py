@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -98,13 +99,18 @@ def test_a_kernel_is_judged_against_a_library_and_may_still_call_none(affine: Pa
     write_workspace(affine / "mine", HONEST)
     write_workspace(affine / "theirs", LIBRARY)
     (affine / "yardstick.py").write_text(LIBRARY)
+    digest = hashlib.sha256(LIBRARY.encode()).hexdigest()
 
     def judged(name: str) -> dict[str, Any]:
         asked = ("--from", name, "--against", "yardstick.py", "--json")
         done = hillclimb("evaluate", "test/affine", *asked, cwd=affine)
         assert done.returncode in (0, 1), done.stdout + done.stderr
         found: dict[str, Any] = json.loads(done.stdout)
-        assert found["against"] == "yardstick.py" and found["kept"] == (done.returncode == 0)
+        assert (
+            found["against"] == "yardstick.py"
+            and found["yardstick"] == digest
+            and found["kept"] == (done.returncode == 0)
+        )
         return found
 
     assert judged("theirs")["reason"] == "policy"
@@ -127,8 +133,8 @@ def test_against_a_yardstick_the_committed_workspace_says_what_may_change(affine
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ("def run(x, y):\n    pass\n", r"is for torch.compile, which `hillclimb study profile` does"),
-        ("COMPILED = False\n", r"yardstick.py: is no yardstick of this case \(does_not_load: "),
+        ("def run(x, y):\n    pass\n", r"does not say COMPILED = False, so it is for torch.compile"),
+        ("COMPILED = False\n", r"yardstick.py: is no yardstick of this case \(does_not_load: [^\n]*\Z"),
         (LIBRARY.replace("add(1)", "add(1.5)"), r"is no yardstick of this case \(wrong_result: "),
     ],
 )
@@ -136,6 +142,29 @@ def test_a_yardstick_that_cannot_be_judged_is_told(affine: Path, source: str, sa
     (affine / "yardstick.py").write_text(source)
     asked = EvaluationRequest(affine / "cases/test/affine", against=str(affine / "yardstick.py"))
     with pytest.raises(UsageError, match=says):
+        evaluate(asked, lambda progress: None)
+
+
+FAILS_LATER = f"""{LIBRARY.replace("range(64)", "range(1)")}
+calls, whole = [], run
+
+def run(x, y):
+    calls.extend([1] * (x.size == 20_000))
+    assert len(calls) < 150, "tired"
+    whole(x, y)
+"""
+
+
+@pytest.mark.slow(10)
+def test_a_yardstick_that_fails_in_a_duel_is_its_authors_to_mend(affine: Path) -> None:
+    write_workspace(affine / "mine", HONEST)
+    (affine / "yardstick.py").write_text(FAILS_LATER)
+    asked = EvaluationRequest(
+        affine / "cases/test/affine", str(affine / "mine"), str(affine / "yardstick.py")
+    )
+    with pytest.raises(
+        UsageError, match=r"yardstick\.py: passed the gate and failed in a duel [^\n]*tired[^\n]*\Z"
+    ):
         evaluate(asked, lambda progress: None)
 
 

@@ -28,12 +28,12 @@ def test_a_file_of_python_is_a_yardstick_and_a_folder_is_none(case: Case, tmp_pa
     file = tmp_path / "cublas.py"
     file.write_text(YARDSTICK)
     found = find_opponent(case, str(file))
-    assert found.is_yardstick and found.version["kernel.py"].content == YARDSTICK.encode()
+    assert found.yardstick and found.version["kernel.py"].content == YARDSTICK.encode()
     assert found.version.keys() == {"kernel.py"} and found.committed["kernel.py"].content == HONEST.encode()
     write_workspace(tmp_path / "other.py", YARDSTICK)
     folder = find_opponent(case, str(tmp_path / "other.py"))
-    assert not folder.is_yardstick and folder.committed is folder.version
-    assert not find_opponent(case, "HEAD").is_yardstick
+    assert folder.yardstick is None and folder.committed is folder.version
+    assert find_opponent(case, "HEAD").yardstick is None
 
 
 def test_what_a_candidate_may_write_is_no_yardstick(case: Case, tmp_path: Path) -> None:
@@ -53,6 +53,18 @@ def test_a_kernel_that_is_no_python_has_no_yardstick(case: Case, tmp_path: Path)
     settings.write_text(f"{settings.read_text()}\nentry: kernel.c:run\n")
     with pytest.raises(UsageError, match=r"a yardstick is Python, and test/affine runs kernel\.c"):
         find_opponent(Case(case.folder), str(file))
+
+
+def test_what_has_no_entry_is_no_opponent(case: Case, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match=r"empty: has no kernel\.py, which test/affine runs"):
+        find_opponent(case, str(tmp_path / "empty"))
+
+
+def test_what_is_no_python_is_told(case: Case, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_bytes(b"COMPILED = False\n\xff")
+    with pytest.raises(UsageError, match=r"broken\.py: is no Python"):
+        find_opponent(case, str(tmp_path / "broken.py"))
 
 
 def test_a_file_that_is_not_there_is_told_as_no_version(case: Case) -> None:

@@ -6,12 +6,14 @@ import json
 import os
 import platform
 import signal
+import site
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from hillclimb.harness.candidate.wall import library_wall
 from hillclimb.harness.duel.process.launch_spec import ONE_THREAD
 
 pytestmark = pytest.mark.skipif(
@@ -198,3 +200,15 @@ def test_the_files_are_known_by_their_names() -> None:
     assert all(FINISHED.search(f"/site-packages/x/{name}") for name in known)
     assert not FINISHED.search("/site-packages/numpy/_core/_multiarray_umath.cpython-311-x86_64-linux-gnu.so")
     assert not FINISHED.search(f"{Path.home()}/blis/numpy/_core/other.so")
+
+
+def test_libraries_below_a_virtual_environment_are_hidden_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interpreter that it was made of may have packages of its own."""
+    monkeypatch.setattr(sys, "base_prefix", str(tmp_path))
+    (packages,) = (Path(folder) for folder in site.getsitepackages([str(tmp_path)])[:1])
+    library = packages / "scipy.libs" / "libscipy_openblas-6cdc3b4a.so"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    assert library.parent in list(library_wall._copyable())
