@@ -13,7 +13,7 @@ from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.yardstick import is_compiled
 from hillclimb.harness.channel.dtypes import TORCH_DTYPES
 from hillclimb.harness.device.cpu.cpu import MAX_INTERPRETED_BYTES
-from hillclimb.harness.duel.parity import expected_outputs
+from hillclimb.harness.duel.parity import error_shares, expected_outputs
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.results import GpuCard, Measured, ProviderResults
 from hillclimb.harness.gemm.shape import Dtype
@@ -147,3 +147,36 @@ def test_a_budget_is_a_few_roundings_and_rows_stay_aligned(folder: Path, dtype: 
             assert (
                 max(expected.budget.values()) <= 2 * torch.finfo(contract.outputs(problem)["out"].dtype).eps
             )
+
+
+def cut_to(values: torch.Tensor, bits: int) -> torch.Tensor:
+    """Float64 values with so many bits of mantissa, the rest cut off towards zero."""
+    mantissa, exponent = torch.frexp(values)
+    return torch.ldexp(torch.trunc(torch.ldexp(mantissa, torch.tensor(bits))), exponent - bits)
+
+
+def summed(x: torch.Tensor, w: torch.Tensor, bits: int) -> torch.Tensor:
+    """x w^T as a tensor core sums it: 16 products at once, then cut off. Shapes (m, k) and (n, k)."""
+    total = torch.zeros(len(x), len(w), dtype=torch.float64)
+    for first in range(0, x.shape[1], 16):
+        part = x[:, first : first + 16].double() @ w[:, first : first + 16].double().T
+        total = cut_to(total + part, bits)
+    return total
+
+
+@pytest.mark.parametrize(("bits", "expected"), [(24, True), (20, False)])
+def test_a_sum_that_falls_again_may_lose_what_tensor_cores_cut_off(
+    folder: Path, bits: int, expected: bool
+) -> None:
+    """At any height, and no more than that: the worst of all results is one that is nearly zero."""
+    _, contract = load_case(claimed(folder), TORCH_DTYPES)
+    m, n, k = 32, 64, 8192
+    generator = torch.Generator().manual_seed(3)
+    x, w = (torch.randn(rows, k, generator=generator).abs().add(1).bfloat16() for rows in (m, n))
+    x[:, k // 2 :] = -x[:, : k // 2]
+    w[:, k // 2 :] = w[:, : k // 2]
+    x[:, 0] += 0.5
+    problem, inputs = {"m": m, "n": n, "k": k}, {"x": x, "w": w}
+    wanted = expected_outputs(contract, problem, inputs, 1.5)
+    shares = error_shares({"out": summed(x, w, bits).bfloat16()}, wanted)["out"]
+    assert bool(shares.max() <= 1) == expected, shares.max()
