@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import statistics
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -15,6 +15,12 @@ Standing = Literal["faster", "slower", "level"]
 GapKind = Literal["missing", "failed", "stale", "unlike", "impossible"]
 """missing: no time and no failure. stale: another card, driver or toolkit than the baseline's. unlike: a mean beside a
 minimum, or a cold cache beside a hot one."""
+
+BEST = "best of all"
+"""Of all providers, the baseline among them: by the rounds that choose, where the files have such, told by others."""
+
+BANDS = (64, 1024)
+"""Largest m of the first two of three bands: decoding, what is between, and prefill."""
 
 SAME_EVERYWHERE = ("cuda",)
 """Software that must be the same in two files that have it: the kernels of all providers run on it."""
@@ -47,6 +53,24 @@ class ComparedShape(Record):
     groups: int
     cells: dict[str, Cell]
     """By provider, the baseline among them; without those that have no time to compare."""
+    best: str = ""
+    """The provider that is fastest, chosen by other rounds than its time is told of; empty where there is none."""
+
+    def speedup(self, provider: str) -> float | None:
+        """Over the baseline, of a provider or of BEST; None where there is no time."""
+        cell = self.cells.get(self.best if provider == BEST else provider)
+        return cell.speedup if cell else None
+
+
+class SpeedupSummary(Record):
+    """Speedups over the baseline of all shapes, or of those with some m, by provider and BEST."""
+
+    least_m: int
+    most_m: int | None
+    """None: no end."""
+    shapes: int
+    geometric_means: dict[str, float]
+    smallest: dict[str, float]
 
 
 class Gap(Record):
@@ -66,8 +90,10 @@ class ProviderComparison(Record):
     providers: tuple[str, ...]
     """The baseline first."""
     shapes: tuple[ComparedShape, ...]
-    geometric_means: dict[str, float]
-    """Of each provider's speedups, where it has any."""
+    summary: SpeedupSummary
+    """Of all shapes."""
+    bands: tuple[SpeedupSummary, ...]
+    """Of the shapes with few, more and many rows, where there are any."""
     gaps: tuple[Gap, ...]
 
     def slower(self) -> list[tuple[str, str]]:
@@ -93,7 +119,7 @@ def compare(baseline: ProviderResults, others: Sequence[ProviderResults]) -> Pro
     rows = []
     for shape, name in names.items():
         base = best[baseline.provider].get(shape)
-        cells = {}
+        cells, ranks = {}, {}
         for file in compared:
             own = best[file.provider].get(shape)
             if own is None:
@@ -101,15 +127,16 @@ def compare(baseline: ProviderResults, others: Sequence[ProviderResults]) -> Pro
             elif base is not None and (unlike := _unlike(base, own)):
                 gaps.append(Gap(provider=file.provider, kind="unlike", shape=name, detail=unlike))
             elif base is not None:
-                cells[file.provider] = _cell(base, own)
-        rows.append(_row(name, shape, cells))
+                cells[file.provider], ranks[file.provider] = _cell(base, own), own.rank_ms
+        rows.append(_row(name, shape, cells, min(ranks, key=lambda name: ranks[name], default="")))
     gaps += [gap for file in compared for gap in _impossible(file)]
     providers = (baseline.provider, *(other.provider for other in others))
     return ProviderComparison(
         baseline=baseline.provider,
         providers=providers,
         shapes=tuple(rows),
-        geometric_means={name: mean for name in providers if (mean := _geometric_mean(rows, name))},
+        summary=_summary(rows, providers, 1, None),
+        bands=tuple(band for ends in _bands() if (band := _summary(rows, providers, *ends)).shapes),
         gaps=tuple(gaps),
     )
 
@@ -182,11 +209,34 @@ def _names(files: Sequence[ProviderResults]) -> dict[GemmShape, str]:
     return names
 
 
-def _row(name: str, shape: GemmShape, cells: dict[str, Cell]) -> ComparedShape:
+def _row(name: str, shape: GemmShape, cells: dict[str, Cell], best: str) -> ComparedShape:
     m, n, k = shape.m, shape.n, shape.k
-    return ComparedShape(name=name, m=m, n=n, k=k, dtype=shape.dtype, groups=shape.groups, cells=cells)
+    return ComparedShape(
+        name=name, m=m, n=n, k=k, dtype=shape.dtype, groups=shape.groups, cells=cells, best=best
+    )
 
 
-def _geometric_mean(rows: Sequence[ComparedShape], provider: str) -> float | None:
-    logs = [math.log(row.cells[provider].speedup) for row in rows if provider in row.cells]
-    return math.exp(math.fsum(logs) / len(logs)) if logs else None
+def _bands() -> Iterator[tuple[int, int | None]]:
+    """Least and largest m of each."""
+    least = 1
+    for most in BANDS:
+        yield least, most
+        least = most + 1
+    yield least, None
+
+
+def _summary(
+    rows: Sequence[ComparedShape], providers: Sequence[str], least_m: int, most_m: int | None
+) -> SpeedupSummary:
+    within = [row for row in rows if least_m <= row.m and (most_m is None or row.m <= most_m)]
+    found = {
+        name: [speedup for row in within if (speedup := row.speedup(name))] for name in (*providers, BEST)
+    }
+    found = {name: speedups for name, speedups in found.items() if speedups}
+    return SpeedupSummary(
+        least_m=least_m,
+        most_m=most_m,
+        shapes=len(within),
+        geometric_means={name: statistics.geometric_mean(speedups) for name, speedups in found.items()},
+        smallest={name: min(speedups) for name, speedups in found.items()},
+    )

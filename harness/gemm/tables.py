@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hillclimb.harness.gemm.comparison import Cell, ComparedShape, ProviderComparison
+from hillclimb.harness.gemm.comparison import (
+    BEST,
+    Cell,
+    ComparedShape,
+    ProviderComparison,
+    SpeedupSummary,
+)
 from hillclimb.harness.wording import count
 
 MARKS = {"faster": "+", "slower": "-", "level": " "}
 """Behind a speedup: proven to be above 1, below it, or neither."""
 
 
-def as_text(comparison: ProviderComparison) -> str:
+def as_text(comparison: ProviderComparison, *, means_only: bool = False) -> str:
     """Columns of equal width, then the means, then what is missing."""
-    rows = _rows(comparison)
+    rows = _rows(comparison, means_only)
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines = [
         "  ".join(
@@ -24,27 +30,50 @@ def as_text(comparison: ProviderComparison) -> str:
     return "\n".join([*(line.rstrip() for line in lines), *_notes(comparison)])
 
 
-def as_markdown(comparison: ProviderComparison) -> str:
+def as_markdown(comparison: ProviderComparison, *, means_only: bool = False) -> str:
     """The same, as a table of GitHub's."""
-    head, *rows = _rows(comparison)
+    head, *rows = _rows(comparison, means_only)
     rule = ["---", *("---:" for _ in head[1:])]
     lines = ["| " + " | ".join(cell.strip() for cell in row) + " |" for row in (head, rule, *rows)]
     notes = [f"- {note}" for note in _notes(comparison)]
     return "\n".join([*lines, *([""] if notes else []), *notes])
 
 
-def _rows(comparison: ProviderComparison) -> list[list[str]]:
-    """The head, a row for each shape, and the geometric means."""
+def _rows(comparison: ProviderComparison, means_only: bool) -> list[list[str]]:
+    """The head, a row for each shape, and geometric means with the smallest speedups."""
     baseline, *others = comparison.providers
+    if means_only:
+        return [["", *others, BEST], *_means(comparison)]
     head = ["shape", f"{baseline} TFLOP/s"]
     for other in others:
         head += [f"{other} TFLOP/s", "speedup", "95 %"]
     body = [_row(row, comparison.providers) for row in comparison.shapes]
-    means = ["geometric mean", ""]
-    for other in others:
-        mean = comparison.geometric_means.get(other)
-        means += ["", f"{mean:.3f}x " if mean else "", ""]
-    return [head, *body, *([means] if others else [])]
+    means = [[label, "", *_spread(cells)] for label, *cells in _means(comparison)]
+    return [head, *body, *(means if others else [])]
+
+
+def _spread(cells: Sequence[str]) -> Iterator[str]:
+    """Below the speedups of each provider, that of the best of all left out."""
+    for cell in cells[:-1]:
+        yield from ("", cell, "")
+
+
+def _means(comparison: ProviderComparison) -> Iterator[list[str]]:
+    """A label, and the speedup over the baseline of each other provider and of the best."""
+    names = (*comparison.providers[1:], BEST)
+    for one in (comparison.summary, *comparison.bands):
+        about = "geometric mean" if one is comparison.summary else _band(one)
+        yield [about, *(_times(one.geometric_means.get(name)) for name in names)]
+    yield ["smallest", *(_times(comparison.summary.smallest.get(name)) for name in names)]
+
+
+def _band(one: SpeedupSummary) -> str:
+    ends = f"m from {one.least_m}" if one.most_m is None else f"m {one.least_m} to {one.most_m}"
+    return f"{ends}, {count(one.shapes, 'shape')}"
+
+
+def _times(speedup: float | None) -> str:
+    return f"{speedup:.3f}x " if speedup else ""
 
 
 def _row(row: ComparedShape, providers: Sequence[str]) -> list[str]:

@@ -36,13 +36,17 @@ def compare(
         FailOn | None,
         typer.Option(help="Exit with 1 also where a provider is proven slower than the baseline."),
     ] = None,
+    means: Annotated[
+        bool,
+        typer.Option("--means", help="Print means alone, with those of the best provider of each shape."),
+    ] = False,
     style: Annotated[Format, typer.Option("--format", help="How it is printed.")] = Format.TABLE,
     json: JsonOption = False,
 ) -> None:
     """Put providers of kernels beside a baseline: TFLOP/s and speedups, by shape.
 
     A file holds what one provider was measured to do, as docs/reference/schema/gemm-results.json says. A speedup has
-    the interval that both times allow; + and - mark one that is proven.
+    the interval that both times allow; + and - mark one that is proven. Means are geometric, of all shapes and by m.
 
     Exit status 1: a provider has no record of a shape, a wrong or an impossible one, or was measured on another card,
     driver or toolkit than the baseline. Every such gap is named.
@@ -59,6 +63,7 @@ def compare(
     if json:
         print(comparison.model_dump_json())
     else:
-        print(as_markdown(comparison) if style is Format.MARKDOWN else as_table(comparison))
+        show = as_markdown if style is Format.MARKDOWN else as_table
+        print(show(comparison, means_only=means))
     if comparison.gaps or (fail_on is FailOn.SLOWER and comparison.slower()):
         raise typer.Exit(REJECTED)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hillclimb.harness.errors import UsageError
-from hillclimb.harness.gemm.comparison import ProviderComparison, compare
+from hillclimb.harness.gemm.comparison import BEST, ProviderComparison, compare
 from hillclimb.harness.gemm.results import (
     Failed,
     GpuCard,
@@ -49,7 +49,7 @@ def test_a_speedup_is_the_baselines_time_over_the_best_kernels() -> None:
     assert row.cells["triton"].speedup == pytest.approx(1.25)
     assert row.cells["triton"].tflops == pytest.approx(2 * 4096**3 / 0.16 / 1e9)
     assert row.cells["cublas"].speedup == 1
-    assert against(base, other).geometric_means["triton"] == pytest.approx(1.25)
+    assert against(base, other).summary.geometric_means["triton"] == pytest.approx(1.25)
     assert against(base, other).gaps == ()
 
 
@@ -75,8 +75,39 @@ def test_the_mean_is_geometric(runtimes: list[float]) -> None:
     shapes = [{"name": f"s{at}", "m": 4096 + at} for at in range(len(runtimes))]
     base = provider("base", *(measured(1.0, **shape) for shape in shapes))
     own = provider("own", *(measured(ms, **shape) for ms, shape in zip(runtimes, shapes, strict=True)))
-    mean = against(base, own).geometric_means["own"]
+    mean = against(base, own).summary.geometric_means["own"]
     assert mean == pytest.approx(math.prod(1 / ms for ms in runtimes) ** (1 / len(runtimes)))
+
+
+def test_the_best_of_all_is_chosen_by_other_rounds_than_it_is_told_of() -> None:
+    base = provider("base", measured(1.0, choosing_ms=1.0))
+    own = provider("own", measured(1.1, choosing_ms=0.9))
+    found = against(base, own)
+    assert found.shapes[0].best == "own"
+    assert found.summary.geometric_means[BEST] == pytest.approx(1 / 1.1), "its luck is not counted twice"
+
+
+def test_means_are_told_by_m_and_the_smallest_of_all() -> None:
+    sizes = {1: 0.5, 64: 0.5, 65: 0.8, 1024: 1.25, 1025: 2.0}
+    base = provider("base", *(measured(1.0, f"m{m}", m=m) for m in sizes))
+    own = provider("own", *(measured(ms, f"m{m}", m=m) for m, ms in sizes.items()))
+    found = against(base, own)
+    told = [(band.least_m, band.most_m, band.shapes) for band in found.bands]
+    assert told == [(1, 64, 2), (65, 1024, 2), (1025, None, 1)]
+    assert [band.geometric_means["own"] for band in found.bands] == pytest.approx([2, 1, 0.5])
+    assert [band.geometric_means[BEST] for band in found.bands] == pytest.approx([2, 1.25**0.5, 1])
+    assert (found.summary.smallest["own"], found.summary.smallest[BEST]) == (0.5, 1)
+    lines = as_text(found, means_only=True).splitlines()
+    assert lines[0].split() == ["own", "best", "of", "all"]
+    assert lines[2].split() == ["m", "1", "to", "64,", "2", "shapes", "2.000x", "2.000x"]
+    assert "| m from 1025, 1 shape | 0.500x | 1.000x |" in as_markdown(found, means_only=True)
+    assert "m from 1025, 1 shape" in as_text(found)
+
+
+def test_a_band_without_shapes_is_left_out() -> None:
+    found = against(provider("base", measured(1.0)), provider("own", measured(0.5)))
+    assert [(band.least_m, band.most_m) for band in found.bands] == [(1025, None)]
+    assert found.bands[0].geometric_means == found.summary.geometric_means
 
 
 def kinds(comparison: ProviderComparison) -> list[tuple[str, str, str]]:
