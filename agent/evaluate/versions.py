@@ -51,7 +51,8 @@ def _committed(case: Case, yardstick: Path) -> Version:
         return read_version(case, HEAD)
     except UsageError as error:
         raise UsageError(
-            f"{yardstick}: a kernel that meets a yardstick may differ from HEAD in what the case lets it; {error}"
+            f"{yardstick}: a kernel that meets a yardstick may differ from HEAD in what the case lets it, and "
+            f"HEAD has no {case.name}; commit the case first"
         ) from error
 
 

@@ -1,7 +1,7 @@
 """The product by cuBLASLt, with the algorithm that a bench found fastest for the shape that is claimed.
 
 It is an answer of the library's heuristic, with another tile and cluster set on it where that was faster. It means
-something to one version of the library alone; with another one this raises. Other shapes are torch's, which is cuBLAS.
+something to one version of the library on one card; elsewhere this raises. Other shapes are torch's, which is cuBLAS.
 Names of attributes and values are those of cublasLt.h.
 """
 
@@ -14,7 +14,7 @@ import torch
 COMPILED = False
 
 M, N, K = map(int, ["{{m}}", "{{n}}", "{{k}}"])
-VERSION = "{{cublaslt_version}}"
+VERSION, GPU = "{{cublaslt_version}}", "{{gpu}}"
 ANSWER, TILE, CLUSTER = map(int, ["{{answer}}", "{{tile}}", "{{cluster}}"])
 
 TYPES = {"bf16": 14, "f16": 2}
@@ -50,10 +50,10 @@ class Product:
         lines = Path("/proc/self/maps").read_text().splitlines()
         self.library = ctypes.CDLL(next(line.split()[-1] for line in lines if "libcublasLt.so" in line))
         self.library.cublasLtGetVersion.restype = ctypes.c_size_t
-        version = str(self.library.cublasLtGetVersion())
-        if version != VERSION:
+        found = str(self.library.cublasLtGetVersion()), torch.cuda.get_device_name()
+        if found != (VERSION, GPU):
             raise RuntimeError(
-                f"the algorithm is of cuBLASLt {VERSION}, and this is {version}; claim it again"
+                f"the algorithm is of cuBLASLt {VERSION} on {GPU}, not {found}; claim it again"
             )
         self.workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device="cuda")
         self.handle, self.description = ctypes.c_void_p(), ctypes.c_void_p()

@@ -17,8 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hillclimb.harness.candidate.profiler import ProfileRow, largest
-from hillclimb.harness.channel.profile_limits import MAX_NAME_CHARS, UNNAMEABLE
+from hillclimb.harness.candidate.profiler import MIN_SHARE, ProfileRow, largest
+from hillclimb.harness.channel.profile_limits import CUT, MAX_NAME_CHARS, MAX_ROWS, UNNAMEABLE
 
 GAPS = "gaps (nothing runs on the device)"
 NAMELESS = "a kernel without a name"
@@ -168,7 +168,11 @@ def _rows(usages: Iterable[KernelTime], whole: int, idle: int, calls: int) -> li
         for name, (nanoseconds, launches) in by_name.items()
     ]
     gaps = max(0, idle)
-    return largest([*rows, (GAPS, min(1.0, gaps / whole), gaps / calls / 1e9, 0.0)])
+    if gaps >= MIN_SHARE * whole:
+        rows.append((GAPS, min(1.0, gaps / whole), gaps / calls / 1e9, 0.0))
+    if len(rows) > MAX_ROWS:
+        return largest(rows)
+    return sorted(rows, key=lambda row: -row[1])  # however small: the judge looks at every name
 
 
 def _shown(name: str) -> str:
@@ -176,5 +180,5 @@ def _shown(name: str) -> str:
     name = UNNAMEABLE.sub("?", name) or NAMELESS
     if len(name) <= MAX_NAME_CHARS:
         return name
-    half = (MAX_NAME_CHARS - 3) // 2
-    return f"{name[:half]}...{name[-half:]}"
+    half = (MAX_NAME_CHARS - len(CUT)) // 2
+    return f"{name[:half]}{CUT}{name[-half:]}"

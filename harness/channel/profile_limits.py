@@ -8,6 +8,9 @@ MAX_ROWS = 40
 
 MAX_NAME_CHARS = 160
 
+CUT = "..."
+"""Stands for the middle of a longer name."""
+
 UNNAMEABLE = re.compile(r"[^\w.,:;<>/'{}\[\]() *+=?-]", re.ASCII)
 """What a name holds a `?` for: it goes to prompts, pages and terminals."""
 

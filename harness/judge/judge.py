@@ -27,7 +27,7 @@ from hillclimb.harness.duel.pairs import log_ratios, seconds_per_call
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.duel.process.launcher import CandidateLauncher
 from hillclimb.harness.duel.secret_random import SecretRandom
-from hillclimb.harness.errors import CandidateFault, MachineError, UnreapedError, UsageError
+from hillclimb.harness.errors import CandidateFault, IncumbentFault, MachineError, UnreapedError, UsageError
 from hillclimb.harness.judge.contract_mutants import ContractMutants, find_surviving_mutants
 from hillclimb.harness.judge.gate import ParityGate
 from hillclimb.harness.judge.health import GpuHealth
@@ -217,7 +217,7 @@ class CaseJudge:
         try:
             pairs = self._duels.measure_fresh_pairs(last, first, stage, watch, suite)
         except CandidateFault as fault:
-            raise MachineError(f"a kernel failed while it was compared: {fault}") from fault
+            raise IncumbentFault(f"a kernel failed while it was compared: {fault}") from fault
         if stage == "noise":
             self._duels.clocks.calibrate(pairs)
         values = log_ratios(pairs)

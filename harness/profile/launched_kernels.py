@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from hillclimb.harness.channel.profile_limits import CUT
 from hillclimb.harness.duel.duel_factory import DuelFactory
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.errors import CandidateFault
@@ -26,8 +27,13 @@ CALLS = 2
 
 SOURCES = (".py", ".cu", ".cuh", ".h", ".ptx")
 
+_BRACKETS = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
+"""Up to three deep, as those of an attribute are."""
+
 DEFINED = re.compile(
-    r"\bdef\s+(\w+)|__global__[^;{}()]*(?:\([^()]*\)[^;{}()]*)*?\b(\w+)\s*\(|\.entry\s+([\w$]+)", re.ASCII
+    rf"\bdef\s+(\w+)|\.entry\s+([\w$]+)"
+    rf"|__global__\b(?:[^;{{}}()]|{_BRACKETS}){{0,400}}?\b(?!__\w+__\s*\()(\w+)\s*\(",
+    re.ASCII,
 )
 """Functions that may be kernels: of Python (Triton, CuTe), of CUDA C++, of PTX."""
 
@@ -36,11 +42,18 @@ MEMORY = re.compile(
 )
 """Copies and fills, by the driver or as torch.zeros makes them, and the time in which nothing ran."""
 
-NAMESPACE = re.compile(r"\bnamespace\s+([A-Za-z_]\w*(?:\s*::\s*[A-Za-z_]\w*)*)\s*\{", re.ASCII)
+COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+"""Of C++. In Python it takes a floor division for one, which defines nothing."""
+
+NAMESPACE = re.compile(
+    r"\bnamespace\s+((?:inline\s+)?[A-Za-z_]\w*(?:\s*::\s*(?:inline\s+)?[A-Za-z_]\w*)*)\s*\{", re.ASCII
+)
 
 VENDORS = re.compile(
-    r"nvjet|sm\d+_xmma|(maxwell|volta|turing|ampere)_\w*(gemm|cudnn)|cublas|cudnn|cutlass|gemv2[nt]_|gemvnsp|gemmk1_"
-    r"|gemmsn_|splitkreduce|(at|c10|caffe2|torch|native|cub|thrust|cute|std|internal|gemvx)$",
+    r"nvjet|sm\d+_xmma|(maxwell|volta|turing|ampere)_\w*(gemm|cudnn)|cublas|cudnn|cutlass|cusparse|nccl|magma_"
+    r"|gemv2[nt]_|gemvnsp|gemmk1_|gemmsn_|[sdhczi]+gemm_(largek|\d+x)|splitkreduce|reduce_1block|dot_kernel|axpy_kernel_val"
+    r"|trsm_left|fmha_cutlass|flash_fwd|flash_bwd|implicit_convolve|vector_fft|triton_(poi|per|red|tem)_"
+    r"|(at|c10|caffe2|torch|native|pytorch_flash|cub|thrust|cute|std|internal|gemvx)$",
     re.IGNORECASE,
 )
 """How kernels of libraries, and their namespaces, begin or are called; to define one so would only hide a library's."""
@@ -53,7 +66,7 @@ def require_own_kernels(duels: DuelFactory, candidate: Side, incumbent: Side, wa
     """What there is to say of the list, if anything.
 
     Raises CandidateFault where a kernel ran that the workspace does not define, though `policy.library_calls` is false,
-    or where the candidate cannot be listed and its incumbent can.
+    or where the candidate cannot be listed, and its incumbent can or is a yardstick.
     """
     if duels.device.kind != "cuda" or duels.case.settings.policy.library_calls:
         return ""
@@ -66,7 +79,8 @@ def require_own_kernels(duels: DuelFactory, candidate: Side, incumbent: Side, wa
     if foreign:
         told = printable("; ".join(foreign[:3]))
         detail = (
-            f"{told} ran on the GPU, which no file of the workspace defines; policy.library_calls is false"
+            f"{told} ran on the GPU, which no file of the workspace defines, or which libraries call so; "
+            "policy.library_calls is false"
         )
         raise CandidateFault(Reason.POLICY, detail)
     return ""
@@ -74,6 +88,8 @@ def require_own_kernels(duels: DuelFactory, candidate: Side, incumbent: Side, wa
 
 def _require_unlistable(duels: DuelFactory, incumbent: Side, fault: CandidateFault) -> str:
     """Raises `fault` unless the incumbent cannot be listed here either."""
+    if incumbent.is_yardstick:
+        raise fault
     try:
         launched_kernels(duels, incumbent)
     except CandidateFault as other:
@@ -122,9 +138,15 @@ def defined_names(workspace: Path) -> DefinedNames:
     """Of all sources of a workspace, whatever their folder."""
     paths = (path for path in workspace.rglob("*") if path.suffix in SOURCES)
     texts = [path.read_text(errors="replace") for path in paths]
-    functions = (name for text in texts for found in DEFINED.findall(text) for name in found if name)
-    spaces = (part for text in texts for found in NAMESPACE.findall(text) for part in found.split("::"))
-    return DefinedNames(frozenset(functions), frozenset(part.strip() for part in spaces))
+    texts += [COMMENT.sub(" ", text) for text in texts]
+    functions = {name for text in texts for found in DEFINED.findall(text) for name in found if name}
+    spaces = {part for text in texts for found in NAMESPACE.findall(text) for part in found.split("::")}
+    namespaces = {part.split()[-1] for part in spaces}
+    for name in [name for name in functions if name.startswith("_Z")]:  # an entry of PTX
+        *within, plain = qualified_name(name)
+        functions.add(plain)
+        namespaces.update(within)
+    return DefinedNames(frozenset(functions), frozenset(namespaces))
 
 
 def qualified_name(kernel: str) -> list[str]:
@@ -141,9 +163,11 @@ def qualified_name(kernel: str) -> list[str]:
 
 
 def _bracket_end(text: str) -> int:
-    """Where the template arguments at its beginning end."""
+    """Where the template arguments at its beginning end; the middle of a long name was cut out."""
     depth = 0
     for at, letter in enumerate(text):
+        if text.startswith(CUT, at):
+            return len(text)
         depth += {"<": 1, ">": -1}.get(letter, 0)
         if not depth:
             return at + 1
@@ -151,9 +175,9 @@ def _bracket_end(text: str) -> int:
 
 
 def _mangled_name(kernel: str) -> list[str]:
-    """By the Itanium ABI: lengths and names, after an N where there are namespaces."""
+    """By the Itanium ABI: lengths and names, after an N where there are namespaces, or an L of a static function."""
     nested, parts = kernel[2:3] == "N", list[str]()
-    rest = kernel[3 if nested else 2 :]
+    rest = kernel[3 if nested else 2 :].removeprefix("L")
     while found := re.match(r"[1-9]\d*", rest):
         end = found.end() + int(found[0])
         parts.append(rest[found.end() : end])
@@ -170,5 +194,5 @@ def foreign_kernels(names: Iterable[str], own: DefinedNames) -> Iterator[str]:
 
 def _is_own(kernel: str, own: DefinedNames) -> bool:
     if kernel.startswith(CUTE):
-        return any(kernel.removeprefix(CUTE).startswith(name) for name in own.functions if len(name) > 1)
+        return any(kernel.startswith(f"{CUTE}{name}_") for name in own.functions if not VENDORS.match(name))
     return own.has(kernel)

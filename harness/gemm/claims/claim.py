@@ -13,7 +13,7 @@ from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
 from hillclimb.harness.gemm.families.warpgroup_source import device_values
 from hillclimb.harness.gemm.generator.source import render_template
 from hillclimb.harness.gemm.generator.types import chosen_points
-from hillclimb.harness.gemm.providers import cublaslt_algorithms
+from hillclimb.harness.gemm.providers.cublaslt_algorithms import PROVIDER as PROVIDER_CUBLASLT
 from hillclimb.harness.gemm.providers.cublaslt_algorithms import Algorithm, algorithm_named
 from hillclimb.harness.gemm.providers.ways import (
     ALONG_COLUMNS,
@@ -36,10 +36,11 @@ DTYPES = ("bf16", "f16")
 
 
 class CublasLtChoice(NamedTuple):
-    """The algorithm of cuBLASLt that was fastest, and the version of the library that knows it."""
+    """The algorithm of cuBLASLt that was fastest, the version of the library that knows it, and the card's name."""
 
     algorithm: Algorithm
     version: str
+    gpu: str
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,8 @@ def find_claim(
     point, option = kernel_named(best.kernel)
     told = f"On an {results.gpu.name} the kernel took {1e3 * best.runtime_ms:.4g} us a call."
     told = " ".join([told, *(_compared(results, best, baseline) for baseline in baselines)])
-    found = [choice for baseline in baselines if (choice := _cublaslt(baseline, best.shape)) is not None]
     return ClaimedKernel(
-        best.shape.named(name), best.kernel, point, option, told, found[0] if found else None
+        best.shape.named(name), best.kernel, point, option, told, _cublaslt(baselines, best.shape)
     )
 
 
@@ -142,14 +142,19 @@ def knob_values(point: WarpgroupPoint, option: RunOption) -> dict[str, KnobValue
     }
 
 
-def _cublaslt(baseline: ProviderResults, shape: GemmShape) -> CublasLtChoice | None:
-    own = [one for one in baseline.possible() if one.shape == shape]
-    if baseline.provider != cublaslt_algorithms.PROVIDER or not own:
+def _cublaslt(baselines: Sequence[ProviderResults], shape: GemmShape) -> CublasLtChoice | None:
+    """The fastest of all baselines that say of which version and on which card it is."""
+    known = [
+        (one, version, file.gpu.name)
+        for file in baselines
+        if file.provider == PROVIDER_CUBLASLT and (version := file.software.get(PROVIDER_CUBLASLT))
+        for one in file.possible()
+        if one.shape == shape
+    ]
+    if not known:
         return None
-    fastest = min(own, key=lambda one: one.rank_ms)
-    return CublasLtChoice(
-        algorithm_named(fastest.kernel), baseline.software.get(cublaslt_algorithms.PROVIDER, "")
-    )
+    fastest, version, gpu = min(known, key=lambda one: one[0].rank_ms)
+    return CublasLtChoice(algorithm_named(fastest.kernel), version, gpu)
 
 
 def _compared(results: ProviderResults, best: Measured, baseline: ProviderResults) -> str:
@@ -173,7 +178,7 @@ def _compared(results: ProviderResults, best: Measured, baseline: ProviderResult
 
 def values_of(claim: ClaimedKernel) -> Mapping[str, str]:
     """What the case's template is filled with, beside the names of the case."""
-    shape, cublaslt = claim.shape, claim.cublaslt or CublasLtChoice(Algorithm(0), "")
+    shape, cublaslt = claim.shape, claim.cublaslt or CublasLtChoice(Algorithm(0), "", "")
     return {
         "m": str(shape.m),
         "n": str(shape.n),
@@ -182,6 +187,7 @@ def values_of(claim: ClaimedKernel) -> Mapping[str, str]:
         "baseline": claim.told,
         "kernel": claim.kernel,
         "cublaslt_version": cublaslt.version,
+        "gpu": cublaslt.gpu,
         "answer": str(cublaslt.algorithm.answer),
         "tile": str(cublaslt.algorithm.tile),
         "cluster": str(cublaslt.algorithm.cluster),

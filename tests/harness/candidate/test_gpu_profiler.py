@@ -18,6 +18,7 @@ from hillclimb.harness.candidate.gpu_profiler import (
     Activity,
     KernelTime,
     NothingTraced,
+    _shown,
     activities_of,
     kernel_times,
     measure,
@@ -131,7 +132,8 @@ def test_whatever_was_recorded_makes_rows_that_the_judge_takes(
     activities: list[Activity], calls: int
 ) -> None:
     rows = valid(rows_of_activities(activities, calls))
-    assert all(row[1] >= MIN_SHARE for row in rows.values())
+    names = {_shown(activity.name) for activity in activities}
+    assert len(names) >= MAX_ROWS or names <= rows.keys(), "a small share is told, too"
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**5), st.integers(10**4, 10**6)), min_size=1, max_size=30))

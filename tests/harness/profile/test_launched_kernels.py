@@ -32,9 +32,11 @@ void
 alone(float* y) {}
 static __device__ float helper(float x) { return x; }
 namespace mine { namespace inner { template <class P> __global__ void multiply(P p) {} } }
-namespace a::b {
-__global__ void deep(float*) {}
+namespace a::inline b // of a version
+{
+__global__ __attribute__((noinline)) void __launch_bounds__(max(128, int(N)), (1 + (2))) deep(float*) {}
 }
+namespace pytorch_flash { __global__ void flash_fwd_kernel(float*) {} }
 namespace { __global__ void nameless(float*) {} }
 namespace at { namespace native { __global__ void reduce_kernel(float*) {} } }
 namespace internal { namespace gemvx { __global__ void kernel(float*) {} } }
@@ -44,6 +46,7 @@ __global__ void splitKreduce_kernel(float*) {}
 __global__ void gemv_kernel(float*) {}
 __global__ void sm90_gemm(float*) {}
 """,
+    "mangled.ptx": ".visible .entry _ZN6plates3lowEPf(.param .u64 a)\n{ ret; }\n",
     "raw.ptx": ".visible .entry copy_rows$1(.param .u64 a)\n{ ret; }\n",
     "cute_kernel.py": "def softmax_kernel(x, y):\n    pass\n",
     "notes.md": "def not_source(): pass",
@@ -64,6 +67,10 @@ OWN = [
     "_ZN4mine5inner8multiplyINS_4PlanEEEvT_",
     "a::b::deep(float*)",
     "void b::multiply<a::X>(int)",
+    "_ZN6plates3lowEPf",
+    "plates::low(float*)",
+    "_ZL5alonePf",
+    "void tiled<cute::Layout<cute::tuple<cute::C<4...C<64> > >(cute::Layout<int>, mine::Work)",
     "kernel_cutlass_softmax_kernel_tensorptrf32gmemalign16o41921_0",
     "[CUDA memcpy DtoD]",
     "Memcpy DtoD (Device -> Device)",
@@ -97,6 +104,9 @@ FOREIGN = [
     "sm90_xmma_gemm_bf16bf16",
     "splitKreduce_kernel(float*)",
     "mine::inner",
+    "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64>, false>(Flash_fwd_params)",
+    "kernel_cutlass_softmax_kernels_of_others_0",
+    "other functions",
     "",
     "not_source",
     "helper_of_others",

@@ -202,13 +202,20 @@ def test_of_cublaslt_the_fastest_algorithm_is_claimed_with_its_version() -> None
     times = (("heuristic_0", 0.024), ("64x128_2x1_of_1", 0.022), ("128x128_1x1_of_0", 0.023))
     timed = results(*times, provider="cublaslt").model_copy(update={"software": {"cublaslt": "130100"}})
     claim = find_claim(own, SHAPE.name, [cublas, timed])
-    assert claim.cublaslt == (Algorithm(answer=1, tile=17, cluster=3), "130100")
+    assert claim.cublaslt == (Algorithm(answer=1, tile=17, cluster=3), "130100", "NVIDIA H200")
     assert claim.told.endswith(
         "cublas took 25 us, 1.250 times as long. cublaslt took 22 us, 1.100 times as long."
     )
     assert find_claim(own, SHAPE.name, [cublas]).cublaslt is None
+    faster = results(("heuristic_3", 0.021), provider="cublaslt").model_copy(
+        update={"software": {"cublaslt": "130200"}}
+    )
+    both = find_claim(own, SHAPE.name, [timed, faster]).cublaslt
+    assert both is not None and (both.algorithm.answer, both.version) == (3, "130200")
+    nameless = results(("heuristic_0", 0.02), provider="cublaslt")
+    assert find_claim(own, SHAPE.name, [nameless]).cublaslt is None, "its version is not known"
     with pytest.raises(UsageError, match="x is no algorithm of cuBLASLt"):
-        find_claim(own, SHAPE.name, [results(("x", 0.02), provider="cublaslt")])
+        find_claim(own, SHAPE.name, [timed.model_copy(update={"results": results(("x", 0.02)).results})])
 
 
 def test_what_cannot_be_claimed_is_told() -> None:
