@@ -25,7 +25,7 @@ from hillclimb.agent.commands.profile import profile
 from hillclimb.agent.commands.read import history, rebuild, report, runs, show, watch
 from hillclimb.agent.commands.review import review
 from hillclimb.agent.commands.study import study
-from hillclimb.agent.screen.escaping import escape_unprintable
+from hillclimb.agent.screen.escaping import escape_lines
 from hillclimb.harness.errors import HillclimbError, MachineError
 
 app = typer.Typer(
@@ -76,8 +76,7 @@ def main() -> None:
 
 
 def _fail(message: str, status: int) -> None:
-    lines = (escape_unprintable(line) for line in f"hillclimb: {message}".splitlines())
-    print(*lines, sep="\n", file=sys.stderr)
+    print(escape_lines(f"hillclimb: {message}"), file=sys.stderr)
     sys.exit(status)
 
 

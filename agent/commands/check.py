@@ -42,7 +42,7 @@ def check(
     case_folder = find_case(case)
     log = TimedLog(log_file)
     found = check_case(case_folder, log.watching(show_progress(json)), trust_workspace=trust_workspace)
-    log.show(found.model_dump_json() if json else _describe_check(found, case_folder))
+    log.show(found, lambda found: _describe_check(found, case_folder), json=json)
     if not found.gate.passed:
         raise typer.Exit(REJECTED)
 

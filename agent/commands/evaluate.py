@@ -93,7 +93,7 @@ def evaluate(
     else:
         _refuse_without_commit(tag=tag, idea=idea, family=family, author=author)
         found = evaluate_case(question, watch).posted(notifier.webhook(0, kept=False))
-    log.show(found.model_dump_json() if json else _describe(found))
+    log.show(found, _describe, json=json)
     if not found.kept:
         raise typer.Exit(REJECTED)
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO, TypeVar
 
 import typer
 
-from hillclimb.agent.screen.escaping import escape_unprintable
+from hillclimb.agent.screen.escaping import escape_lines
 from hillclimb.harness.errors import UsageError
+from hillclimb.harness.records.record import Record
 
 if TYPE_CHECKING:
     from hillclimb.harness.records import Progress, Watch
+
+Found = TypeVar("Found", bound=Record)
 
 LogOption = Annotated[
     Path | None,
@@ -45,9 +49,9 @@ class TimedLog:
         if self._file:
             self._file.flush()
 
-    def show(self, text: str) -> None:
-        """Lines to stdout and into the file; what cannot be displayed is spelled out."""
-        text = "\n".join(escape_unprintable(line) for line in text.splitlines())
+    def show(self, found: Found, describe: Callable[[Found], str], *, json: bool) -> None:
+        """A record to stdout and into the file: JSON, or lines in which what is not for display is spelled out."""
+        text = found.model_dump_json() if json else escape_lines(describe(found))
         print(text)
         self.write(text)
         self.flush()

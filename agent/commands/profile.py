@@ -41,4 +41,4 @@ def profile(
     subject = ProfileRequest(find_case(case), candidate, tuple(knob or ()), trust_workspace)
     log = TimedLog(log_file)
     found = profile_case(subject, log.watching(show_progress(json)))
-    log.show(found.model_dump_json() if json else show(found))
+    log.show(found, show, json=json)

@@ -62,6 +62,6 @@ def review(
         lambda folder, log: LocalJudge(folder, log, trust_workspace=trust_workspace),
         log.watching(show_progress(json)),
     )
-    log.show(found.model_dump_json() if json else describe(found))
+    log.show(found, describe, json=json)
     if found.finding != "confirmed":
         raise typer.Exit(REJECTED)

@@ -25,6 +25,11 @@ def escape_unprintable(text: str) -> str:
     )
 
 
+def escape_lines(text: str) -> str:
+    """The same of many lines, which stay apart."""
+    return "\n".join(escape_unprintable(line) for line in text.split("\n"))
+
+
 def print_lines(lines: Iterable[StyledLine], *, colour: bool) -> None:
     """To stdout, in colour only where it is a terminal; a reader who leaves early is no error."""
     try:

@@ -75,7 +75,7 @@ def claim(
 
 
 def _stamp(one: ClaimedKernel, root: Path, family: str, gpu: str) -> Path:
-    from hillclimb.agent.stamp import stamp
+    from hillclimb.agent.stamp import stamp, template_text
     from hillclimb.harness.gemm.claims.claim import values_of
     from hillclimb.harness.knobs.knobs import replace_defaults
 
@@ -83,6 +83,8 @@ def _stamp(one: ClaimedKernel, root: Path, family: str, gpu: str) -> Path:
         knobs = folder / "workspace" / "knobs.yaml"
         knobs.write_text(replace_defaults(knobs.read_text(encoding="utf-8"), one.knobs), encoding="utf-8")
         (folder / "workspace" / "gemm.cu").write_text(one.source, encoding="utf-8")
+        reader = template_text(root, "_template", "workspace/knobs.py")
+        (folder / "workspace" / "knobs.py").write_text(reader, encoding="utf-8")
         if one.cublaslt is None:
             (folder / CUBLASLT_YARDSTICK).unlink()
 

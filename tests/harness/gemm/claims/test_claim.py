@@ -55,6 +55,7 @@ def workspace(folder: Path, claim: ClaimedKernel) -> Path:
     folder.mkdir(exist_ok=True)
     for path in WORKSPACE.glob("*.*"):
         (folder / path.name).write_text(path.read_text().replace("{{dtype}}", claim.shape.dtype))
+    (folder / "knobs.py").write_text((CASES / "_template" / "workspace" / "knobs.py").read_text())
     (folder / "gemm.cu").write_text(claim.source)
     knobs = folder / "knobs.yaml"
     knobs.write_text(replace_defaults(knobs.read_text(), claim.knobs))
