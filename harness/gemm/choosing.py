@@ -31,7 +31,7 @@ class Wish:
 
 
 class PartReached(Record):
-    """Over some shapes."""
+    """Over some shapes, by other times than those that chose."""
 
     shapes: int
     mean: float
@@ -52,6 +52,7 @@ class Choice(Record):
     """Everything about one choice, as JSON."""
 
     kernels: tuple[str, ...]
+    """What has to be compiled; `dispatch` says how each is run."""
     on_shapes: PartReached
     """That it was chosen for."""
     held_out: PartReached | None = None
@@ -84,7 +85,7 @@ def choose_kernels(
     outside = portfolio.rows(is_out) if any(is_out) else None
     outside_weights = None if weights is None else weights[np.array(is_out)]
     return Choice(
-        kernels=table.kernels,
+        kernels=tuple(inside.kernels[kernel] for kernel in selection.kernels),
         on_shapes=_reached(table, inside, inside_weights),
         held_out=_reached(table, outside, outside_weights) if outside else None,
         gap=selection.gap,
@@ -117,9 +118,11 @@ def _curve(portfolio: Portfolio, wish: Wish, weights: Matrix | None, most: int) 
     if not most:
         return ()
     selector = portfolio.selector(weights, wish.required, wish.forbidden, wish.seconds)
-    return tuple(
-        CurvePoint(kernels=len(one.kernels), mean=one.mean, worst=one.worst) for one in selector.curve(most)
-    )
+    points = []
+    for one in selector.curve(most):
+        part = _reached(dispatch(portfolio, one), portfolio, weights)
+        points.append(CurvePoint(kernels=len(one.kernels), mean=part.mean, worst=part.worst))
+    return tuple(points)
 
 
 def _reached(table: Dispatch, portfolio: Portfolio, weights: Matrix | None) -> PartReached:

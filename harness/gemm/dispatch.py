@@ -1,9 +1,9 @@
-"""Which chosen kernel runs a product: as measured, or as its neighbours among the measured shapes say.
+"""Which chosen kernel runs a product, and how: as measured, or as its neighbours among the measured shapes say.
 
-A shape that was measured gets its fastest chosen kernel. Any other gets the kernel that is best in the mean over the
-nearest measured shapes of its dtype, weighted by the inverse square of their distance (Shepard, ACM National Conference
-1968). A distance is taken over the logarithms of m, n, k and the number of groups. A dtype that was never measured gets
-the fall-back, the chosen kernel whose worst shape is best.
+A shape that was measured gets its fastest way to run a chosen kernel. Any other gets the way that is best in the mean
+over the nearest measured shapes of its dtype, weighted by the inverse square of their distance (Shepard, ACM National
+Conference 1968). A distance is taken over the logarithms of m, n, k and the number of groups. A dtype that was never
+measured gets the fall-back, the way whose worst shape is best.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class Dispatch(Record):
 
     schema_version: Literal[1] = Field(1, alias="schema")
     kernels: tuple[str, ...]
+    """As they were timed: a generated one with the way to run it, so a compiled kernel may be there several times."""
     fall_back: int
     """Index of the kernel for what nothing is known of."""
     known: tuple[KnownShape, ...]
@@ -78,8 +79,9 @@ class Dispatch(Record):
 
 
 def dispatch(portfolio: Portfolio, selection: Selection) -> Dispatch:
-    """Over every shape that one of the chosen kernels runs."""
-    chosen = portfolio.efficiency[:, list(selection.kernels)]
+    """Over every shape that one of the chosen kernels runs. Of its ways those that are the best for some shape."""
+    ways = portfolio.best_ways(selection.kernels)
+    chosen = portfolio.way_efficiency[:, ways]
     known = [
         KnownShape(
             m=shape.m,
@@ -94,16 +96,16 @@ def dispatch(portfolio: Portfolio, selection: Selection) -> Dispatch:
     ]
     return Dispatch(
         schema=1,
-        kernels=tuple(portfolio.kernels[column] for column in selection.kernels),
+        kernels=tuple(portfolio.ways[way] for way in ways),
         fall_back=int(chosen.min(axis=0).argmax()),
         known=tuple(known),
     )
 
 
 def reached(table: Dispatch, portfolio: Portfolio) -> list[float]:
-    """Of every shape, the efficiency of the kernel that the table gives it; 0 where it cannot run it."""
-    columns = [portfolio.kernels.index(kernel) for kernel in table.kernels]
+    """Of every shape, the efficiency of what the table gives it, by times that chose nothing; 0 where there is none."""
+    columns = [portfolio.ways.index(way) for way in table.kernels]
     return [
         float(row[columns[table.index(shape)]])
-        for shape, row in zip(portfolio.shapes, portfolio.efficiency, strict=True)
+        for shape, row in zip(portfolio.shapes, portfolio.told, strict=True)
     ]

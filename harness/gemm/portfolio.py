@@ -1,4 +1,8 @@
-"""Times of many kernels for many shapes, and the few kernels that are chosen of them."""
+"""Times of many kernels for many shapes, of which few are to be chosen.
+
+A generated kernel is compiled once and may be run in several ways: with other clusters, or another order of tiles. Ways
+cost nothing to have, so kernels are chosen, each with all of its ways.
+"""
 
 from __future__ import annotations
 
@@ -9,44 +13,91 @@ from functools import cached_property
 import numpy as np
 
 from hillclimb.harness.errors import UsageError
+from hillclimb.harness.gemm.providers.ways import compiled_name
 from hillclimb.harness.gemm.results import ProviderResults
 from hillclimb.harness.gemm.selection import Matrix, Selector, efficiencies
 from hillclimb.harness.gemm.shape import GemmShape
 from hillclimb.harness.wording import suggestion
 
+GENERATED = "generated"
+"""The provider whose kernels are run in several ways."""
+
 
 @dataclass(frozen=True)
 class Portfolio:
-    """A row for each shape, a column for each kernel."""
+    """A row for each shape, a column for each kernel in each of its ways."""
 
     shapes: tuple[GemmShape, ...]
     """With their names."""
-    kernels: tuple[str, ...]
-    """provider:kernel, or the provider alone where its kernels have no names."""
+    ways: tuple[str, ...]
+    """provider:kernel as it was timed, or the provider alone where its kernels have no names."""
     milliseconds: Matrix
-    """NaN where there is no time."""
+    """Shapes x ways; NaN where there is no time."""
     spread: Matrix
     """Half of each time's 95 % interval, as a share of the time; 0 where there is none."""
+    choosing: Matrix | None = None
+    """Times by which the best is chosen, where other rounds than those of `milliseconds` gave them."""
+
+    @cached_property
+    def kernels(self) -> tuple[str, ...]:
+        """Those that are compiled, in the order of their first ways."""
+        return tuple(dict.fromkeys(map(_compiled, self.ways)))
+
+    @cached_property
+    def ways_of(self) -> list[list[int]]:
+        """Of each kernel, the columns of its ways."""
+        compiled = [_compiled(way) for way in self.ways]
+        return [[at for at, one in enumerate(compiled) if one == kernel] for kernel in self.kernels]
+
+    @cached_property
+    def way_efficiency(self) -> Matrix:
+        """Shapes x ways: the share of the speed of the best way of the shape, 0 to 1, by the choosing times."""
+        return efficiencies(self.milliseconds if self.choosing is None else self.choosing)
+
+    @cached_property
+    def told(self) -> Matrix:
+        """As `way_efficiency`, by the other times: may be above 1, for the best was not chosen by these."""
+        best = self.way_efficiency.argmax(axis=1)
+        shares: Matrix = self.milliseconds[np.arange(len(best)), best][:, None] / self.milliseconds
+        return np.nan_to_num(shares)
 
     @cached_property
     def efficiency(self) -> Matrix:
-        """Share of the speed of the best kernel of the shape, 0 to 1."""
-        return efficiencies(self.milliseconds)
+        """Shapes x kernels: of the best way of each."""
+        return self._of_kernels(self.way_efficiency)
+
+    @cached_property
+    def kernel_milliseconds(self) -> Matrix:
+        """Shapes x kernels: the time of the best way of each; NaN where there is none."""
+        return self._of_kernels(self.milliseconds)
 
     @cached_property
     def noise(self) -> Matrix:
-        """What an efficiency may be off by: its own time's spread and the best one's."""
-        best = np.nanargmin(self.milliseconds, axis=1)
+        """Shapes x kernels: what an efficiency may be off by: its own time's spread and the best one's."""
+        best = self.way_efficiency.argmax(axis=1)
         of_best = self.spread[np.arange(len(best)), best][:, None]
-        noise: Matrix = self.efficiency * (np.nan_to_num(self.spread) + of_best)
+        noise: Matrix = self.efficiency * (np.nan_to_num(self._of_kernels(self.spread)) + of_best)
         noise[self.efficiency >= 1] = 0
         return noise
+
+    def best_ways(self, kernels: Sequence[int]) -> list[int]:
+        """Of these kernels, the ways that are the best for some shape."""
+        ways = sorted(way for kernel in kernels for way in self.ways_of[kernel])
+        shares = self.way_efficiency[:, ways]
+        return sorted({ways[at] for at, row in zip(shares.argmax(axis=1), shares, strict=True) if row.any()})
 
     def rows(self, is_wanted: Iterable[bool]) -> Portfolio:
         """Some of the shapes."""
         at = np.flatnonzero(list(is_wanted))
         shapes = tuple(self.shapes[row] for row in at)
-        return Portfolio(shapes, self.kernels, self.milliseconds[at], self.spread[at])
+        choosing = None if self.choosing is None else self.choosing[at]
+        return Portfolio(shapes, self.ways, self.milliseconds[at], self.spread[at], choosing)
+
+    def _of_kernels(self, values: Matrix) -> Matrix:
+        """Of shapes x ways, those of the best way of each kernel."""
+        shares, every = self.way_efficiency, np.arange(len(self.shapes))
+        best = [np.array(ways)[shares[:, ways].argmax(axis=1)] for ways in self.ways_of]
+        return np.stack([values[every, way] for way in best], axis=1)
 
     def column(self, kernel: str) -> int:
         """Raises UsageError for a kernel that is not there."""
@@ -94,26 +145,31 @@ def gather(files: Sequence[ProviderResults]) -> Portfolio:
     Raises UsageError where they are of unlike surroundings, or hold no time at all.
     """
     _expect_alike(files)
-    times: dict[tuple[GemmShape, str], tuple[float, float]] = {}
+    times: dict[tuple[GemmShape, str], tuple[float, float, float]] = {}
     names: dict[GemmShape, str] = {}
     for file in files:
         for one in file.possible():
-            kernel = f"{file.provider}:{one.kernel}" if one.kernel else file.provider
+            way = f"{file.provider}:{one.kernel}" if one.kernel else file.provider
             low, high = one.interval_ms
-            found = one.runtime_ms, (high - low) / 2 / one.runtime_ms
+            found = one.rank_ms, one.runtime_ms, (high - low) / 2 / one.runtime_ms
             names.setdefault(one.shape, one.name)
-            times[one.shape, kernel] = min(found, times.get((one.shape, kernel), found))
+            times[one.shape, way] = min(found, times.get((one.shape, way), found))
     if not times:
         raise UsageError("the files hold no times; measure kernels first")
-    kernels = tuple(dict.fromkeys(kernel for _, kernel in times))
-    milliseconds = np.full((len(names), len(kernels)), np.nan)
+    ways = tuple(dict.fromkeys(way for _, way in times))
+    choosing, milliseconds = (np.full((len(names), len(ways)), np.nan) for _ in range(2))
     spread = np.zeros_like(milliseconds)
-    rows, columns = ({key: at for at, key in enumerate(keys)} for keys in (names, kernels))
-    for (shape, kernel), (time, half) in times.items():
-        milliseconds[rows[shape], columns[kernel]] = time
-        spread[rows[shape], columns[kernel]] = half
+    rows, columns = ({key: at for at, key in enumerate(keys)} for keys in (names, ways))
+    for (shape, way), found in times.items():
+        for matrix, value in zip((choosing, milliseconds, spread), found, strict=True):
+            matrix[rows[shape], columns[way]] = value
     shapes = tuple(shape.named(name) for shape, name in names.items())
-    return Portfolio(shapes, kernels, milliseconds, spread)
+    return Portfolio(shapes, ways, milliseconds, spread, choosing)
+
+
+def _compiled(way: str) -> str:
+    provider, _, kernel = way.partition(":")
+    return f"{provider}:{compiled_name(kernel)}" if provider == GENERATED else way
 
 
 def _expect_alike(files: Sequence[ProviderResults]) -> None:

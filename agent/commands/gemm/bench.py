@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from pydantic import ValidationError
 
 from hillclimb.agent.commands.gemm.options import (
     DefinitionsOption,
@@ -73,7 +74,9 @@ KernelsFolderOption = Annotated[
 WinnersOption = Annotated[
     Path | None,
     typer.Option(
-        "--winners", metavar="FILE", help="Only kernels that were the best of some shape in these results."
+        "--winners",
+        metavar="FILE",
+        help="Only the best of each shape in these results, or of a dispatch.json.",
     ),
 ]
 GraphOption = Annotated[
@@ -317,12 +320,22 @@ def _bench(shapes: Sequence[GemmShape], wish: BenchWish) -> None:
 
 
 def _winners(path: Path) -> list[str]:
+    """The best of every shape in a file of results, or what a file of `gemm select` dispatches to."""
+    from hillclimb.harness.gemm.dispatch import Dispatch
+    from hillclimb.harness.gemm.portfolio import GENERATED
     from hillclimb.harness.gemm.results import read_results
 
-    results = read_results(path)
-    if results.provider != "generated":
-        raise UsageError(f"{path} is of {results.provider}; --winners takes a file of the provider generated")
-    return sorted({one.kernel for one in results.best().values()})
+    try:
+        chosen = Dispatch.model_validate_json(path.read_bytes()).kernels
+    except (OSError, ValidationError):
+        results = read_results(path)
+        chosen = tuple({f"{results.provider}:{one.kernel}" for one in results.best().values()})
+    providers = {name.partition(":")[0] for name in chosen} - {GENERATED}
+    if providers:
+        raise UsageError(
+            f"{path} is of {', '.join(sorted(providers))}; --winners takes a file of the provider {GENERATED}"
+        )
+    return sorted(name.removeprefix(f"{GENERATED}:") for name in chosen)
 
 
 @contextmanager

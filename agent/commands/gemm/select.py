@@ -78,7 +78,10 @@ def select(
     By default the fewest by which every shape reaches a share of its best kernel's speed. The search is exact. Where
     the time does not suffice, how far the choice may be from the best is told.
 
-    The dispatch gives a measured shape its fastest chosen kernel, and another one what its neighbours say.
+    A generated kernel counts once, in however many ways it is run. What is reached is told by other rounds of the
+    bench than those that chose.
+
+    The dispatch gives a measured shape the fastest way to run a chosen kernel, and another what its neighbours say.
 
     Example: `hillclimb gemm select cutlass.json --best 8 --held-out-m 24,96,384`
     """
@@ -164,5 +167,7 @@ def _told(choice: Choice, output: Path | None) -> str:
         f"best {point.kernels}: mean {point.mean:.4f}, worst {point.worst:.4f}" for point in choice.curve
     ]
     fall_back = choice.dispatch.kernels[choice.dispatch.fall_back]
-    lines.append(f"{count(len(choice.kernels), 'kernel')}; what nothing is known of gets {fall_back}")
+    ways = len(choice.dispatch.kernels)
+    told = f" run in {ways} ways" if ways > len(choice.kernels) else ""
+    lines.append(f"{count(len(choice.kernels), 'kernel')}{told}; what nothing is known of gets {fall_back}")
     return "\n".join([*lines, *([f"written to {output}"] if output else [])])

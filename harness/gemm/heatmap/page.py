@@ -44,7 +44,7 @@ def render_page(portfolio: Portfolio, chosen: Sequence[str] = ()) -> str:
 def page_data(portfolio: Portfolio, chosen: Sequence[str]) -> dict[str, object]:
     """What the script reads. A time that there is not is null."""
     columns = order(portfolio)
-    times = portfolio.milliseconds[:, columns]
+    times = portfolio.kernel_milliseconds[:, columns]
     return {
         "shapes": [
             {"name": one.name, "size": f"{one.m} x {one.n} x {one.k}", "dtype": one.dtype}

@@ -113,6 +113,12 @@ def way_name(point: AnyPoint, option: RunOption) -> str:
     return "_".join([*words, *(["pdl"] if option.is_dependent else [])])
 
 
+def compiled_name(kernel: str) -> str:
+    """Of a name by `way_name`, the part that says what is compiled; any other name is one as a whole."""
+    found = re.fullmatch(rf"(?P<compiled>.+?)_{WAY_WORDS.pattern}", kernel)
+    return found["compiled"] if found else kernel
+
+
 def option_named(point: AnyPoint, words: str) -> RunOption | None:
     """What `way_name` calls so, behind the kernel's own name; None where it calls nothing so."""
     found = WAY_WORDS.fullmatch(words)

@@ -119,6 +119,27 @@ def test_winners_are_timed_in_all_rounds(folder: Path, monkeypatch: pytest.Monke
     assert counts == [1, 3]
 
 
+def test_winners_of_a_dispatch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "some").mkdir()
+    (folder / "some" / "kernels.json").write_text("{}")
+    asked = []
+    command = bench.worker_command
+    monkeypatch.setattr(bench, "worker_command", lambda *words, **_: asked.append(words) or command(*words))
+    words = ("shapes", "--shapes", "qkv_m16_n6144_k4096", "--kernels", "some", "--rounds", "1")
+    for name, only in (("generated:", ["b", "c"]), ("triton:", None)):
+        table = {"schema": 1, "kernels": [f"{name}c", f"{name}b"], "fall_back": 0, "known": []}
+        (folder / "dispatch.json").write_text(json.dumps(table))
+        choice = (*words, "--providers", "generated", "--winners", "dispatch.json", "--output-dir", "out")
+        if only:
+            typed(*choice)
+            assert asked[-1][2] == only
+            continue
+        with pytest.raises(
+            UsageError, match="is of triton; --winners takes a file of the provider generated"
+        ):
+            typed(*choice)
+
+
 def test_nobody_generates_what_is_timed(folder: Path) -> None:
     """Also not a first kernel of another type or dtype, in a folder of its own."""
     (folder / "some" / "simple_gemm_bf16").mkdir(parents=True)

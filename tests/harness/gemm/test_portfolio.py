@@ -55,6 +55,49 @@ def test_files_are_gathered_by_shape_and_kernel() -> None:
     assert found.efficiency.tolist() == [[0.5, 1, 0], [0.5, 0, 1]]
 
 
+def in_ways(*times: tuple[str, int, float, float]) -> ProviderResults:
+    """Of a way to run a tile of so many columns, m, and the milliseconds that choose and that tell."""
+    measured = tuple(
+        Measured(
+            name=f"m{m}", m=m, n=1024, k=1024, dtype="bf16", runtime_ms=told, choosing_ms=chosen,
+            kernel=f"warpgroup_gemm_bf16_64x{way.partition('_')[0]}x64_1x1_split1_once_by1_{way.partition('_')[2]}",
+        )
+        for way, m, chosen, told in times
+    )  # fmt: skip
+    return ProviderResults(provider="generated", gpu=CARD, results=measured)
+
+
+WAYS = in_ways(
+    ("8_tokens_1x1_raster1", 1, 1.0, 1.25),
+    ("8_features_1x2_raster2_swizzle4_pdl", 1, 2.0, 1.0),
+    ("16_tokens_1x1_raster1", 1, 1.25, 1.0),
+    ("8_tokens_1x1_raster1", 2, 4.0, 4.0),
+    ("8_features_1x2_raster2_swizzle4_pdl", 2, 2.0, 2.0),
+    ("16_tokens_1x1_raster1", 2, 2.5, 2.5),
+)
+
+
+def test_a_kernel_is_one_in_all_its_ways() -> None:
+    found = gather([WAYS])
+    stem = "generated:warpgroup_gemm_bf16_64x"
+    assert found.kernels == (f"{stem}8x64_1x1_split1_once_by1", f"{stem}16x64_1x1_split1_once_by1")
+    assert found.efficiency.tolist() == [[1, 0.8], [1, 0.8]], "of the best way of each, by the choosing times"
+    assert found.kernel_milliseconds.tolist() == [[1.25, 1], [2, 2.5]]
+    assert found.best_ways([0]) == [0, 1] and found.best_ways([1]) == [2]
+
+
+def test_what_is_reached_is_told_by_times_that_chose_nothing() -> None:
+    found = gather([WAYS])
+    choice = choose_kernels(found, Wish(count=1, forbidden=(found.kernels[0],)))
+    assert len(choice.kernels) == len(choice.dispatch.kernels) == 1
+    assert choice.on_shapes.mean == pytest.approx((1.25 / 1.0 + 2.0 / 2.5) / 2)
+    choice = choose_kernels(found, Wish(count=1), most=2)
+    assert (len(choice.kernels), len(choice.dispatch.kernels)) == (1, 2)
+    assert choice.on_shapes.mean == choice.curve[0].mean == 1
+    shape = GemmShape("", 2, 1024, 1024, "bf16")
+    assert choice.dispatch.choose(shape).endswith("_features_1x2_raster2_swizzle4_pdl")
+
+
 def test_noise_is_that_of_both_times() -> None:
     one = Measured(
         name="m1", m=1, n=64, k=64, dtype="bf16", kernel="x", runtime_ms=2, low_ms=1.9, high_ms=2.1

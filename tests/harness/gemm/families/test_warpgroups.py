@@ -16,6 +16,7 @@ from hillclimb.harness.gemm.generator.source import ALIKE, grouped, render
 from hillclimb.harness.gemm.generator.types import chosen_points, refusal
 from hillclimb.harness.gemm.providers.ways import (
     RunOption,
+    compiled_name,
     further_options,
     option_named,
     run_options,
@@ -135,12 +136,14 @@ def test_a_name_tells_how_it_is_run(point: WarpgroupPoint, m: int, data: st.Data
         option = data.draw(st.sampled_from(options))
         for one in (option, *further_options(point, option)):
             assert option_named(point, way_name(point, one)[len(point.name) + 1 :]) == one
+            assert compiled_name(way_name(point, one)) == point.name
 
 
 @given(st.sampled_from(chosen_points("simple_gemm", "hopper", "bf16")), sizes)
 def test_so_does_that_of_a_collective(point: CollectivePoint, m: int) -> None:
     for option in run_options(point, shape(m)):
         assert option_named(point, way_name(point, option)[len(point.name) + 1 :]) == option
+        assert compiled_name(way_name(point, option)) == point.name
 
 
 @pytest.mark.parametrize(
@@ -160,6 +163,7 @@ def test_so_does_that_of_a_collective(point: CollectivePoint, m: int) -> None:
 )
 def test_what_is_no_way_to_run_it_is_none(words: str) -> None:
     assert option_named(POINT, words) is None
+    assert compiled_name(POINT.name) == POINT.name
 
 
 @pytest.mark.parametrize(("m", "n"), [(32, 32), (16, 16), (8, 8), (31, 32), (1, 8)])
