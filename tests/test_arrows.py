@@ -40,7 +40,7 @@ ROOMS = {
     ),
     "agent.commands.gemm": (
         "agent.commands agent.stamp harness.gemm harness.gemm.bench harness.gemm.claims harness.gemm.compiler "
-        "harness.gemm.generator harness.gemm.heatmap harness.gemm.profiler harness.knobs"
+        "harness.gemm.generator harness.gemm.heatmap harness.gemm.portfolio harness.gemm.profiler harness.knobs"
     ),
     "agent.evaluate": (
         "agent.climb agent.git agent.llm.briefing agent.machine agent.proposers agent.record "
@@ -104,7 +104,8 @@ ROOMS = {
     "harness.gemm.compiler": "harness.device harness.gemm",
     "harness.gemm.families": "harness.gemm",
     "harness.gemm.generator": "harness.gemm harness.gemm.compiler harness.gemm.families",
-    "harness.gemm.heatmap": "harness.gemm harness.report",
+    "harness.gemm.heatmap": "harness.gemm harness.gemm.portfolio harness.report",
+    "harness.gemm.portfolio": "harness.gemm harness.gemm.providers",
     "harness.gemm.profiler": "harness.gemm harness.gemm.compiler",
     "harness.gemm.providers": "harness.gemm harness.gemm.bench harness.gemm.families harness.gemm.generator",
     "harness.judge": (

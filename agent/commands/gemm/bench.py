@@ -321,8 +321,8 @@ def _bench(shapes: Sequence[GemmShape], wish: BenchWish) -> None:
 
 def _winners(path: Path) -> list[str]:
     """The best of every shape in a file of results, or what a file of `gemm select` dispatches to."""
-    from hillclimb.harness.gemm.dispatch import Dispatch
-    from hillclimb.harness.gemm.portfolio import GENERATED
+    from hillclimb.harness.gemm.portfolio.dispatch import Dispatch
+    from hillclimb.harness.gemm.portfolio.portfolio import GENERATED
     from hillclimb.harness.gemm.results import read_results
 
     try:

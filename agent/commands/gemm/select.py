@@ -13,8 +13,8 @@ from hillclimb.harness.errors import UsageError
 from hillclimb.harness.wording import count
 
 if TYPE_CHECKING:
-    from hillclimb.harness.gemm.choosing import Choice
-    from hillclimb.harness.gemm.dispatch import Dispatch
+    from hillclimb.harness.gemm.portfolio.choosing import Choice
+    from hillclimb.harness.gemm.portfolio.dispatch import Dispatch
 
 ThresholdOption = Annotated[
     float | None,
@@ -85,8 +85,8 @@ def select(
 
     Example: `hillclimb gemm select cutlass.json --best 8 --held-out-m 24,96,384`
     """
-    from hillclimb.harness.gemm.choosing import Wish, choose_kernels, matching
-    from hillclimb.harness.gemm.portfolio import gather
+    from hillclimb.harness.gemm.portfolio.choosing import Wish, choose_kernels, matching
+    from hillclimb.harness.gemm.portfolio.portfolio import gather
     from hillclimb.harness.gemm.results import read_all, read_calls
 
     if threshold is not None and best is not None:
@@ -127,9 +127,9 @@ def heatmap(
 
     Example: `hillclimb gemm heatmap cutlass.json --plot-all-ops --save-file all.svg`
     """
-    from hillclimb.harness.gemm.choosing import Wish, choose_kernels, matching
     from hillclimb.harness.gemm.heatmap.picture import draw
-    from hillclimb.harness.gemm.portfolio import gather
+    from hillclimb.harness.gemm.portfolio.choosing import Wish, choose_kernels, matching
+    from hillclimb.harness.gemm.portfolio.portfolio import gather
     from hillclimb.harness.gemm.results import read_all
 
     portfolio = gather(read_all(files))
@@ -146,7 +146,7 @@ def heatmap(
 
 
 def _write_dispatch(folder: Path, table: Dispatch) -> None:
-    from hillclimb.harness.gemm.dispatch_source import as_cpp, as_python
+    from hillclimb.harness.gemm.portfolio.dispatch_source import as_cpp, as_python
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "dispatch.json").write_text(table.model_dump_json(by_alias=True, indent=1) + "\n")

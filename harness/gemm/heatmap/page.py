@@ -11,7 +11,7 @@ import numpy as np
 
 from hillclimb.harness.gemm.folder import write
 from hillclimb.harness.gemm.heatmap.picture import COLOURS, LOWEST, order
-from hillclimb.harness.gemm.portfolio import Portfolio
+from hillclimb.harness.gemm.portfolio.portfolio import Portfolio
 from hillclimb.harness.report.page import environment, style
 from hillclimb.harness.report.page_packs import embed
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hillclimb.harness.errors import UsageError
-from hillclimb.harness.gemm.portfolio import Portfolio
+from hillclimb.harness.gemm.portfolio.portfolio import Portfolio
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

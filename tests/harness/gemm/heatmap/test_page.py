@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, expect
 
 from hillclimb.harness.gemm.heatmap.page import draw_page, page_data, render_page
 from hillclimb.harness.gemm.heatmap.picture import LOWEST, order
-from hillclimb.harness.gemm.portfolio import Portfolio
+from hillclimb.harness.gemm.portfolio.portfolio import Portfolio
 from hillclimb.harness.gemm.shape import GemmShape
 from tests.harness.report.page_browser import in_browser, visit
 

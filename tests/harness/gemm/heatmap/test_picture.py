@@ -10,7 +10,7 @@ import pytest
 
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.heatmap.picture import draw, order, paint
-from hillclimb.harness.gemm.portfolio import Portfolio
+from hillclimb.harness.gemm.portfolio.portfolio import Portfolio
 from hillclimb.harness.gemm.shape import GemmShape
 
 

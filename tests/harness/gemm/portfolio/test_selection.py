@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hillclimb.harness.errors import UsageError
-from hillclimb.harness.gemm.selection import Matrix, Selector, efficiencies
+from hillclimb.harness.gemm.portfolio.selection import Matrix, Selector, efficiencies
 
 WITNESS = np.array([[1, 1, 1], [0.5, 0.5, 1], [0.5, 1, 0.5], [1, 0.5, 1]])
 """Three intervals cover it in a row's order, two kernels suffice."""

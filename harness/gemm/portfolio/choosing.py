@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from hillclimb.harness.errors import UsageError
-from hillclimb.harness.gemm.dispatch import Dispatch, dispatch, reached
-from hillclimb.harness.gemm.portfolio import Portfolio
-from hillclimb.harness.gemm.selection import Matrix, Selection
+from hillclimb.harness.gemm.portfolio.dispatch import Dispatch, dispatch, reached
+from hillclimb.harness.gemm.portfolio.portfolio import Portfolio
+from hillclimb.harness.gemm.portfolio.selection import Matrix, Selection
 from hillclimb.harness.records.record import Record
 
 

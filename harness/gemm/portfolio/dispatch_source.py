@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from string import Template
 
-from hillclimb.harness.gemm.dispatch import NEAREST, Dispatch
+from hillclimb.harness.gemm.portfolio.dispatch import NEAREST, Dispatch
 
 CPP = Template("""// Which kernel runs a matrix product. Written by `hillclimb gemm select`; do not edit.
 #pragma once

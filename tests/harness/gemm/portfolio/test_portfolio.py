@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hillclimb.harness.errors import UsageError
-from hillclimb.harness.gemm.choosing import Wish, choose_kernels, matching
-from hillclimb.harness.gemm.dispatch import Dispatch, KnownShape, dispatch, reached
-from hillclimb.harness.gemm.dispatch_source import as_cpp, as_python
-from hillclimb.harness.gemm.portfolio import Portfolio, gather
+from hillclimb.harness.gemm.portfolio.choosing import Wish, choose_kernels, matching
+from hillclimb.harness.gemm.portfolio.dispatch import Dispatch, KnownShape, dispatch, reached
+from hillclimb.harness.gemm.portfolio.dispatch_source import as_cpp, as_python
+from hillclimb.harness.gemm.portfolio.portfolio import Portfolio, gather
+from hillclimb.harness.gemm.portfolio.selection import Selection
 from hillclimb.harness.gemm.results import GpuCard, Measured, ProviderResults
-from hillclimb.harness.gemm.selection import Selection
 from hillclimb.harness.gemm.shape import GemmShape
 
 CARD = GpuCard(name="a card")

@@ -14,8 +14,8 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from hillclimb.harness.gemm.portfolio import Portfolio
-from hillclimb.harness.gemm.selection import Selection
+from hillclimb.harness.gemm.portfolio.portfolio import Portfolio
+from hillclimb.harness.gemm.portfolio.selection import Selection
 from hillclimb.harness.gemm.shape import Dtype, GemmShape
 from hillclimb.harness.records.record import Record
 

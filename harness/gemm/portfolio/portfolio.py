@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 
 from hillclimb.harness.errors import UsageError
+from hillclimb.harness.gemm.portfolio.selection import Matrix, Selector, efficiencies
 from hillclimb.harness.gemm.providers.ways import compiled_name
 from hillclimb.harness.gemm.results import ProviderResults
-from hillclimb.harness.gemm.selection import Matrix, Selector, efficiencies
 from hillclimb.harness.gemm.shape import GemmShape
 from hillclimb.harness.wording import suggestion
 
