@@ -107,6 +107,7 @@ def check(folder: Path, watch: Watch, *, trust_workspace: bool) -> CheckResult:
     Raises CaseError for what is wrong with it, such as a problem on which every kernel is right.
     """
     case = Case(folder)
+    case.first_to_sweep()
     files = read_working_files(case)
     with (
         scratch() as place,

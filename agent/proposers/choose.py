@@ -83,6 +83,7 @@ def choose_proposer(
             background.seed,
             background.lookahead_count,
             load_earlier_results(background),
+            background.case.first_to_sweep(),
         )
         if asked is None:
             return sweep

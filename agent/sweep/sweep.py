@@ -1,9 +1,10 @@
 """The sweep: tries knob values until the space is exhausted, as our sampler ranks the list of valid configurations.
 
-Spaces that cannot be listed are left to Optuna's TPE, with a polish. Every proposal is a function of the seed and the
-ledger alone: the study is rebuilt and the sampler seeded anew for each batch, so a run that was killed goes on as if
-nothing had happened. Within a batch verdicts that are no win do not matter; where the climb looks ahead, a batch is
-made without the verdicts of the few before it too, and so is known before they are.
+Those that the case's author wants first come first. Spaces that cannot be listed are left to Optuna's TPE, with a
+polish. Every proposal is a function of the seed and the ledger alone: the study is rebuilt and the sampler seeded anew
+for each batch, so a run that was killed goes on as if nothing had happened. Within a batch verdicts that are no win do
+not matter; where the climb looks ahead, a batch is made without the verdicts of the few before it too, and so is known
+before they are.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from hillclimb.agent.sweep.optuna_study import (
 from hillclimb.agent.sweep.ranking import ListRanker
 from hillclimb.agent.sweep.unlisted import drawn, near
 from hillclimb.harness.errors import Plateau
-from hillclimb.harness.knobs.knobs import Knobs, defaults, to_environment
+from hillclimb.harness.knobs.knobs import Knobs, contains, defaults, to_environment
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -89,15 +90,22 @@ class SweepProposer:
     """Proposes knob values that were not tried on the incumbent's source."""
 
     def __init__(
-        self, knobs: Knobs, seed: int, lookahead: int = 0, earlier: Sequence[EarlierResult] = ()
+        self,
+        knobs: Knobs,
+        seed: int,
+        lookahead: int = 0,
+        earlier: Sequence[EarlierResult] = (),
+        first: Sequence[Configuration] = (),
     ) -> None:
         """`knobs` are those of the run's baseline; what later wins made of them is in the ledger.
 
         `lookahead`: so many proposals are foreseen; each leaves aside as many of the latest verdicts that were no
         win.
         `earlier`: what earlier runs saw of these knobs; it has to be the same whenever the run is taken up.
+        `first`: values to try before any search, in this order; of an incumbent without such knobs they are left out.
         """
         self._knobs, self._seed, self._lookahead = knobs, seed, lookahead
+        self._first = first
         self._earlier = [(seen.configuration, seen.value) for seen in earlier]
         self._current_batch: _Batch | None = None
         self._ranking: ListRanker | None = None
@@ -153,7 +161,7 @@ class SweepProposer:
                 return found
         batch = self._batch(ledger, known)
         rng = random.Random(f"{self._seed}/{at}")
-        chosen = next(_untried(batch, pending, rng), None)
+        chosen = next(_untried(batch, pending, rng, self._first), None)
         if chosen is None:
             is_listed = not batch.landscape.knobs or batch.landscape.valid_configs is not None
             return _PlannedProposal(at, known, pending, None, is_listed)
@@ -208,17 +216,29 @@ def describe(changes: Configuration) -> str:
     return ", ".join(f"{name}={text}" for name, text in to_environment(changes).items())
 
 
-def _untried(batch: _Batch, pending: PendingConfigurations, rng: random.Random) -> Iterator[Configuration]:
+def _untried(
+    batch: _Batch, pending: PendingConfigurations, rng: random.Random, first: Sequence[Configuration]
+) -> Iterator[Configuration]:
     landscape = batch.landscape
     if not landscape.knobs:
         return
     known = landscape.judged_keys | {
         landscape.key({**defaults(landscape.knobs), **knobs}) for knobs in pending
     }
-    for source in _sources(batch, len(pending)):
+    for source in (_from_author(first), *_sources(batch, len(pending))):
         for configuration in source(landscape, rng):
             if landscape.key(configuration) not in known and landscape.allows(configuration):
                 yield configuration
+
+
+def _from_author(first: Sequence[Configuration]) -> ConfigurationSource:
+    def given(landscape: Landscape, rng: random.Random) -> Iterator[Configuration]:
+        knobs, incumbent = landscape.knobs, defaults(landscape.knobs)
+        for values in first:
+            if all(name in knobs and contains(knobs[name], value) for name, value in values.items()):
+                yield {**incumbent, **values}
+
+    return given
 
 
 def _sources(batch: _Batch, pending: int) -> tuple[ConfigurationSource, ...]:

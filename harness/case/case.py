@@ -10,6 +10,7 @@ cases/<family>/<case>/
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from pydantic import (
@@ -19,8 +20,16 @@ from pydantic import (
 from hillclimb.harness.case.settings import Settings, Suite, is_inside, is_unscored
 from hillclimb.harness.case.workspace_names import require_names
 from hillclimb.harness.errors import CaseError, UsageError
-from hillclimb.harness.knobs.knobs import KNOBS_FILE, Knobs, load_knobs
-from hillclimb.harness.wording import choices, did_you_mean
+from hillclimb.harness.knobs.knobs import (
+    KNOBS_FILE,
+    Knobs,
+    KnobValue,
+    broken_constraint,
+    contains,
+    environment_text,
+    load_knobs,
+)
+from hillclimb.harness.wording import choices, did_you_mean, suggestion
 from hillclimb.harness.yaml_errors import case_error, keys_of, read_yaml
 
 
@@ -77,6 +86,18 @@ class Case:
         """Whether its kernels may be Triton's, whose masked lanes alone can be counted."""
         return self.settings.device == "cuda" and "triton" in self.settings.policy.modules
 
+    def first_to_sweep(self) -> tuple[dict[str, KnobValue], ...]:
+        """Knob values that the sweep tries first.
+
+        Raises CaseError for those that knobs.yaml does not have or allow.
+        """
+        for at, values in enumerate(self.settings.sweep.first):
+            problem = _unfit(self.knobs, values)
+            if problem:
+                remedy = f"mend it, or take it out; workspace/{KNOBS_FILE} says what there is"
+                raise CaseError(self.folder / "case.yaml", f"sweep.first.{at}", problem, remedy)
+        return self.settings.sweep.first
+
     def fixed_files(self) -> list[Path]:
         """Every file outside workspace/, sorted: whatever the contract may read decides a score.
 
@@ -91,6 +112,16 @@ class Case:
         entry = self.workspace / self.settings.entry.split(":")[0]
         suites = [self.folder / "benchmarks" / f"{name}.yaml" for name in self.judged_suites]
         return sorted({self.folder / "case.yaml", self.contract_file, *suites, entry})
+
+
+def _unfit(knobs: Knobs, values: Mapping[str, KnobValue]) -> str | None:
+    """Why these are no values of these knobs; None where they are."""
+    for name, value in values.items():
+        if name not in knobs:
+            return f"{name} is not a knob: {suggestion(name, knobs)}"
+        if not contains(knobs[name], value):
+            return f"{name} has no value {environment_text(value)}"
+    return broken_constraint(knobs, values)
 
 
 def find_case(given: str) -> Path:

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from hillclimb.harness.case.durations import Seconds
+from hillclimb.harness.knobs.constraints import KnobValue
 
 NameTuple = Annotated[tuple[str, ...], Field(strict=False)]
 """A YAML list of strings."""
@@ -172,6 +173,13 @@ class Cuda(_Section):
     """compute-sanitizer's tools that look at a would-be win before it is kept."""
 
 
+class Sweep(_Section):
+    """How knobs are swept."""
+
+    first: Annotated[tuple[dict[str, KnobValue], ...], Field(strict=False, max_length=1000)] = ()
+    """Knob values to try before any search, in this order; knobs that are left out stay as they are."""
+
+
 class Gate(_Section):
     """How widely right is checked."""
 
@@ -267,6 +275,7 @@ class Settings(_Section):
     budgets: Budgets = Budgets()
     policy: Policy = Policy()
     llm: Llm = Llm()
+    sweep: Sweep = Sweep()
     gate: Gate = Gate()
     duel: Duel = Duel()
     cuda: Cuda = Cuda()

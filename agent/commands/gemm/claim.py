@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,7 +40,8 @@ def claim(
 ) -> None:
     """Make a case of a shape: it starts from the best kernel of our own, whose parameters are the case's knobs.
 
-    The case is as any other: `hillclimb climb` sweeps its knobs and edits its kernel, and every win is duelled. Its
+    The case is as any other: `hillclimb climb` sweeps its knobs and edits its kernel, and every win is duelled. A
+    sweep begins with the kernels that the cost model of `gemm bench` takes for the fastest. Its
     yardstick.py is what torch calls, which is cuBLAS. With a `--baseline` of the provider cublaslt it has a yardstick
     cublaslt.py, too: the algorithm that was fastest. `hillclimb evaluate --against` judges a kernel against either.
 
@@ -82,6 +84,8 @@ def _stamp(one: ClaimedKernel, root: Path, family: str, gpu: str) -> Path:
     def finish(folder: Path) -> None:
         knobs = folder / "workspace" / "knobs.yaml"
         knobs.write_text(replace_defaults(knobs.read_text(encoding="utf-8"), one.knobs), encoding="utf-8")
+        settings = folder / "case.yaml"
+        settings.write_text(settings.read_text(encoding="utf-8") + _to_sweep(one), encoding="utf-8")
         (folder / "workspace" / "gemm.cu").write_text(one.source, encoding="utf-8")
         reader = template_text(root, "_template", "workspace/knobs.py")
         (folder / "workspace" / "knobs.py").write_text(reader, encoding="utf-8")
@@ -92,3 +96,17 @@ def _stamp(one: ClaimedKernel, root: Path, family: str, gpu: str) -> Path:
     name = f"a product of {shape.m} x {shape.k} and {shape.n} x {shape.k} in {shape.dtype}"
     values = {"model_name": name, "model_path": "", "hardware": gpu, **values_of(one)}
     return stamp(root, (TEMPLATE,), family, one.case, values, finish)
+
+
+def _to_sweep(one: ClaimedKernel) -> str:
+    """The section of case.yaml with the likeliest kernels."""
+    import yaml
+
+    lines = [
+        yaml.safe_dump(values, default_flow_style=True, sort_keys=False, width=math.inf).strip()
+        for values in one.likely
+    ]
+    told = "what the cost model takes for the fastest kernels"
+    return "\n".join(
+        ["", "sweep:", f"  first:                    # {told}", *(f"    - {line}" for line in lines), ""]
+    )

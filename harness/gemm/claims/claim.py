@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from hillclimb.harness.errors import UsageError
@@ -12,7 +12,7 @@ from hillclimb.harness.gemm.families.point import SLICE_BYTES
 from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
 from hillclimb.harness.gemm.families.warpgroup_source import device_values
 from hillclimb.harness.gemm.generator.source import render_template
-from hillclimb.harness.gemm.generator.types import chosen_points
+from hillclimb.harness.gemm.generator.types import chosen_points, refusal
 from hillclimb.harness.gemm.providers.cublaslt_algorithms import PROVIDER as PROVIDER_CUBLASLT
 from hillclimb.harness.gemm.providers.cublaslt_algorithms import Algorithm, algorithm_named
 from hillclimb.harness.gemm.providers.ways import (
@@ -21,9 +21,11 @@ from hillclimb.harness.gemm.providers.ways import (
     CACHES,
     RunOption,
     option_named,
+    run_options,
+    way_seconds,
 )
 from hillclimb.harness.gemm.results import Measured, ProviderResults
-from hillclimb.harness.gemm.shape import ITEM_BYTES, GemmShape
+from hillclimb.harness.gemm.shape import ITEM_BYTES, Dtype, GemmShape
 from hillclimb.harness.knobs.knobs import KnobValue
 from hillclimb.harness.wording import suggestion
 
@@ -31,6 +33,9 @@ PROVIDER, FAMILY = "generated", "warpgroup_gemm"
 TEMPLATE = "warpgroup_claim.cu.jinja"
 RASTERS = {ALONG_ROWS: "rows", ALONG_COLUMNS: "columns"}
 FETCHES = (256, 128)
+LIKELY = 32
+"""Kernels that a sweep tries first, each in its likeliest way."""
+
 DTYPES = ("bf16", "f16")
 """Sums of fp8 have fewer bits in the tensor cores than float32, which the case's contract has no budget for."""
 
@@ -65,6 +70,26 @@ class ClaimedKernel:
     def knobs(self) -> dict[str, KnobValue]:
         """What the case's knobs have to be for this kernel."""
         return knob_values(self.point, self.option)
+
+    @property
+    def likely(self) -> list[dict[str, KnobValue]]:
+        """Knob values of the kernels that the cost model takes for the fastest, best first, as many as LIKELY.
+
+        The model is fitted to an H200, and knows nothing of cache hints: those of the start are kept.
+        """
+        found: dict[str, tuple[float, WarpgroupPoint, RunOption]] = {}
+        for point in family_points(self.shape.dtype):
+            for option in run_options(point, self.shape, pdl=self.option.is_dependent):
+                seconds = way_seconds(point, option, self.shape)
+                if point.name not in found or seconds < found[point.name][0]:
+                    found[point.name] = seconds, point, self._with_hints(option)
+        best = sorted(found.values(), key=lambda one: one[0])[:LIKELY]
+        return [knob_values(point, option) for _, point, option in best]
+
+    def _with_hints(self, option: RunOption) -> RunOption:
+        own = self.option
+        caches = own.caches if option.rows == own.rows else (own.caches[1], own.caches[0])
+        return replace(option, caches=caches, promotion=own.promotion)
 
     @property
     def source(self) -> str:
@@ -115,6 +140,12 @@ def kernel_named(name: str) -> tuple[WarpgroupPoint, RunOption]:
             if option is not None:
                 return point, option
     raise UsageError(f"{name} is no kernel of {FAMILY}'s set hopper")
+
+
+def family_points(dtype: Dtype) -> list[WarpgroupPoint]:
+    """All that can be built."""
+    points = chosen_points(FAMILY, "hopper", dtype)
+    return [one for one in points if isinstance(one, WarpgroupPoint) and not refusal(one)]
 
 
 def knob_values(point: WarpgroupPoint, option: RunOption) -> dict[str, KnobValue]:

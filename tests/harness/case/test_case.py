@@ -67,6 +67,7 @@ FULL: dict[str, Any] = {
         "max_pairs": 5,
         "report_pairs": 3,
     },
+    "sweep": {"first": [{"TILE": 64, "FAST": True}, {"ORDER": "ikj"}]},
     "cuda": {
         "launch": "eager",
         "cache": "hot",
@@ -111,7 +112,7 @@ def test_the_test_above_names_every_key() -> None:
 
     assert keys(Settings) == FULL.keys()
     assert keys(Suite) == SUITE.keys()
-    for name in ("objective", "budgets", "policy", "llm", "gate", "duel", "cuda"):
+    for name in ("objective", "budgets", "policy", "llm", "sweep", "gate", "duel", "cuda"):
         section = Settings.model_fields[name].annotation
         assert isinstance(section, type) and issubclass(section, BaseModel)
         assert keys(section) == FULL[name].keys()
