@@ -75,7 +75,8 @@ class ClaimedKernel:
     def likely(self) -> list[dict[str, KnobValue]]:
         """Knob values of the kernels that the cost model takes for the fastest, best first, as many as LIKELY.
 
-        The model is fitted to an H200, and knows nothing of cache hints: those of the start are kept.
+        The model is fitted to an H200. It knows nothing of cache hints, and little of the order of tiles, which goes
+        with them: those of the start are kept.
         """
         found: dict[str, tuple[float, WarpgroupPoint, RunOption]] = {}
         for point in family_points(self.shape.dtype):
@@ -88,8 +89,10 @@ class ClaimedKernel:
 
     def _with_hints(self, option: RunOption) -> RunOption:
         own = self.option
-        caches = own.caches if option.rows == own.rows else (own.caches[1], own.caches[0])
-        return replace(option, caches=caches, promotion=own.promotion)
+        caches, raster = own.caches, own.raster
+        if option.rows != own.rows:
+            caches, raster = (caches[1], caches[0]), ALONG_ROWS + ALONG_COLUMNS - raster
+        return replace(option, caches=caches, raster=raster, promotion=own.promotion)
 
     @property
     def source(self) -> str:
