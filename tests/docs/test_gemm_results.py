@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from hillclimb.agent.record.ledger import Ledger
 from hillclimb.harness.gemm.comparison import BEST, ProviderComparison, compare
+from hillclimb.harness.gemm.portfolio.choosing import Wish, choose_kernels
+from hillclimb.harness.gemm.portfolio.portfolio import gather
 from hillclimb.harness.gemm.results import read_results
+from hillclimb.harness.records import Interval
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "results" / "gemm.md").read_text()
+
+
+def interval(found: Interval) -> str:
+    """As the page has it."""
+    return str(found).replace("x", "")
 
 
 def compared(folder: str, *providers: str) -> ProviderComparison:
@@ -35,6 +45,44 @@ def test_tables_by_m_are_those_of_the_evidence(folder: str, providers: tuple[str
         assert f"| {label} | {one.shapes} | {cells} |" in PAGE
     smallest = " | ".join(f"{found.summary.smallest[name]:.3f}" for name in names)
     assert f"| smallest | | {smallest} |" in PAGE
+
+
+def test_the_table_of_the_portfolio_is_that_of_the_evidence() -> None:
+    folder = "gemm_portfolio_h200"
+    found = gather([read_results(DOCS / "evidence" / folder / "generated.json")])
+    best = choose_kernels(found, Wish(count=10))
+    few = [choose_kernels(found, Wish(count=count)) for count in (1, 2, 4, 6, 8)]
+    for one in (*few, best):
+        part = one.on_shapes
+        assert f"| {len(one.kernels)} | {part.mean:.3f} | {part.worst:.3f} |" in PAGE
+    held_out = {2, 8, 32, 96, 256, 1024, 4096}
+    choice = choose_kernels(found, Wish(count=10), held_out_m=held_out)
+    out = choice.held_out
+    assert out is not None
+    told = f"ten kernels reach {choice.on_shapes.mean:.3f} there. On the other half they reach {out.mean:.3f}"
+    assert f"{told}, at worst {out.worst:.3f}" in PAGE
+    every = choose_kernels(found, Wish(count=len(found.kernels)), held_out_m=held_out).held_out
+    assert every is not None and f"all {len(found.kernels)} kernels reach {every.mean:.3f}" in PAGE
+    assert f"{len(found.ways)} ways to run {len(found.kernels)} kernels" in PAGE
+    assert f"{len(choose_kernels(found, Wish()).kernels)} kernels are needed" in PAGE
+    summary = compared(folder, "cublas", "generated").summary
+    means = summary.geometric_means
+    assert f"come to {means['generated']:.3f}, and the best of both to {means[BEST]:.3f}" in PAGE
+
+
+@pytest.mark.parametrize("case", ["qkv_a_m32_n2112_k7168", "qkv_m256_n6144_k4096"])
+def test_published_climbs_are_those_of_the_ledgers(case: str) -> None:
+    folder = DOCS.parent / "runs" / "gemm" / f"{case}_bf16" / "published"
+    ledger = Ledger.read(folder / "ledger.jsonl")
+    assert ledger.cumulative_interval is not None
+    cells = [f"`{case}`", str(len(ledger.candidates)), interval(ledger.cumulative_interval)]
+    for name in ("yardstick", "cublaslt"):
+        told = json.loads((folder / f"against_{name}.json").read_text())
+        if told["kept"]:
+            cells.append(interval(Interval.model_validate(told["confirmation"]["speedup"])))
+        else:
+            cells.append(f"rejected: {told['screening']['speedup']:.3f}")
+    assert f"| {' | '.join(cells)} |" in PAGE
 
 
 @pytest.mark.parametrize(

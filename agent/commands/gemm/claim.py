@@ -106,6 +106,8 @@ def _to_sweep(one: ClaimedKernel) -> str:
         yaml.safe_dump(values, default_flow_style=True, sort_keys=False, width=math.inf).strip()
         for values in one.likely
     ]
+    if not lines:
+        return ""
     told = "what the cost model takes for the fastest kernels"
     return "\n".join(
         ["", "sweep:", f"  first:                    # {told}", *(f"    - {line}" for line in lines), ""]

@@ -73,7 +73,7 @@ class ClaimedKernel:
 
     @property
     def likely(self) -> list[dict[str, KnobValue]]:
-        """Knob values of the kernels that the cost model takes for the fastest, best first, as many as LIKELY.
+        """Knob values of the kernels that the cost model takes for the fastest, best first, LIKELY of them at most.
 
         The model is fitted to an H200. It knows nothing of cache hints, and little of the order of tiles, which goes
         with them: those of the start are kept.

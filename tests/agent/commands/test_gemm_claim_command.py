@@ -75,6 +75,8 @@ def test_each_shape_becomes_a_case(folder: Path) -> None:
         check_policy(case.workspace, case.settings.policy)
         knobs = defaults(load_knobs(case.workspace / "knobs.yaml"))
         assert (knobs["GEMM_TOKENS"], knobs["GEMM_COLUMNS"], knobs["GEMM_SPLITS"]) == ("columns", 8, 4)
+        first = case.first_to_sweep()
+        assert len(first) > 8 and {one["GEMM_SWIZZLE"] for one in first} == {1}
         assert (knobs["GEMM_SWIZZLE"], knobs["GEMM_PDL"], knobs["GEMM_RASTER"]) == (4, True, "columns")
         texts = [
             path.read_text() for path in case.folder.rglob("*.*") if path.suffix in (".md", ".py", ".yaml")

@@ -106,6 +106,51 @@ def test_never_repeats_a_configuration_and_exhausts_the_space(tmp_path: Path) ->
     assert SweepProposer(start, 1).propose(ledger) is None
 
 
+def test_what_the_author_wants_first_comes_first(tmp_path: Path) -> None:
+    first: list[dict[str, KnobValue]] = [
+        {"TILE": 64, "ORDER": "kij"},
+        {"TILE": 8},  # as it is
+        {"UNROLL": 4, "FASTMATH": True},
+        {"GONE": 1},
+        {"TILE": 7},
+        {"FASTMATH": 1},  # no bool
+    ]
+    ledger = open_ledger(tmp_path)
+    proposer = SweepProposer(knobs(), 0, first=first)
+    climb(ledger, proposer, knobs(), lambda configuration: 0.9, 8)
+    ideas = [candidate.proposal.idea for candidate in ledger.candidates]
+    assert ideas[:2] == ["TILE=64, ORDER=kij", "UNROLL=4, FASTMATH=1"]
+    assert len(set(ideas)) == 8
+
+
+def test_a_killed_run_goes_on_with_the_author_s_values(tmp_path: Path) -> None:
+    """Over a win, which changes what the values left out are."""
+    start = knobs("".join(f"K{i}: {{type: int, low: 0, high: 9, default: 0}}\n" for i in range(12)))
+    first: list[dict[str, KnobValue]] = [{"K0": 1}, {"K1": 5}, {"K2": 2, "K1": 0}, {"K3": 3}]
+    speed = {"K1=5": 1.5}
+
+    def factor(configuration: Mapping[str, KnobValue]) -> float:
+        return speed["K1=5"] if configuration["K1"] == 5 else 0.9
+
+    whole, halves = open_ledger(tmp_path / "whole"), open_ledger(tmp_path / "halves")
+    climb(whole, SweepProposer(start, 3, first=first), start, factor, 7)
+    climb(halves, SweepProposer(start, 3, first=first), start, factor, 3)
+    resumed = Ledger.open(tmp_path / "halves" / "ledger.jsonl", Disk())
+    climb(resumed, SweepProposer(start, 3, first=first), build_landscape(start, resumed).knobs, factor, 4)
+    assert [one.proposal for one in resumed.candidates] == [one.proposal for one in whole.candidates]
+    ideas = [one.proposal.idea for one in whole.candidates]
+    assert ideas[:5] == ["K0=1", "K1=5", "K0=1", "K1=0, K2=2", "K3=3"], "K0 beside the new K1, too"
+
+
+def test_the_author_s_values_that_break_a_constraint_are_left_out(tmp_path: Path) -> None:
+    start = knobs(
+        "A: {type: int, low: 0, high: 3, default: 0, requires: [A <= B]}\n"
+        "B: {type: int, low: 0, high: 3, default: 1}\n"
+    )
+    proposal = SweepProposer(start, 0, first=[{"A": 2}, {"A": 3, "B": 3}]).propose(open_ledger(tmp_path))
+    assert proposal is not None and proposal.knobs == {"A": 3, "B": 3}
+
+
 def test_no_knobs_no_ideas(tmp_path: Path) -> None:
     assert SweepProposer({}, 0).propose(open_ledger(tmp_path)) is None
 

@@ -151,6 +151,8 @@ def test_the_test_above_names_every_key() -> None:
         ({"mutable": [".git/config"]}, "mutable.0", "below workspace/"),
         ({"device": "abacus"}, "device", "cpu"),
         ({"duel": {"alpha": 0}}, "duel.alpha", "greater than 0"),
+        ({"sweep": {"first": {"TILE": 4}}}, "sweep.first", "it must be a list"),
+        ({"sweep": {"first": [4]}}, "sweep.first.0", "a mapping"),
     ],
 )
 def test_a_wrong_key_or_value_is_named_with_its_remedy(
@@ -161,6 +163,31 @@ def test_a_wrong_key_or_value_is_named_with_its_remedy(
     assert error.key == key
     assert remedy in error.remedy
     assert len(str(error)) < 600
+
+
+@pytest.mark.parametrize(
+    ("first", "problem"),
+    [
+        ([{"TIEL": 4}], "TIEL is not a knob: did you mean 'TILE'?"),
+        ([{"TILE": 4}, {"TILE": 9}], "TILE has no value 9"),
+        ([{"TILE": True}], "TILE has no value 1"),
+        (
+            [{"TILE": 1, "ORDER": "kij"}],
+            "it breaks the constraint TILE > 1 or ORDER == 'ijk' (TILE=1, ORDER=kij)",
+        ),
+    ],
+)
+def test_first_values_that_do_not_fit_the_knobs(tmp_path: Path, first: list[Any], problem: str) -> None:
+    folder = write_case(tmp_path, {"schema": 1, "summary": "s", "sweep": {"first": first}})
+    (folder / "workspace" / "knobs.yaml").write_text(
+        "TILE: {type: int, low: 1, high: 8, default: 2, requires: [\"TILE > 1 or ORDER == 'ijk'\"]}\n"
+        "ORDER: {type: choice, choices: [ijk, kij], default: ijk}\n"
+    )
+    case = Case(folder)  # an edit may take a knob away
+    with pytest.raises(CaseError) as caught:
+        case.first_to_sweep()
+    assert caught.value.key == f"sweep.first.{len(first) - 1}"
+    assert caught.value.problem == problem
 
 
 @pytest.mark.parametrize("key", ["schema", "summary"])

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hillclimb.harness.errors import UsageError
-from hillclimb.harness.gemm.claims.claim import ClaimedKernel, find_claim, kernel_named, knob_values
+from hillclimb.harness.gemm.claims.claim import LIKELY, ClaimedKernel, find_claim, kernel_named, knob_values
 from hillclimb.harness.gemm.families.point import CLUSTERS, MAX_CLUSTER
 from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
 from hillclimb.harness.gemm.families.warpgroup_rules import steps
@@ -196,6 +196,40 @@ def test_the_best_kernel_of_the_family_is_claimed() -> None:
     assert wanted.items() <= claim.knobs.items() and claim.knobs["GEMM_PDL"] is True
     assert set(claim.knobs) == set(KNOBS)
     assert find_claim(own, SHAPE.name).told == "On an NVIDIA H200 the kernel took 20 us a call."
+
+
+sizes = st.integers(1, 1 << 14)
+
+
+@settings(max_examples=8, deadline=None)
+@given(sizes, sizes, sizes, st.sampled_from(DTYPES), options)
+def test_likely_kernels_may_run_and_keep_hints_and_order(
+    m: int, n: int, k: int, dtype: Dtype, option: RunOption
+) -> None:
+    start = replace(option, caches=(1, 2), promotion=1)
+    shape = GemmShape("a", m, 8 * n, 8 * k, dtype)
+    likely = ClaimedKernel(shape, "", family(dtype)[0], start, "").likely
+    assert len(likely) == len({tuple(one.values()) for one in likely}) <= LIKELY
+    of = {"tokens": "rows", "features": "columns"}
+    for one in likely:
+        assert set(one) == set(KNOBS) and broken_constraint(KNOBS, one) is None
+        assert (one["GEMM_PDL"], one["GEMM_FETCH"]) == (option.is_dependent, 128)
+        is_turned = one["GEMM_TOKENS"] != of[option.rows]
+        hints = ("last", "first") if is_turned else ("first", "last")
+        assert (one["GEMM_ROWS_CACHE"], one["GEMM_COLUMNS_CACHE"]) == hints
+        assert one["GEMM_RASTER"] == ("rows" if (option.raster == 1) != is_turned else "columns")
+
+
+def test_the_model_knows_what_was_fast() -> None:
+    """On an H200 these were the best of 118 ways to run 66 kernels."""
+    for m, n, k, rows, columns in (
+        (8, 2560, 5120, 64, 8),
+        (1, 4096, 4096, 64, 8),
+        (4096, 1280, 8192, 256, 160),
+    ):
+        shape = GemmShape("a", m, n, k, "bf16")
+        likely = ClaimedKernel(shape, "", family("bf16")[0], RunOption(raster=1), "").likely
+        assert (rows, columns) in [(one["GEMM_ROWS"], one["GEMM_COLUMNS"]) for one in likely[:4]]
 
 
 def test_of_cublaslt_the_fastest_algorithm_is_claimed_with_its_version() -> None:
