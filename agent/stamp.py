@@ -112,9 +112,10 @@ def _build(
 
 def _render_tree(template: Path, folder: Path, values: Mapping[str, str]) -> None:
     for source in sorted(template.rglob("*")):
-        if "__pycache__" in source.parts or not source.is_file():
+        relative = source.relative_to(template)
+        if not source.is_file() or any(part.startswith((".", "__pycache__")) for part in relative.parts):
             continue
-        target = folder / source.relative_to(template)
+        target = folder / relative
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(_render(source, values), encoding="utf-8")
         shutil.copymode(source, target)

@@ -86,7 +86,7 @@ class Measured(Product):
     """Of the calls: a mean is not compared with a minimum."""
     low_ms: PositiveFloat | None = None
     high_ms: PositiveFloat | None = None
-    """A 95 % interval of the time, where there is one."""
+    """A 95 % interval of the time, where there is one. Of fewer than six times it is the shortest and the longest."""
     choosing_ms: PositiveFloat | None = None
     """Of other calls: the best of several is chosen by it, for a time that was chosen by itself is flattered."""
     tflops: PositiveFloat | None = None

@@ -54,6 +54,15 @@ def test_the_case_is_valid_and_complete(root: Path, device: Place) -> None:
     assert files(folder) == files(root / "cases" / "_template")
 
 
+def test_what_tools_left_in_a_template_is_left_there(root: Path) -> None:
+    for name in (".ruff_cache/0.1/1234", "workspace/.DS_Store"):
+        left = root / "cases" / "_template" / name
+        left.parent.mkdir(parents=True, exist_ok=True)
+        left.write_bytes(b"\xff\xfe")
+    folder = create_case(root, "llama_1b", "decode", *TEXTS)
+    assert not [path for path in folder.rglob(".*")]
+
+
 def test_a_case_is_for_a_cpu_unless_a_gpu_is_asked_for(root: Path) -> None:
     assert Case(create_case(root, "llama_1b", "decode", *TEXTS)).settings.device == "cpu"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from hillclimb.harness.errors import MachineError
+from hillclimb.harness.errors import MachineError, UsageError
 from hillclimb.harness.gemm.bench.messages import WorkerAction, WorkerAnswer, WorkerAsk
 from hillclimb.harness.gemm.processes import dying_with_parent
 from hillclimb.harness.gemm.results import Product
@@ -33,7 +33,7 @@ class ProviderProcess:
     ) -> None:
         """`seconds` are those of one answer about one kernel, after which it counts as hanging.
 
-        Raises MachineError where the process does not start.
+        Raises UsageError for arguments that it does not take, MachineError where it does not start.
         """
         self.name, self._command, self._environment = name, command, environment
         self._log, self._seconds = log, seconds
@@ -97,6 +97,8 @@ class ProviderProcess:
                 preexec_fn=dying_with_parent(),  # noqa: PLW1509 - one call of libc; this process has one thread
             )
         answer = self._ask(WorkerAsk(action="start"), START_SECONDS)
+        if answer.fault == "unsupported":
+            raise UsageError(answer.detail)
         if answer.fault:
             raise MachineError(
                 f"the process of {self.name} does not start: {answer.detail}; read {self._log}"

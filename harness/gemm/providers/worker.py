@@ -13,6 +13,7 @@ from typing import TextIO
 
 import torch
 
+from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.bench.messages import WorkerAnswer, WorkerAsk
 from hillclimb.harness.gemm.providers.problem import ShapeProblem
 from hillclimb.harness.gemm.providers.provider import Launch, Provider, RefiningProvider, UnsupportedError
@@ -102,10 +103,17 @@ def serve(worker: ProviderWorker, asks: TextIO, answers: TextIO) -> None:
 
 
 def main() -> None:
-    """Serves the provider that is named."""
+    """Serves the provider that is named; what is wrong with its arguments is the answer to the first ask."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    serve(ProviderWorker(load(*sys.argv[1:])), sys.stdin, answers)
+    try:
+        worker = ProviderWorker(load(*sys.argv[1:]))
+    except UsageError as error:
+        sys.stdin.readline()
+        wrong = WorkerAnswer(fault="unsupported", detail=str(error), is_broken=True)
+        print(wrong.model_dump_json(), file=answers, flush=True)
+    else:
+        serve(worker, sys.stdin, answers)
     answers.close()
     os._exit(0)  # a broken context hangs in its own clean-up
 
