@@ -60,7 +60,7 @@ def test_what_tools_left_in_a_template_is_left_there(root: Path) -> None:
         left.parent.mkdir(parents=True, exist_ok=True)
         left.write_bytes(b"\xff\xfe")
     folder = create_case(root, "llama_1b", "decode", *TEXTS)
-    assert not [path for path in folder.rglob(".*")]
+    assert not list(folder.rglob(".*"))
 
 
 def test_a_case_is_for_a_cpu_unless_a_gpu_is_asked_for(root: Path) -> None:
