@@ -109,6 +109,7 @@ EXPECTED = {
     "literal_error": "{expected}",
     "union_tag_invalid": "one of {expected_tags}",
     "too_short": "a list of at least {min_length}",
+    "too_long": "a list of at most {max_length}",
     "string_pattern_mismatch": "text of the pattern {pattern}",
 }
 """What pydantic's types of error ask for, in words that a writer of YAML knows."""
@@ -129,7 +130,7 @@ def case_error(
     first = _most_telling(all_errors, known)
     parts = _keys(first, set(drop))
     key = ".".join([prefix, *parts] if prefix else parts)
-    value = _short(first.get("ctx", {}).get("tag", first.get("input")))
+    value = short(first.get("ctx", {}).get("tag", first.get("input")))
     if first["type"] == "extra_forbidden":
         remedy = did_you_mean(parts[-1], known) or f"remove it (see {page})"
         return CaseError(path, key, f"unknown key (value {value})", remedy)
@@ -180,8 +181,11 @@ def _expected(error: ErrorDetails) -> str:
     return error["msg"].removeprefix("Input should be ")
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
     """A value cut to a line; YAML aliases can make the whole of it astronomically long."""
     brief = reprlib.Repr()
     brief.maxstring = brief.maxother = 60
-    return brief.repr(value)
+    try:
+        return brief.repr(value)
+    except ValueError:  # Python prints no whole number of more than 4300 digits
+        return "a number of thousands of digits"

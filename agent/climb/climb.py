@@ -56,7 +56,9 @@ def climb(
     tag = choose_tag(repository, case, request.tag, tools.clock)
     folder = run_folder(repository, case, tag)
     if not (folder / LEDGER).exists():
-        require_timing_device(Case(request.case))  # a case that cannot be climbed leaves no run behind
+        asked = Case(request.case)  # one that cannot be climbed leaves no run behind
+        require_timing_device(asked)
+        asked.first_to_sweep()
     make = cached_factory(make_proposer)
 
     def session() -> FinishedEvent:

@@ -20,17 +20,21 @@ from pydantic import (
 from hillclimb.harness.case.settings import Settings, Suite, is_inside, is_unscored
 from hillclimb.harness.case.workspace_names import require_names
 from hillclimb.harness.errors import CaseError, UsageError
+from hillclimb.harness.knobs.constraints import knob_names
 from hillclimb.harness.knobs.knobs import (
     KNOBS_FILE,
+    TAGS,
     Knobs,
     KnobValue,
+    all_constraints,
     broken_constraint,
     contains,
-    environment_text,
     load_knobs,
+    spell,
+    typed,
 )
 from hillclimb.harness.wording import choices, did_you_mean, suggestion
-from hillclimb.harness.yaml_errors import case_error, keys_of, read_yaml
+from hillclimb.harness.yaml_errors import case_error, keys_of, read_yaml, short
 
 
 class Case:
@@ -89,14 +93,16 @@ class Case:
     def first_to_sweep(self) -> tuple[dict[str, KnobValue], ...]:
         """Knob values that the sweep tries first.
 
-        Raises CaseError for those that knobs.yaml does not have or allow.
+        Raises CaseError for those that knobs.yaml does not have, or never allows together.
         """
+        found = []
         for at, values in enumerate(self.settings.sweep.first):
             problem = _unfit(self.knobs, values)
             if problem:
                 remedy = f"mend it, or take it out; workspace/{KNOBS_FILE} says what there is"
                 raise CaseError(self.folder / "case.yaml", f"sweep.first.{at}", problem, remedy)
-        return self.settings.sweep.first
+            found.append({name: typed(self.knobs[name], value) for name, value in values.items()})
+        return tuple(found)
 
     def fixed_files(self) -> list[Path]:
         """Every file outside workspace/, sorted: whatever the contract may read decides a score.
@@ -115,13 +121,21 @@ class Case:
 
 
 def _unfit(knobs: Knobs, values: Mapping[str, KnobValue]) -> str | None:
-    """Why these are no values of these knobs; None where they are."""
+    """Why these are no values of these knobs; None where they are.
+
+    What else a constraint is about may change with the incumbent, so only those about these knobs alone count.
+    """
     for name, value in values.items():
         if name not in knobs:
             return f"{name} is not a knob: {suggestion(name, knobs)}"
         if not contains(knobs[name], value):
-            return f"{name} has no value {environment_text(value)}"
-    return broken_constraint(knobs, values)
+            return f"{name} has no value {short(value)}; it takes {spell(knobs[name])}"
+    own = {name: knobs[name].model_copy(update={"requires": []}) for name in values}
+    about = [one for one in all_constraints(knobs) if knob_names(one) <= own.keys()]
+    if about:
+        first = next(iter(own))
+        own[first] = own[first].model_copy(update={"requires": about})
+    return broken_constraint(own, values)
 
 
 def find_case(given: str) -> Path:
@@ -169,7 +183,7 @@ def _load_settings(path: Path) -> Settings:
     try:
         return Settings.model_validate(read_yaml(path))
     except ValidationError as error:
-        raise case_error(path, error, known=keys_of(Settings)) from None
+        raise case_error(path, error, drop=TAGS, known=keys_of(Settings)) from None
 
 
 def _load_suite(folder: Path, name: str) -> Suite:

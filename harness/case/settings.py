@@ -176,7 +176,7 @@ class Cuda(_Section):
 class Sweep(_Section):
     """How knobs are swept."""
 
-    first: Annotated[tuple[dict[str, KnobValue], ...], Field(strict=False, max_length=1000)] = ()
+    first: Annotated[tuple[dict[str, KnobValue], ...], Field(strict=False, max_length=256)] = ()
     """Knob values to try before any search, in this order; knobs that are left out stay as they are."""
 
 

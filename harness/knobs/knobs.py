@@ -171,9 +171,12 @@ def contains(knob: Knob, value: KnobValue) -> bool:
     """Whether `value` lies in the knob's domain, its type included (True is not 1)."""
     if not isinstance(knob, FloatKnob):
         return any(type(v) is type(value) and v == value for v in knob.values())
-    if isinstance(value, bool | str):
-        return False
-    return math.isfinite(value) and knob.low <= value <= knob.high
+    return not isinstance(value, bool | str) and knob.low <= value <= knob.high
+
+
+def typed(knob: Knob, value: KnobValue) -> KnobValue:
+    """A value of the knob as its kernels see it: of a float knob 1 and -0 are 1.0 and 0.0."""
+    return float(value) + 0.0 if isinstance(knob, FloatKnob) else value
 
 
 def _refuse_empty(low: float, high: float) -> None:
@@ -287,11 +290,12 @@ def _validate_one(name: str, body: Any, path: Path) -> Knob:
         raise case_error(path, error, prefix=name, drop=TAGS, known=KEYS) from None
     if not contains(knob, knob.default):
         problem = f"value {knob.default!r} is outside the knob's domain"
-        raise CaseError(path, f"{name}.default", problem, f"choose {_spell(knob)}")
+        raise CaseError(path, f"{name}.default", problem, f"choose {spell(knob)}")
     return knob
 
 
-def _spell(knob: Knob) -> str:
+def spell(knob: Knob) -> str:
+    """What it takes, in words."""
     values = knob.values()
     if values is None:
         return f"a number from {knob.low} to {knob.high}" if isinstance(knob, FloatKnob) else "another"

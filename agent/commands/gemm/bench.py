@@ -12,7 +12,6 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import ValidationError
 
 from hillclimb.agent.commands.gemm.options import (
     DefinitionsOption,
@@ -321,21 +320,23 @@ def _bench(shapes: Sequence[GemmShape], wish: BenchWish) -> None:
 
 def _winners(path: Path) -> list[str]:
     """The best of every shape in a file of results, or what a file of `gemm select` dispatches to."""
-    from hillclimb.harness.gemm.portfolio.dispatch import Dispatch
+    from hillclimb.harness.gemm.portfolio.dispatch import read_dispatch
     from hillclimb.harness.gemm.portfolio.portfolio import GENERATED
     from hillclimb.harness.gemm.results import read_results
 
-    try:
-        chosen = Dispatch.model_validate_json(path.read_bytes()).kernels
-    except (OSError, ValidationError):
+    if (table := read_dispatch(path)) is not None:
+        named = [name.partition(":") for name in table.kernels]
+        providers, chosen = {provider for provider, _, _ in named}, {kernel for _, _, kernel in named}
+    else:
         results = read_results(path)
-        chosen = tuple({f"{results.provider}:{one.kernel}" for one in results.best().values()})
-    providers = {name.partition(":")[0] for name in chosen} - {GENERATED}
-    if providers:
+        providers, chosen = {results.provider}, {one.kernel for one in results.best().values()}
+    if others := sorted(providers - {GENERATED}):
         raise UsageError(
-            f"{path} is of {', '.join(sorted(providers))}; --winners takes a file of the provider {GENERATED}"
+            f"{path} is of {', '.join(others)}; --winners takes a file of the provider {GENERATED}"
         )
-    return sorted(name.removeprefix(f"{GENERATED}:") for name in chosen)
+    if not chosen:
+        raise UsageError(f"{path} has no kernel that may be a winner; give one with times, or none")
+    return sorted(chosen)
 
 
 @contextmanager

@@ -78,8 +78,8 @@ def select(
     By default the fewest by which every shape reaches a share of its best kernel's speed. The search is exact. Where
     the time does not suffice, how far the choice may be from the best is told.
 
-    A generated kernel counts once, in however many ways it is run. What is reached is told by other rounds of the
-    bench than those that chose.
+    A generated kernel counts once, in however many ways it is run. Where results have other times to choose by, as
+    those of `gemm bench` have, what is reached is told by times that chose nothing.
 
     The dispatch gives a measured shape the fastest way to run a chosen kernel, and another what its neighbours say.
 

@@ -97,7 +97,7 @@ class ProviderProcess:
                 preexec_fn=dying_with_parent(),  # noqa: PLW1509 - one call of libc; this process has one thread
             )
         answer = self._ask(WorkerAsk(action="start"), START_SECONDS)
-        if answer.fault == "unsupported":
+        if answer.fault == "unsupported" and answer.is_broken:
             raise UsageError(answer.detail)
         if answer.fault:
             raise MachineError(

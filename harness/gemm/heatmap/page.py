@@ -42,7 +42,7 @@ def render_page(portfolio: Portfolio, chosen: Sequence[str] = ()) -> str:
 
 
 def page_data(portfolio: Portfolio, chosen: Sequence[str]) -> dict[str, object]:
-    """What the script reads. A time that there is not is null."""
+    """What the script reads. A time that there is not is null; its shares are of these times."""
     columns = order(portfolio)
     times = portfolio.kernel_milliseconds[:, columns]
     return {

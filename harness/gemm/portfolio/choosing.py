@@ -31,7 +31,7 @@ class Wish:
 
 
 class PartReached(Record):
-    """Over some shapes, by other times than those that chose."""
+    """Over some shapes, by other times than those that chose, where the files have such."""
 
     shapes: int
     mean: float

@@ -3,17 +3,19 @@
 A shape that was measured gets its fastest way to run a chosen kernel. Any other gets the way that is best in the mean
 over the nearest measured shapes of its dtype, weighted by the inverse square of their distance (Shepard, ACM National
 Conference 1968). A distance is taken over the logarithms of m, n, k and the number of groups. A dtype that was never
-measured gets the fall-back, the way whose worst shape is best.
+measured gets the fall-back, the way whose worst shape is best, and of several the one that is best in the mean.
 """
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
+from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.portfolio.portfolio import Portfolio
 from hillclimb.harness.gemm.portfolio.selection import Selection
 from hillclimb.harness.gemm.shape import Dtype, GemmShape
@@ -34,7 +36,7 @@ class KnownShape(Record):
     groups: int
     dtype: Dtype
     efficiency: tuple[Share, ...]
-    """In the order of the kernels; 0 where one cannot run it."""
+    """In the order of the kernels; 0 where one has no time."""
 
     def distance(self, shape: GemmShape) -> float:
         """In doublings, over all sizes."""
@@ -97,7 +99,7 @@ def dispatch(portfolio: Portfolio, selection: Selection) -> Dispatch:
     return Dispatch(
         schema=1,
         kernels=tuple(portfolio.ways[way] for way in ways),
-        fall_back=int(chosen.min(axis=0).argmax()),
+        fall_back=max(range(len(ways)), key=lambda at: (chosen[:, at].min(), chosen[:, at].mean())),
         known=tuple(known),
     )
 
@@ -109,3 +111,23 @@ def reached(table: Dispatch, portfolio: Portfolio) -> list[float]:
         float(row[columns[table.index(shape)]])
         for shape, row in zip(portfolio.shapes, portfolio.told, strict=True)
     ]
+
+
+def read_dispatch(path: Path) -> Dispatch | None:
+    """What `gemm select --output` wrote; None for a file of something else.
+
+    Raises UsageError for one that is spoilt.
+    """
+    try:
+        return Dispatch.model_validate_json(path.read_bytes())
+    except OSError:
+        return None
+    except ValidationError as error:
+        slip = error.errors()[0]
+        is_other = any(one["loc"] == ("known",) for one in error.errors())
+        if is_other or slip["type"] == "json_invalid":
+            return None
+        place = ".".join(map(str, slip["loc"])) or "the file"
+        raise UsageError(
+            f"{path}: {place}: {slip['msg'].removeprefix('Value error, ')}; select it anew"
+        ) from None

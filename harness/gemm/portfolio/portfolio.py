@@ -56,7 +56,7 @@ class Portfolio:
 
     @cached_property
     def told(self) -> Matrix:
-        """As `way_efficiency`, by the other times: may be above 1, for the best was not chosen by these."""
+        """As `way_efficiency`, by `milliseconds`: may be above 1 where other times chose the best."""
         best = self.way_efficiency.argmax(axis=1)
         shares: Matrix = self.milliseconds[np.arange(len(best)), best][:, None] / self.milliseconds
         return np.nan_to_num(shares)
@@ -73,7 +73,7 @@ class Portfolio:
 
     @cached_property
     def noise(self) -> Matrix:
-        """Shapes x kernels: what an efficiency may be off by: its own time's spread and the best one's."""
+        """Shapes x kernels: what an efficiency may be off by: the spreads of its own time and of the best one."""
         best = self.way_efficiency.argmax(axis=1)
         of_best = self.spread[np.arange(len(best)), best][:, None]
         noise: Matrix = self.efficiency * (np.nan_to_num(self._of_kernels(self.spread)) + of_best)
@@ -81,10 +81,13 @@ class Portfolio:
         return noise
 
     def best_ways(self, kernels: Sequence[int]) -> list[int]:
-        """Of these kernels, the ways that are the best for some shape."""
+        """Of these kernels, the ways that are the best for some shape, and of any other kernel its best in the mean."""
         ways = sorted(way for kernel in kernels for way in self.ways_of[kernel])
         shares = self.way_efficiency[:, ways]
-        return sorted({ways[at] for at, row in zip(shares.argmax(axis=1), shares, strict=True) if row.any()})
+        best = {ways[at] for at, row in zip(shares.argmax(axis=1), shares, strict=True) if row.any()}
+        means = self.way_efficiency.mean(axis=0)
+        idle = [self.ways_of[kernel] for kernel in kernels if best.isdisjoint(self.ways_of[kernel])]
+        return sorted(best | {max(own, key=means.__getitem__) for own in idle})
 
     def rows(self, is_wanted: Iterable[bool]) -> Portfolio:
         """Some of the shapes."""
@@ -169,7 +172,7 @@ def gather(files: Sequence[ProviderResults]) -> Portfolio:
 
 def _compiled(way: str) -> str:
     provider, _, kernel = way.partition(":")
-    return f"{provider}:{compiled_name(kernel)}" if provider == GENERATED else way
+    return f"{provider}:{compiled_name(kernel)}" if provider == GENERATED and kernel else way
 
 
 def _expect_alike(files: Sequence[ProviderResults]) -> None:

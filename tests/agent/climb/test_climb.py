@@ -568,9 +568,14 @@ def test_a_branch_in_the_way_is_named_before_anything_is_recorded(root: Path, na
     assert Night(root).climb().wins == 3
 
 
-def test_a_case_that_is_wrong_leaves_no_run_behind(root: Path) -> None:
-    (root / "cases/demo/toy/case.yaml").write_text("schema: 1\nsummary: s\nnonsense: 1\n")
-    with pytest.raises(UsageError, match="nonsense"):
+@pytest.mark.parametrize(
+    ("slip", "told"),
+    [("nonsense: 1", "nonsense"), ("sweep: {first: [{TIEL: 4}]}", r"sweep\.first\.0: TIEL is not a knob")],
+)
+def test_a_case_that_is_wrong_leaves_no_run_behind(root: Path, slip: str, told: str) -> None:
+    path = root / "cases/demo/toy/case.yaml"
+    path.write_text(f"{path.read_text()}\n{slip}\n")
+    with pytest.raises(UsageError, match=told):
         Night(root).climb()
     assert not (root / "runs").exists()
 

@@ -140,6 +140,28 @@ def test_winners_of_a_dispatch(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
             typed(*choice)
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            '{"schema": 1, "kernels": ["generated:c"], "fall_back": 3, "known": []}',
+            "fall_back 3 is none of the 1",
+        ),
+        (
+            '{"schema": 1, "provider": "generated", "gpu": {"name": "a"}}',
+            "has no kernel that may be a winner",
+        ),
+        ('{"schema": 1, "provider": "cublas", "gpu": {"name": "a"}}', "is of cublas"),
+        ("{", "gemm-results.json says what a file holds"),
+    ],
+)
+def test_winners_that_are_none(folder: Path, text: str, told: str) -> None:
+    (folder / "file.json").write_text(text)
+    words = ("shapes", "--shapes", "qkv_m16_n6144_k4096", "--providers", "cublas", "--rounds", "1")
+    with pytest.raises(UsageError, match=told):
+        typed(*words, "--output-dir", "out", "--winners", "file.json")
+
+
 def test_nobody_generates_what_is_timed(folder: Path) -> None:
     """Also not a first kernel of another type or dtype, in a folder of its own."""
     (folder / "some" / "simple_gemm_bf16").mkdir(parents=True)

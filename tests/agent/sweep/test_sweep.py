@@ -142,6 +142,17 @@ def test_a_killed_run_goes_on_with_the_author_s_values(tmp_path: Path) -> None:
     assert ideas[:5] == ["K0=1", "K1=5", "K0=1", "K1=0, K2=2", "K3=3"], "K0 beside the new K1, too"
 
 
+def test_a_whole_number_of_a_float_knob_is_tried_once(tmp_path: Path) -> None:
+    start = knobs(
+        "LR: {type: float, low: -1, high: 2, default: 1}\nTILE: {type: int, low: 1, high: 64, default: 8}\n"
+    )
+    ledger = open_ledger(tmp_path)
+    first: list[dict[str, KnobValue]] = [{"LR": 1}, {"LR": 1, "TILE": 64}, {"LR": -0.0}, {"LR": 0}]
+    climb(ledger, SweepProposer(start, 0, first=first), start, lambda configuration: 0.9, 4)
+    ideas = [one.proposal.idea for one in ledger.candidates]
+    assert ideas[:2] == ["TILE=64", "LR=0.0"] and len(set(ideas)) == 4
+
+
 def test_the_author_s_values_that_break_a_constraint_are_left_out(tmp_path: Path) -> None:
     start = knobs(
         "A: {type: int, low: 0, high: 3, default: 0, requires: [A <= B]}\n"

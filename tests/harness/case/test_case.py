@@ -153,6 +153,8 @@ def test_the_test_above_names_every_key() -> None:
         ({"duel": {"alpha": 0}}, "duel.alpha", "greater than 0"),
         ({"sweep": {"first": {"TILE": 4}}}, "sweep.first", "it must be a list"),
         ({"sweep": {"first": [4]}}, "sweep.first.0", "a mapping"),
+        ({"sweep": {"first": [{"TILE": [4]}]}}, "sweep.first.0.TILE", "true, false, a number or text"),
+        ({"sweep": {"first": [{}] * 257}}, "sweep.first", "a list of at most 256"),
     ],
 )
 def test_a_wrong_key_or_value_is_named_with_its_remedy(
@@ -169,11 +171,13 @@ def test_a_wrong_key_or_value_is_named_with_its_remedy(
     ("first", "problem"),
     [
         ([{"TIEL": 4}], "TIEL is not a knob: did you mean 'TILE'?"),
-        ([{"TILE": 4}, {"TILE": 9}], "TILE has no value 9"),
-        ([{"TILE": True}], "TILE has no value 1"),
+        ([{"TILE": 4}, {"TILE": 9}], "TILE has no value 9; it takes one of 1, 2, 3, 4, 5, 6, 7, 8"),
+        ([{"TILE": True}], "TILE has no value True; it takes one of 1, 2, 3, 4, 5, 6, 7, 8"),
+        ([{"LR": 10**400}], "; it takes a number from 0.0 to 2.0"),
+        ([{"LR": "1e-3"}], "LR has no value '1e-3'; it takes a number from 0.0 to 2.0"),
         (
             [{"TILE": 1, "ORDER": "kij"}],
-            "it breaks the constraint TILE > 1 or ORDER == 'ijk' (TILE=1, ORDER=kij)",
+            "it breaks the constraint TILE > 1 or ORDER == 'ijk' (",
         ),
     ],
 )
@@ -182,12 +186,37 @@ def test_first_values_that_do_not_fit_the_knobs(tmp_path: Path, first: list[Any]
     (folder / "workspace" / "knobs.yaml").write_text(
         "TILE: {type: int, low: 1, high: 8, default: 2, requires: [\"TILE > 1 or ORDER == 'ijk'\"]}\n"
         "ORDER: {type: choice, choices: [ijk, kij], default: ijk}\n"
+        "LR: {type: float, low: 0, high: 2, default: 1}\n"
     )
     case = Case(folder)  # an edit may take a knob away
     with pytest.raises(CaseError) as caught:
         case.first_to_sweep()
     assert caught.value.key == f"sweep.first.{len(first) - 1}"
-    assert caught.value.problem == problem
+    assert problem in caught.value.problem
+
+
+def test_first_values_are_those_that_kernels_see(tmp_path: Path) -> None:
+    """A constraint that another knob's default breaks today may hold of a later incumbent."""
+    folder = write_case(
+        tmp_path, {"schema": 1, "summary": "s", "sweep": {"first": [{"LR": 1, "A": 2}, {"LR": -0.0}]}}
+    )
+    (folder / "workspace" / "knobs.yaml").write_text(
+        "LR: {type: float, low: -1, high: 2, default: 1}\n"
+        "A: {type: int, low: 0, high: 3, default: 0, requires: [A <= B]}\n"
+        "B: {type: int, low: 0, high: 3, default: 1}\n"
+    )
+    one, other = Case(folder).first_to_sweep()
+    assert (one["A"], repr(one["LR"]), repr(other["LR"])) == (2, "1.0", "0.0")
+
+
+def test_a_first_value_of_very_many_digits(tmp_path: Path) -> None:
+    text = "schema: 1\nsummary: s\nsweep: {first: [{A: 0x1" + "0" * 5000 + "}]}\n"
+    folder = write_case(tmp_path, text)
+    (folder / "workspace" / "knobs.yaml").write_text("A: {type: int, low: 0, high: 3, default: 0}\n")
+    with pytest.raises(
+        CaseError, match="A has no value a number of thousands of digits; it takes one of 0, 1"
+    ):
+        Case(folder).first_to_sweep()
 
 
 @pytest.mark.parametrize("key", ["schema", "summary"])

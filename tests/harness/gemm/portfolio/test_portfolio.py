@@ -84,6 +84,7 @@ def test_a_kernel_is_one_in_all_its_ways() -> None:
     assert found.efficiency.tolist() == [[1, 0.8], [1, 0.8]], "of the best way of each, by the choosing times"
     assert found.kernel_milliseconds.tolist() == [[1.25, 1], [2, 2.5]]
     assert found.best_ways([0]) == [0, 1] and found.best_ways([1]) == [2]
+    assert found.best_ways([0, 1]) == [0, 1, 2], "one that is never the best has a way, too"
 
 
 def test_what_is_reached_is_told_by_times_that_chose_nothing() -> None:
@@ -177,6 +178,15 @@ def test_a_measured_shape_gets_its_best_chosen_kernel() -> None:
     table = dispatch(portfolio, Selection((0, 2, 3), 0, 0))
     best = portfolio.efficiency[:, [0, 2, 3]].max(axis=1)
     assert reached(table, portfolio) == pytest.approx(best.tolist())
+
+
+def test_where_no_way_has_all_times_the_fall_back_is_best_in_the_mean() -> None:
+    shapes = tuple(GemmShape(f"m{m}", m, 64, 64, "bf16") for m in (1, 2, 4))
+    times = np.array([[1, np.nan, np.nan], [np.nan, 1.1, 1], [np.nan, 1, 2]])
+    table = dispatch(
+        Portfolio(shapes, ("a", "b", "c"), times, np.zeros_like(times)), Selection((0, 1, 2), 0, 0)
+    )
+    assert table.kernels[table.fall_back] == "b"
 
 
 def test_what_nothing_is_known_of_gets_the_fall_back() -> None:
