@@ -21,6 +21,7 @@ from hillclimb.harness.knobs.knobs import (
     defaults,
     environment_text,
     parse_knobs,
+    typed,
 )
 from hillclimb.harness.records import Estimate, Reason
 
@@ -76,12 +77,13 @@ class Landscape:
 
     def key(self, configuration: Mapping[str, KnobValue]) -> ConfigurationKey:
         """What tells two configurations apart: what the kernel would see in its environment."""
-        return tuple(environment_text(configuration[name]) for name in self.knobs)
+        return tuple(environment_text(typed(knob, configuration[name])) for name, knob in self.knobs.items())
 
     def changes(self, configuration: Mapping[str, KnobValue]) -> Configuration:
         """The knobs that differ from the incumbent's defaults."""
         incumbent = defaults(self.knobs)
-        return {name: value for name, value in configuration.items() if value != incumbent[name]}
+        changed = {name: value for name, value in configuration.items() if value != incumbent[name]}
+        return {name: typed(self.knobs[name], value) for name, value in changed.items()}
 
 
 def build_landscape(knobs: Knobs, ledger: Ledger, until: int | None = None) -> Landscape:

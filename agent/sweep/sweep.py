@@ -28,7 +28,7 @@ from hillclimb.agent.sweep.optuna_study import (
 from hillclimb.agent.sweep.ranking import ListRanker
 from hillclimb.agent.sweep.unlisted import drawn, near
 from hillclimb.harness.errors import Plateau
-from hillclimb.harness.knobs.knobs import Knobs, contains, defaults, to_environment, typed
+from hillclimb.harness.knobs.knobs import Knobs, contains, defaults, to_environment
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -236,7 +236,7 @@ def _from_author(first: Sequence[Configuration]) -> ConfigurationSource:
         knobs, incumbent = landscape.knobs, defaults(landscape.knobs)
         for values in first:
             if all(name in knobs and contains(knobs[name], value) for name, value in values.items()):
-                yield {**incumbent, **{name: typed(knobs[name], value) for name, value in values.items()}}
+                yield {**incumbent, **values}
 
     return given
 

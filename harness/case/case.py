@@ -20,14 +20,12 @@ from pydantic import (
 from hillclimb.harness.case.settings import Settings, Suite, is_inside, is_unscored
 from hillclimb.harness.case.workspace_names import require_names
 from hillclimb.harness.errors import CaseError, UsageError
-from hillclimb.harness.knobs.constraints import knob_names
 from hillclimb.harness.knobs.knobs import (
     KNOBS_FILE,
     TAGS,
     Knobs,
     KnobValue,
-    all_constraints,
-    broken_constraint,
+    broken_by_themselves,
     contains,
     load_knobs,
     spell,
@@ -130,12 +128,7 @@ def _unfit(knobs: Knobs, values: Mapping[str, KnobValue]) -> str | None:
             return f"{name} is not a knob: {suggestion(name, knobs)}"
         if not contains(knobs[name], value):
             return f"{name} has no value {short(value)}; it takes {spell(knobs[name])}"
-    own = {name: knobs[name].model_copy(update={"requires": []}) for name in values}
-    about = [one for one in all_constraints(knobs) if knob_names(one) <= own.keys()]
-    if about:
-        first = next(iter(own))
-        own[first] = own[first].model_copy(update={"requires": about})
-    return broken_constraint(own, values)
+    return broken_by_themselves(knobs, values)
 
 
 def find_case(given: str) -> Path:

@@ -22,6 +22,9 @@ Statistic = Literal["median", "mean", "min"]
 FailureStatus = Literal["incorrect", "failed", "unsupported", "aborted", "timed_out", "impossible"]
 Name = Annotated[str, Field(min_length=1)]
 
+GENERATED = "generated"
+"""The provider of the kernels that `gemm generate` wrote."""
+
 TFLOPS_TOLERANCE = 0.02
 """By how much, as a share, a file's own TFLOP/s may differ from flops / runtime: its digits, or 2(mnk + mn)."""
 

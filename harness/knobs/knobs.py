@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -212,10 +212,19 @@ def broken_constraint(knobs: Knobs, values: Mapping[str, KnobValue]) -> str | No
 
     `values` go before the defaults, and lie in their domains.
     """
-    configuration = {**defaults(knobs), **values}
-    for expression in all_constraints(knobs):
-        if not constraint.is_satisfied(expression, configuration):
-            about = {name: configuration[name] for name in knobs if name in constraint.knob_names(expression)}
+    return _first_broken(knobs, {**defaults(knobs), **values}, all_constraints(knobs))
+
+
+def broken_by_themselves(knobs: Knobs, values: Mapping[str, KnobValue]) -> str | None:
+    """As `broken_constraint`, of those that these values satisfy or break whatever the other knobs are."""
+    about = [one for one in all_constraints(knobs) if constraint.knob_names(one) <= values.keys()]
+    return _first_broken(knobs, values, about)
+
+
+def _first_broken(knobs: Knobs, values: Mapping[str, KnobValue], expressions: Iterable[str]) -> str | None:
+    for expression in expressions:
+        if not constraint.is_satisfied(expression, values):
+            about = {name: values[name] for name in knobs if name in constraint.knob_names(expression)}
             set_to = ", ".join(f"{name}={text}" for name, text in to_environment(about).items())
             return f"it breaks the constraint {expression} ({set_to})"
     return None

@@ -321,8 +321,7 @@ def _bench(shapes: Sequence[GemmShape], wish: BenchWish) -> None:
 def _winners(path: Path) -> list[str]:
     """The best of every shape in a file of results, or what a file of `gemm select` dispatches to."""
     from hillclimb.harness.gemm.portfolio.dispatch import read_dispatch
-    from hillclimb.harness.gemm.portfolio.portfolio import GENERATED
-    from hillclimb.harness.gemm.results import read_results
+    from hillclimb.harness.gemm.results import GENERATED, read_results
 
     if (table := read_dispatch(path)) is not None:
         named = [name.partition(":") for name in table.kernels]

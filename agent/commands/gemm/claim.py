@@ -41,9 +41,10 @@ def claim(
     """Make a case of a shape: it starts from the best kernel of our own, whose parameters are the case's knobs.
 
     The case is as any other: `hillclimb climb` sweeps its knobs and edits its kernel, and every win is duelled. A
-    sweep begins with the kernels that the cost model of `gemm bench` takes for the fastest. Its
-    yardstick.py is what torch calls, which is cuBLAS. With a `--baseline` of the provider cublaslt it has a yardstick
-    cublaslt.py, too: the algorithm that was fastest. `hillclimb evaluate --against` judges a kernel against either.
+    sweep begins with the kernels that the cost model of `gemm bench` takes for the fastest.
+
+    Its yardstick.py is what torch calls, which is cuBLAS. With a `--baseline` of the provider cublaslt it has one more,
+    cublaslt.py: the algorithm that was fastest. `hillclimb evaluate --against` judges a kernel against either.
 
     Example: `hillclimb gemm claim times/generated_results.json --baseline times/cublaslt_results.json
     --shapes qkv_m16_n6144_k4096`

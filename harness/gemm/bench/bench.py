@@ -33,14 +33,22 @@ from hillclimb.harness.gemm.bench.rounds import (
 )
 from hillclimb.harness.gemm.folder import claim, locked, write
 from hillclimb.harness.gemm.generator.catalog import read_catalogs
-from hillclimb.harness.gemm.results import Failed, GpuCard, Measured, Product, ProviderResults, beyond_card
+from hillclimb.harness.gemm.results import (
+    GENERATED,
+    Failed,
+    GpuCard,
+    Measured,
+    Product,
+    ProviderResults,
+    beyond_card,
+)
 from hillclimb.harness.gemm.shape import GemmShape
 from hillclimb.harness.records.record import Record
 from hillclimb.harness.wording import suggestion
 
 WORKER = "hillclimb.harness.gemm.providers.worker"
-PROVIDERS = ("cublas", "cublaslt", "triton", "generated")
-"""Those that this lab has; cublas is what torch calls, generated what `gemm generate` wrote."""
+PROVIDERS = ("cublas", "cublaslt", "triton", GENERATED)
+"""Those that this lab has; cublas is what torch calls."""
 
 
 class BenchSettings(Record):
@@ -101,7 +109,7 @@ def worker_command(provider: str, kernels: Path, only: Sequence[str] = (), *, pd
     if provider not in PROVIDERS:
         raise UsageError(f"provider {provider}: {suggestion(provider, PROVIDERS)}")
     command = [sys.executable, "-m", WORKER, provider]
-    if provider == "generated":
+    if provider == GENERATED:
         read_catalogs(kernels)
         command += [str(kernels), *([] if pdl else ["--no-pdl"]), *only]
     return command

@@ -24,12 +24,12 @@ from hillclimb.harness.gemm.providers.ways import (
     run_options,
     way_seconds,
 )
-from hillclimb.harness.gemm.results import Measured, ProviderResults
+from hillclimb.harness.gemm.results import GENERATED, Measured, ProviderResults
 from hillclimb.harness.gemm.shape import ITEM_BYTES, Dtype, GemmShape
 from hillclimb.harness.knobs.knobs import KnobValue
 from hillclimb.harness.wording import suggestion
 
-PROVIDER, FAMILY = "generated", "warpgroup_gemm"
+FAMILY = "warpgroup_gemm"
 TEMPLATE = "warpgroup_claim.cu.jinja"
 RASTERS = {ALONG_ROWS: "rows", ALONG_COLUMNS: "columns"}
 FETCHES = (256, 128)
@@ -108,8 +108,8 @@ def find_claim(
     Raises UsageError for results of another provider, for a shape that is not there, that has no such kernel or is of
     another dtype than DTYPES, and for a baseline that has no time to compare.
     """
-    if results.provider != PROVIDER:
-        raise UsageError(f"the results are of {results.provider}; a claim takes those of {PROVIDER}")
+    if results.provider != GENERATED:
+        raise UsageError(f"the results are of {results.provider}; a claim takes those of {GENERATED}")
     names = {one.name for one in results.results}
     if name not in names:
         raise UsageError(f"the results have no shape {name!r}: {suggestion(name, names)}")
@@ -137,8 +137,8 @@ def _may_be_claimed(one: Measured) -> bool:
 def kernel_named(name: str) -> tuple[WarpgroupPoint, RunOption]:
     """What a name of a bench stands for. Raises UsageError for one that stands for nothing."""
     dtype = name.removeprefix(f"{FAMILY}_").partition("_")[0]
-    for point in chosen_points(FAMILY, "hopper", dtype):  # type: ignore[arg-type]  # it is checked there
-        if isinstance(point, WarpgroupPoint) and name.startswith(f"{point.name}_"):
+    for point in family_points(dtype):  # type: ignore[arg-type]  # it is checked there
+        if name.startswith(f"{point.name}_"):
             option = option_named(point, name[len(point.name) + 1 :])
             if option is not None:
                 return point, option

@@ -15,12 +15,9 @@ import numpy as np
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.portfolio.selection import Matrix, Selector, efficiencies
 from hillclimb.harness.gemm.providers.ways import compiled_name
-from hillclimb.harness.gemm.results import ProviderResults
+from hillclimb.harness.gemm.results import GENERATED, ProviderResults
 from hillclimb.harness.gemm.shape import GemmShape
 from hillclimb.harness.wording import suggestion
-
-GENERATED = "generated"
-"""The provider whose kernels are run in several ways."""
 
 
 @dataclass(frozen=True)

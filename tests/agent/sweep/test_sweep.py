@@ -289,6 +289,14 @@ class TestAhead:
 
 
 class TestLandscape:
+    def test_a_whole_number_of_a_float_knob_is_that_knob_s_value(self) -> None:
+        """Whoever wrote it: a kernel with 1 was judged where 1.0 was."""
+        start = knobs("LR: {type: float, low: -1, high: 2, default: 0.5}\n")
+        landscape = Landscape(start, ())
+        assert landscape.key({"LR": 1}) == landscape.key({"LR": 1.0}) == ("1.0",)
+        assert landscape.key({"LR": -0.0}) == landscape.key({"LR": 0}) == ("0.0",)
+        assert str(landscape.changes({"LR": 1})) == "{'LR': 1.0}"
+
     def test_values_are_log_speedups_over_the_baseline(self, tmp_path: Path) -> None:
         ledger = open_ledger(tmp_path)
         judge_next(ledger, Proposal(author="sweep", idea="", knobs={"TILE": 64}), 2.0)

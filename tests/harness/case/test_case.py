@@ -177,7 +177,7 @@ def test_a_wrong_key_or_value_is_named_with_its_remedy(
         ([{"LR": "1e-3"}], "LR has no value '1e-3'; it takes a number from 0.0 to 2.0"),
         (
             [{"TILE": 1, "ORDER": "kij"}],
-            "it breaks the constraint TILE > 1 or ORDER == 'ijk' (",
+            "it breaks the constraint TILE > 1 or ORDER == 'ijk' (TILE=1, ORDER=kij)",
         ),
     ],
 )
