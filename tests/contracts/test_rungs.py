@@ -291,6 +291,15 @@ def test_the_candidate_dies_with_its_judge(rung: Rung, workspace: Path) -> None:
     wait_for(lambda: not is_alive(candidate))
 
 
+def test_the_candidate_dies_with_its_judge_however_slowly_its_namespace_begins(workspace: Path) -> None:
+    """The first process of the namespace stands still between its child's birth and its bond to its own parent."""
+    try:
+        candidate = spawned_by_a_judge_that_is_killed("bubblewrap_rung()", workspace, before=SLOW_INIT)
+    except SandboxError as error:
+        pytest.skip(str(error))
+    wait_for(lambda: not is_alive(candidate), seconds=10)
+
+
 def test_without_its_wall_the_candidate_outlives_its_judge(workspace: Path) -> None:
     """What the test above sees is that wall, and no accident."""
     try:
@@ -353,6 +362,7 @@ from pathlib import Path
 from hillclimb.harness.sandbox.rungs import choose
 from hillclimb.harness.sandbox.rungs.choose import Confinement, bubblewrap_rung, landlock_rung, trusted_rung
 rung = {rung}
+{before}
 confined = rung.spawn(
     [sys.executable, "-c", "import time; time.sleep(30)"], Confinement(Path(sys.argv[1]), 1 << 30, 1 << 20)
 )
@@ -361,10 +371,27 @@ time.sleep(30)
 """
 
 
-def spawned_by_a_judge_that_is_killed(rung: str, workspace: Path) -> int:
+SLOW_INIT = """
+import os, signal, threading
+from hillclimb.harness.sandbox.rungs import bubblewrap_process
+def stop_at_birth(pid):
+    while not process_table.child_pids(pid):
+        pass
+    os.kill(pid, signal.SIGSTOP)
+    threading.Timer(0.3, os.kill, (pid, signal.SIGCONT)).start()
+process_table, enclose = bubblewrap_process.process_table, type(rung)._enclose
+def enclose_and_stop(*given):
+    pid = enclose(*given)
+    stop_at_birth(pid)
+    return pid
+type(rung)._enclose = enclose_and_stop
+"""
+
+
+def spawned_by_a_judge_that_is_killed(rung: str, workspace: Path, before: str = "") -> int:
     """Start a judge in a process of its own, SIGKILL it, and return its candidate's pid."""
     judge = subprocess.Popen(
-        [sys.executable, "-c", JUDGE.format(rung=rung), str(workspace)],
+        [sys.executable, "-c", JUDGE.format(rung=rung, before=before), str(workspace)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

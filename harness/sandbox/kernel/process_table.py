@@ -138,6 +138,13 @@ def seccomp_filter_count(pid: int) -> int:
     return 0
 
 
+def is_filtered(pid: int) -> bool:
+    """Whether a seccomp filter is on a process's first thread; False once it is gone."""
+    with suppress(OSError):
+        return _read(f"{TABLE}/{pid}/status").partition(b"\nSeccomp:")[2].split()[:1] == [b"2"]
+    return False
+
+
 def host_pids(member: int, inner: list[int]) -> list[int]:
     """Host pids of those that have these numbers in the namespace of `member`; 0 for one that has gone."""
     named = {_inner(pid): pid for pid in list_pids() if _shares_namespace(pid, member)}

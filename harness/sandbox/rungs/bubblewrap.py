@@ -90,12 +90,13 @@ class BubblewrapRung:
         )
 
     def spawn(self, argv: Sequence[str], confinement: Confinement) -> SandboxedProcess:
-        """Start `argv` inside; returns once it exists. MachineError when the border cannot be raised.
+        """Start `argv` inside; returns once it exists, and ends with us. MachineError when the border cannot be raised.
 
         Call from a thread that lives as long as the candidate: the kernel ends it with the thread that made it.
         """
         with self._begun(argv, confinement) as begun:
-            return BubblewrapProcess(begun, _candidate_pid(begun.process, begun.init_pid))
+            pid = _candidate_pid(begun.process, begun.init_pid, is_filtered="seccomp" not in self.without)
+            return BubblewrapProcess(begun, pid)
 
     def prepare(self, argv: Sequence[str], confinement: Confinement) -> PreparedNamespaces:
         """Begin to raise the border around nothing, for a process that joins it; SandboxError where that fails at once.

@@ -234,11 +234,15 @@ def _residents(first: int) -> NamespaceProcesses | None:
         return None
 
 
-def _candidate_pid(process: Popen[bytes], init: int) -> int:
-    """Wait for the one child of the namespace's first process; that process itself where it is gone already."""
+def _candidate_pid(process: Popen[bytes], init: int, *, is_filtered: bool) -> int:
+    """Wait for the one child of the namespace's first process; that process itself where it is gone already.
+
+    `is_filtered` where that process gets a filter too. It binds its life to bubblewrap's just before; until then the
+    child would outlive a judge that is killed.
+    """
     deadline = time.monotonic() + START_SECONDS
     while process.poll() is None:
-        if born := child_pids(init):
+        if (not is_filtered or process_table.is_filtered(init)) and (born := child_pids(init)):
             return born[0]
         if time.monotonic() > deadline:
             raise MachineError(

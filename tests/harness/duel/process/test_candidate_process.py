@@ -290,14 +290,20 @@ def test_two_answers_for_one_are_one_too_many(start: Start) -> None:
     source = HEAD + "wait = 0.001\nwire.spin = lambda end: None\nlead = runner.Runner.lead\n"
     source += "def twice(self, **fields):\n    say(b'{\"ok\": true}')\n    say(b'{\"ok\": true}')\n"
     source += "    return lead(self, **fields)\nrunner.Runner.lead = twice\n"
+    arena = make_arena(4)
+
+    def until_it_has_said_both() -> None:
+        while written(arena)[0] != 1:
+            time.sleep(0.001)
+
     with pytest.raises(CandidateFault, match="without being asked") as caught:
-        start.loaded(source).time(make_arena(4), SegmentPlan(2, lead_in_calls=2))
+        start.loaded(source).time(arena, SegmentPlan(2, lead_in_calls=2), before_start=until_it_has_said_both)
     assert caught.value.reason is Reason.BROKE_PROTOCOL
 
 
 def test_an_answer_before_its_time_leaves_the_timed_slots_unwritten(start: Start) -> None:
     """Ahead by one answer, it is told to go while it still leads in, and stopped before it went."""
-    source = HEAD + "wait = 0.05\nlead = runner.Runner.lead\n"
+    source = HEAD + "wait = 0.3\nlead = runner.Runner.lead\n"
     source += 'def early(self, **fields):\n    say(b\'{"ok": true, "ns": 1}\')\n'
     source += "    return lead(self, **fields)\nrunner.Runner.lead = early\n"
     process, arena = start.loaded(source), make_arena(6)
