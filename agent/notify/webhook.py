@@ -43,9 +43,12 @@ class WebhookClient:
             with _suppressed_logs(), closing(line):
                 return self._send(post, seconds, line)
         except Exception as error:  # noqa: BLE001 - whatever a library raises may quote the URL: only its type is told
+            cause = _root_cause(error)
+            is_late = line.is_aborted or isinstance(
+                cause, TimeoutError
+            )  # whichever deadline was looked at first
             return WebhookResponse(
-                "failed",
-                "no reply in time" if line.is_aborted else f"no connection: {_root_cause_name(error)}",
+                "failed", "no reply in time" if is_late else f"no connection: {type(cause).__name__}"
             )
         finally:
             watchdog.cancel()
@@ -110,12 +113,12 @@ def _read(response: Response) -> bytes:
     return body
 
 
-def _root_cause_name(error: BaseException) -> str:
-    """The type at the bottom: `gaierror` says more than the `ConnectionError` around it."""
+def _root_cause(error: BaseException) -> BaseException:
+    """What is at the bottom: `gaierror` says more than the `ConnectionError` around it."""
     seen = error
     while isinstance(below := seen.__cause__ or seen.__context__, Exception):
         seen = below
-    return type(seen).__name__
+    return seen
 
 
 @contextmanager

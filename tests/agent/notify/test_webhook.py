@@ -197,6 +197,14 @@ def test_a_handshake_that_never_comes_ends_at_the_deadline() -> None:
     assert answer == WebhookResponse("failed", "no reply in time")
 
 
+def test_a_librarys_own_deadline_says_the_same_as_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are as long; which of them is looked at first is chance."""
+    monkeypatch.setattr("threading.Timer.start", lambda self: None)
+    with FakeDiscord(answer=REPLIES["hang"]) as fake:
+        answer = WebhookClient(SecretStr(fake.url)).deliver(POST, 0.3)
+    assert answer == WebhookResponse("failed", "no reply in time")
+
+
 def test_a_proxy_is_used_and_held_to_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     with FakeDiscord([REPLIES["204"], REPLIES["hang"]]) as fake:
         for name in ("no_proxy", "NO_PROXY"):

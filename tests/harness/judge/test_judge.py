@@ -204,6 +204,7 @@ def test_a_library_may_be_what_is_beaten_and_never_what_wins(tmp_path: Path) -> 
             ask()
 
 
+@pytest.mark.clock
 def test_work_skipped_while_timed_is_found(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     cheat, slow = bench.side("cheat", SKIPS_LATER), bench.side("slow", SLOW)
