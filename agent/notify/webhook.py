@@ -44,9 +44,8 @@ class WebhookClient:
                 return self._send(post, seconds, line)
         except Exception as error:  # noqa: BLE001 - whatever a library raises may quote the URL: only its type is told
             cause = _root_cause(error)
-            is_late = line.is_aborted or isinstance(
-                cause, TimeoutError
-            )  # whichever deadline was looked at first
+            # the library's deadlines may be as long as ours: either may be met first
+            is_late = line.is_aborted or isinstance(cause, TimeoutError)
             return WebhookResponse(
                 "failed", "no reply in time" if is_late else f"no connection: {type(cause).__name__}"
             )

@@ -373,16 +373,14 @@ time.sleep(30)
 
 SLOW_INIT = """
 import os, signal, threading
-from hillclimb.harness.sandbox.rungs import bubblewrap_process
-def stop_at_birth(pid):
-    while not process_table.child_pids(pid):
+from hillclimb.harness.sandbox.kernel.process_table import child_pids
+enclose = type(rung)._enclose
+def enclose_and_stop(*given):
+    pid = enclose(*given)
+    while not child_pids(pid):
         pass
     os.kill(pid, signal.SIGSTOP)
     threading.Timer(0.3, os.kill, (pid, signal.SIGCONT)).start()
-process_table, enclose = bubblewrap_process.process_table, type(rung)._enclose
-def enclose_and_stop(*given):
-    pid = enclose(*given)
-    stop_at_birth(pid)
     return pid
 type(rung)._enclose = enclose_and_stop
 """

@@ -141,7 +141,7 @@ def seccomp_filter_count(pid: int) -> int:
 def is_filtered(pid: int) -> bool:
     """Whether a seccomp filter is on a process's first thread; False once it is gone."""
     with suppress(OSError):
-        return _read(f"{TABLE}/{pid}/status").partition(b"\nSeccomp:")[2].split()[:1] == [b"2"]
+        return _words(f"{TABLE}/{pid}/status", b"Seccomp") == [b"2"]
     return False
 
 
@@ -174,16 +174,20 @@ def _shares_namespace(pid: int, member: int) -> bool:
 def _inner(pid: int) -> int:
     """A process's number in its own namespace; 0 when it is gone."""
     with suppress(OSError):
-        return int(_read(f"{TABLE}/{pid}/status").partition(b"\nNSpid:")[2].split(b"\n")[0].split()[-1])
+        return int(_words(f"{TABLE}/{pid}/status", b"NSpid")[-1])
     return 0
 
 
 def _filters(path: str) -> int | None:
     try:
-        status = _read(path)
+        return int((_words(path, b"Seccomp_filters") or [b"0"])[0])
     except OSError:
         return None
-    return int((status.partition(b"\nSeccomp_filters:")[2].split() or [b"0"])[0])
+
+
+def _words(path: str, key: bytes) -> list[bytes]:
+    """What a status file says under a key; nothing where the kernel has no such line."""
+    return _read(path).partition(b"\n" + key + b":")[2].partition(b"\n")[0].split()
 
 
 def _state(path: str, folder: int | None = None) -> str:

@@ -14,7 +14,7 @@ from subprocess import Popen
 
 from hillclimb.harness.errors import MachineError, SandboxError
 from hillclimb.harness.sandbox.confinement import SandboxLayout
-from hillclimb.harness.sandbox.fork.bubblewrap_ready import START_SECONDS
+from hillclimb.harness.sandbox.fork.bubblewrap_ready import START_SECONDS, START_TIMEOUT_MESSAGE
 from hillclimb.harness.sandbox.fork.namespace_plan import Holder, PreparedSandbox
 from hillclimb.harness.sandbox.kernel import process_table
 from hillclimb.harness.sandbox.kernel.process_table import NamespaceProcesses, child_pids
@@ -245,9 +245,7 @@ def _candidate_pid(process: Popen[bytes], init: int, *, is_filtered: bool) -> in
         if (not is_filtered or process_table.is_filtered(init)) and (born := child_pids(init)):
             return born[0]
         if time.monotonic() > deadline:
-            raise MachineError(
-                f"bubblewrap started nothing in {START_SECONDS:g} s; is the machine overloaded?"
-            )
+            raise MachineError(START_TIMEOUT_MESSAGE)
         time.sleep(0.0005)
     return init
 
