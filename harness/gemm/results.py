@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, PositiveFloat, PositiveInt, TypeAdapter, ValidationError, model_validator
 
 from hillclimb.harness.errors import UsageError
-from hillclimb.harness.gemm.shape import Dtype, GemmShape
+from hillclimb.harness.gemm.shape import ITEM_BYTES, Dtype, GemmShape
 from hillclimb.harness.records.record import Record
 from hillclimb.harness.wording import suggestion
 from hillclimb.harness.yaml_errors import case_error, read_yaml
@@ -28,11 +28,12 @@ GENERATED = "generated"
 TFLOPS_TOLERANCE = 0.02
 """By how much, as a share, a file's own TFLOP/s may differ from flops / runtime: its digits, or 2(mnk + mn)."""
 
-PEAK_TFLOPS: dict[str, dict[Dtype, float]] = {
-    "H100": {"bf16": 989.5, "f16": 989.5, "fp8": 1979.0, "int8": 1979.0},
-    "H200": {"bf16": 989.5, "f16": 989.5, "fp8": 1979.0, "int8": 1979.0},
+PEAK_TFLOPS: dict[str, dict[int, float]] = {
+    "H100": {2: 989.5, 1: 1979.0},
+    "H200": {2: 989.5, 1: 1979.0},
 }
-"""Dense, by a part of the card's name, as NVIDIA's data sheets of the SXM cards give it: no kernel can be faster."""
+"""Dense, by a part of the card's name and the bytes of an operand's element, as NVIDIA's data sheets of the SXM cards
+give it: no kernel can be faster."""
 
 
 PEAK_GIGABYTES = {"H100 NVL": 3938.0, "H100": 3350.0, "GH200": 4900.0, "H200": 4800.0}
@@ -48,7 +49,8 @@ class GpuCard(Record):
 
     def peak_tflops(self, dtype: Dtype) -> float:
         """Infinite for a card that is not known."""
-        return next((peaks[dtype] for part, peaks in PEAK_TFLOPS.items() if part in self.name), math.inf)
+        peaks = next((peaks for part, peaks in PEAK_TFLOPS.items() if part in self.name), {})
+        return peaks.get(ITEM_BYTES[dtype], math.inf)
 
     @property
     def peak_gigabytes(self) -> float:

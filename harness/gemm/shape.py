@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Dtype = Literal["bf16", "f16", "fp8", "int8"]
-"""Of A and B. fp8 is e4m3fn."""
+Dtype = Literal["bf16", "f16", "fp8", "int8", "scaled_fp8", "scaled_int8"]
+"""Of A and B. fp8 is e4m3fn. Those that are scaled have a float32 for each row of A and each column of B, by which the
+result is multiplied: one a token and one an output channel, as quantised models have them."""
 
-ITEM_BYTES: dict[Dtype, int] = {"bf16": 2, "f16": 2, "fp8": 1, "int8": 1}
+SCALED_DTYPES: tuple[Dtype, ...] = ("scaled_fp8", "scaled_int8")
+
+ITEM_BYTES: dict[Dtype, int] = {"bf16": 2, "f16": 2, "fp8": 1, "int8": 1, "scaled_fp8": 1, "scaled_int8": 1}
 """Bytes of one element of A or B."""
 
 OUT_BYTES = 2

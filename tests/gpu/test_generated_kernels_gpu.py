@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hillclimb.harness.gemm.compiler.cutlass import find_cutlass
 from hillclimb.harness.gemm.compiler.machine import default_jobs
 from hillclimb.harness.gemm.compiler.parallel import CompileRun
 from hillclimb.harness.gemm.compiler.store import BuildStore
@@ -15,11 +16,13 @@ from hillclimb.harness.gemm.compiler.toolkit import find_toolkit
 from hillclimb.harness.gemm.families.point import CLUSTERS
 from hillclimb.harness.gemm.generator.building import KernelBuilding
 from hillclimb.harness.gemm.generator.types import chosen_points, refusal
+from hillclimb.harness.gemm.providers.cublas import Cublas
+from hillclimb.harness.gemm.providers.cublaslt import CublasLt
 from hillclimb.harness.gemm.providers.generated import Generated, KernelWay
 from hillclimb.harness.gemm.providers.problem import ShapeProblem
 from hillclimb.harness.gemm.providers.provider import UnsupportedError
 from hillclimb.harness.gemm.providers.ways import RunOption, further_options, way_name
-from hillclimb.harness.gemm.shape import Dtype, GemmShape
+from hillclimb.harness.gemm.shape import SCALED_DTYPES, Dtype, GemmShape
 
 pytestmark = [pytest.mark.gpu, pytest.mark.xdist_group("gpu")]
 
@@ -37,6 +40,38 @@ def ways(provider: Generated) -> Iterator[KernelWay]:
                     yield KernelWay(folder, kernel, option)
                     for other in further_options(kernel.point, option) if at % 8 == 0 else ():
                         yield KernelWay(folder, kernel, replace(other, is_dependent=at % 16 == 0))
+
+
+SCALED = "_64x32x128_1x1_pingpong _128x64x128_1x2_cooperative"
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("dtype", SCALED_DTYPES)
+def test_kernels_with_scales_are_right(tmp_path: Path, dtype: Dtype) -> None:
+    """Both operands on the rows, both schedulers, and the libraries that have such products."""
+    points = [
+        point
+        for point in chosen_points("scaled_mm", "hopper", dtype)
+        if any(part in point.name for part in SCALED.split()) and not refusal(point)
+    ]
+    toolkit, tree = find_toolkit(), find_cutlass(None, tmp_path)
+    run = CompileRun(BuildStore(tmp_path / "store", toolkit, tree.headers), default_jobs())
+    built = KernelBuilding(tree, toolkit).build(run, points, tmp_path / "kernels").kernels
+    assert len(built) == 6 and all(one.is_sound for one in built)
+    providers = [
+        Generated(str(tmp_path / "kernels")),
+        *([Cublas(), CublasLt()] if dtype == "scaled_fp8" else []),
+    ]
+    tried = 0
+    for m, n, k in SIZES:
+        shape = GemmShape(f"m{m}", m, n, k, dtype)
+        problem = ShapeProblem(shape, 2)
+        for provider in providers:
+            for name in provider.kernels(shape, problem.sets[0]):
+                assert not problem.check(name, provider.launch(shape, name)), name
+                problem.forget(name)
+                tried += 1
+    assert tried >= 6 * len(SIZES)
 
 
 @pytest.mark.timeout(600)

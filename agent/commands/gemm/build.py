@@ -11,6 +11,7 @@ import typer
 
 from hillclimb.agent.commands.gemm.options import DtypeOption, gemm, split_names
 from hillclimb.agent.commands.options import REJECTED, JsonOption
+from hillclimb.harness.errors import UsageError
 from hillclimb.harness.wording import count
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ def build_profiler(
     from hillclimb.harness.gemm.compiler.toolkit import find_toolkit
     from hillclimb.harness.gemm.profiler.building import KERNELS, ProfilerBuilding
 
+    if dtype is not None and dtype not in KERNELS:
+        raise UsageError(f"cutlass_profiler has no {dtype}; take one of {', '.join(KERNELS)}")
     toolkit = find_toolkit(nvcc)
     tree = find_cutlass(cutlass, store / "cutlass")
     patterns = tuple(kernels or [KERNELS[dtype or "bf16"]])

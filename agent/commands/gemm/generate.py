@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from hillclimb.harness.gemm.generator.types import AnyPoint
 
 GeneratorTypeOption = Annotated[
-    str, typer.Option("--generator-type", metavar="NAME", help="simple_gemm or warpgroup_gemm.")
+    str, typer.Option("--generator-type", metavar="NAME", help="simple_gemm, scaled_mm or warpgroup_gemm.")
 ]
 ParameterSetOption = Annotated[
-    str, typer.Option("--args", metavar="SET", help="Set of parameters: hopper, or seed002 of simple_gemm.")
+    str, typer.Option("--args", metavar="SET", help="Set of parameters: hopper, or seed002 of CUTLASS's.")
 ]
 PatternsOption = Annotated[
     list[str] | None,
@@ -69,8 +69,9 @@ def generate(
 ) -> None:
     """Generate kernels of many parameters, compile them, and keep them for `gemm bench`. It takes no GPU.
 
-    `simple_gemm` is of CUTLASS's collectives, 40 s of a core a kernel. `warpgroup_gemm` is a template of our
-    own, a second a kernel.
+    `simple_gemm` is of CUTLASS's collectives, 40 s of a core a kernel. `scaled_mm` is too, and multiplies each
+    result by a scale of its row and one of its column; it takes scaled_fp8, or else scaled_int8. `warpgroup_gemm` is
+    a template of our own, a second a kernel.
 
     A kernel that cannot be built, or that would be of no use, is told by rules before a compiler is asked. Kernels that
     are alike are compiled twelve to a file. What is compiled is kept, so the same command goes on where it was stopped.
@@ -79,8 +80,11 @@ def generate(
 
     Example: `hillclimb gemm generate --kernels "*_128x128x64_*" --output-dir build/gemm-kernels`
     """
+    from hillclimb.harness.gemm.generator.types import generator_type
+
+    dtype = dtype or generator_type(generator).dtypes[0]
     points = _points(generator, args, dtype, kernels)
-    folder = output_dir / f"{generator}_{dtype or 'bf16'}"
+    folder = output_dir / f"{generator}_{dtype}"
     reasons = _reasons(points)
     if list_only:
         _print_list(points, reasons, json=json)
@@ -95,10 +99,10 @@ def generate(
         raise typer.Exit(REJECTED)
 
 
-def _points(generator: str, args: str, dtype: Dtype | None, kernels: list[str] | None) -> list[AnyPoint]:
+def _points(generator: str, args: str, dtype: Dtype, kernels: list[str] | None) -> list[AnyPoint]:
     from hillclimb.harness.gemm.generator.types import chosen_points
 
-    points = chosen_points(generator, args, dtype or "bf16")
+    points = chosen_points(generator, args, dtype)
     if kernels:
         points = [one for one in points if any(fnmatchcase(one.name, pattern) for pattern in kernels)]
     if not points:

@@ -13,12 +13,13 @@ has a tile of its own, or both share one.
 EpilogueSchedule = Literal["single", "shared"]
 """Whether one warpgroup writes a tile, or two share it. Both by TMA."""
 TileScheduler = Literal["persistent", "stream_k"]
+CollectiveGenerator = Literal["simple_gemm", "scaled_mm"]
 
 
 class CollectivePoint(KernelPoint):
     """One of them."""
 
-    generator: Literal["simple_gemm"]
+    generator: CollectiveGenerator
     cluster: tuple[int, int]
     """Thread blocks along both."""
     schedule: KernelSchedule

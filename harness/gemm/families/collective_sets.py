@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from itertools import product
 
 from hillclimb.harness.gemm.families.collective_point import (
+    CollectiveGenerator,
     CollectivePoint,
     EpilogueSchedule,
     KernelSchedule,
     TileScheduler,
 )
 from hillclimb.harness.gemm.families.point import CLUSTERS, SLICE_BYTES, RowOperand
-from hillclimb.harness.gemm.shape import ITEM_BYTES, Dtype
+from hillclimb.harness.gemm.shape import ITEM_BYTES, SCALED_DTYPES, Dtype
 
 SIDES, INNERS = (64, 128, 256), (32, 64, 128, 256)
 ALL_CLUSTERS = (*CLUSTERS, (8, 1), (1, 8), (4, 4))
@@ -25,13 +26,18 @@ PINGPONG_COLUMNS = (16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 256)
 COOPERATIVE_COLUMNS = (64, 96, 112, 128, 144, 160, 176, 192, 224, 256)
 
 
+def generator(dtype: Dtype) -> CollectiveGenerator:
+    """The type that has kernels of it."""
+    return "scaled_mm" if dtype in SCALED_DTYPES else "simple_gemm"
+
+
 def seed002(dtype: Dtype) -> Iterator[CollectivePoint]:
     """The full grid of powers of two: 3888 points, of which less than half can be built."""
     for rows, columns, inner, cluster, schedule, epilogue, scheduler in product(
         *(SIDES, SIDES, INNERS, ALL_CLUSTERS, SCHEDULES, EPILOGUES, SCHEDULERS)
     ):
         yield CollectivePoint(
-            generator="simple_gemm",
+            generator=generator(dtype),
             dtype=dtype,
             tile=(rows, columns, inner),
             cluster=cluster,
@@ -49,7 +55,7 @@ def hopper(dtype: Dtype) -> Iterator[CollectivePoint]:
     ways = (*pingpong, *cooperative)
     for rows, cluster, (side, columns, schedule, epilogue, scheduler) in product(OPERANDS, CLUSTERS, ways):
         yield CollectivePoint(
-            generator="simple_gemm",
+            generator=generator(dtype),
             dtype=dtype,
             tile=(side, columns, inner),
             cluster=cluster,

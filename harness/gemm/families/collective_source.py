@@ -12,9 +12,19 @@ OPERANDS: dict[Dtype, str] = {
     "f16": "cutlass::half_t",
     "fp8": "cutlass::float_e4m3_t",
     "int8": "int8_t",
+    "scaled_fp8": "cutlass::float_e4m3_t",
+    "scaled_int8": "int8_t",
 }
-RESULTS: dict[Dtype, str] = {**OPERANDS, "fp8": "cutlass::bfloat16_t", "int8": "int32_t"}
-SUMS: dict[Dtype, str] = {"bf16": "float", "f16": "float", "fp8": "float", "int8": "int32_t"}
+RESULTS: dict[Dtype, str] = {
+    "bf16": "cutlass::bfloat16_t",
+    "f16": "cutlass::half_t",
+    "fp8": "cutlass::bfloat16_t",
+    "int8": "int32_t",
+    "scaled_fp8": "cutlass::bfloat16_t",
+    "scaled_int8": "cutlass::bfloat16_t",
+}
+INT8: tuple[Dtype, ...] = ("int8", "scaled_int8")
+FP8: tuple[Dtype, ...] = ("fp8", "scaled_fp8")
 
 MAINLOOPS = {
     "basic": "KernelTmaWarpSpecialized",
@@ -32,7 +42,7 @@ def values(points: Sequence[CollectivePoint]) -> Mapping[str, object]:
     return {
         "operand": OPERANDS[first.dtype],
         "result": RESULTS[first.dtype],
-        "sum": SUMS[first.dtype],
+        "sum": "int32_t" if first.dtype in INT8 else "float",
         "result_layout": "RowMajor" if first.rows == "tokens" else "ColumnMajor",
         "can_launch_dependent": first.scheduler != "stream_k",
         "kernels": [_kernel(point) for point in points],
@@ -40,7 +50,7 @@ def values(points: Sequence[CollectivePoint]) -> Mapping[str, object]:
 
 
 def _kernel(point: CollectivePoint) -> Mapping[str, object]:
-    fast = FAST_SUMS if point.dtype == "fp8" else ""
+    fast = FAST_SUMS if point.dtype in FP8 else ""
     return {
         "name": point.name,
         "tile": point.tile,

@@ -13,7 +13,14 @@ RowOperand = Literal["tokens", "features"]
 SHARED_BYTES = 227 << 10
 """Of a thread block."""
 
-RESULT_BYTES: dict[Dtype, int] = {"bf16": 2, "f16": 2, "fp8": 2, "int8": 4}
+RESULT_BYTES: dict[Dtype, int] = {
+    "bf16": 2,
+    "f16": 2,
+    "fp8": 2,
+    "int8": 4,
+    "scaled_fp8": 2,
+    "scaled_int8": 2,
+}
 
 BOX = 256
 """Rows that one TMA instruction brings."""

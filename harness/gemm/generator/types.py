@@ -17,7 +17,7 @@ from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
 from hillclimb.harness.gemm.families.warpgroup_rules import refusal as warpgroup_refusal
 from hillclimb.harness.gemm.families.warpgroup_sets import WARPGROUP_SETS
 from hillclimb.harness.gemm.families.warpgroup_source import values as warpgroup_values
-from hillclimb.harness.gemm.shape import Dtype
+from hillclimb.harness.gemm.shape import SCALED_DTYPES, Dtype
 from hillclimb.harness.wording import suggestion
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -53,6 +53,15 @@ SIMPLE_GEMM = GeneratorType[CollectivePoint](
     refusal=collective_refusal,
     values=collective_values,
 )
+SCALED_MM = GeneratorType[CollectivePoint](
+    name="scaled_mm",
+    kernel_template="scaled_mm.cu.jinja",
+    prototype_template="gemm.h.jinja",
+    dtypes=SCALED_DTYPES,
+    parameter_sets=COLLECTIVE_SETS,
+    refusal=collective_refusal,
+    values=collective_values,
+)
 WARPGROUP_GEMM = GeneratorType[WarpgroupPoint](
     name="warpgroup_gemm",
     kernel_template="warpgroup_gemm.cu.jinja",
@@ -63,7 +72,9 @@ WARPGROUP_GEMM = GeneratorType[WarpgroupPoint](
     values=warpgroup_values,
     needs_cutlass=False,
 )
-GENERATOR_TYPES: dict[str, GeneratorType[Any]] = {one.name: one for one in (SIMPLE_GEMM, WARPGROUP_GEMM)}
+GENERATOR_TYPES: dict[str, GeneratorType[Any]] = {
+    one.name: one for one in (SIMPLE_GEMM, SCALED_MM, WARPGROUP_GEMM)
+}
 
 
 def generator_type(name: str) -> GeneratorType[Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from string import Template
+from typing import get_args
 
 from hillclimb.harness.gemm.portfolio.dispatch import NEAREST, Dispatch
+from hillclimb.harness.gemm.shape import Dtype
 
 CPP = Template("""// Which kernel runs a matrix product. Written by `hillclimb gemm select`; do not edit.
 #pragma once
@@ -13,7 +15,7 @@ CPP = Template("""// Which kernel runs a matrix product. Written by `hillclimb g
 
 namespace gemm_dispatch {
 
-enum class Dtype { bf16, f16, fp8, int8 };
+enum class Dtype { $dtypes };
 
 inline constexpr std::size_t kernel_count = $kernels;
 inline constexpr const char* kernel_names[kernel_count] = {$names};
@@ -108,6 +110,7 @@ def as_cpp(table: Dispatch) -> str:
         for one in table.known
     ]
     return CPP.substitute(
+        dtypes=", ".join(get_args(Dtype)),
         kernels=len(table.kernels),
         names=", ".join(f'"{_escaped(name)}"' for name in table.kernels),
         fall_back=table.fall_back,

@@ -86,9 +86,9 @@ class CutlassProfiler:
 
     def command(self, shape: GemmShape) -> list[str]:
         """What every process of a shape is told."""
+        problem = [f"--{name}={value}" for name, value in problem_arguments(shape).items()]
         data = f"--dist=gaussian,mean:0,stddev:{DEVIATION[shape.dtype]:g},scale:-1"
         floor = f"--nonzero-floor={near_zero(shape):g}"
-        problem = [f"--{name}={value}" for name, value in problem_arguments(shape).items()]
         return [str(self.binary), *COMMON, data, floor, *problem, *self.flags]
 
     def kernel_list(self, shape: GemmShape, kernels: Sequence[str]) -> str:
@@ -113,7 +113,9 @@ def near_zero(shape: GemmShape) -> float:
 
 
 def problem_arguments(shape: GemmShape) -> dict[str, str]:
-    """By the profiler's names, of the transposed product. Raises UsageError for a product of experts."""
+    """By the profiler's names, of the transposed product. Raises UsageError for experts, and for scaled operands."""
+    if shape.dtype not in ELEMENTS:
+        raise UsageError(f"cutlass_profiler has no {shape.dtype}; take one of {', '.join(ELEMENTS)}")
     if shape.groups > 1:
         raise UsageError(f"{shape.name} has {shape.groups} groups: the sweep has single products alone")
     sizes = {"m": str(shape.n), "n": str(shape.m), "k": str(shape.k)}

@@ -11,19 +11,19 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from pydantic import Field
 
 from hillclimb.harness.errors import MachineError, UsageError
 from hillclimb.harness.gemm.folder import claim, locked, sha256_of, write
 from hillclimb.harness.gemm.profiler.attempt import Blamed, ProcessEnd, Settled, run, settle
-from hillclimb.harness.gemm.profiler.command import CutlassProfiler, csv_of, problem_arguments
+from hillclimb.harness.gemm.profiler.command import ELEMENTS, CutlassProfiler, csv_of, problem_arguments
 from hillclimb.harness.gemm.profiler.origin import software_of
 from hillclimb.harness.gemm.profiler.output import ProfilerRow, read_csv
 from hillclimb.harness.gemm.profiler.results import to_result
 from hillclimb.harness.gemm.results import Failed, GpuCard, Measured, Product, ProviderResults
-from hillclimb.harness.gemm.shape import Dtype, GemmShape
+from hillclimb.harness.gemm.shape import GemmShape
 from hillclimb.harness.records.record import Record
 
 PROVIDER = "cutlass_profiler"
@@ -212,7 +212,7 @@ def _rows(output: Path) -> tuple[ProfilerRow, ...]:
 
 def _told(profiler: CutlassProfiler) -> list[str]:
     """Beside the binary and the caller's flags."""
-    shapes = [GemmShape("", 1, 1, 1, dtype) for dtype in get_args(Dtype)]
+    shapes = [GemmShape("", 1, 1, 1, dtype) for dtype in ELEMENTS]
     return [word for shape in shapes for word in profiler.command(shape)[1 : -len(profiler.flags) or None]]
 
 

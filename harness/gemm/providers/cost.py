@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hillclimb.harness.gemm.shape import GemmShape
+from hillclimb.harness.gemm.shape import ITEM_BYTES, GemmShape
 
 MULTIPROCESSORS = 132
 CLUSTERS_AT_ONCE = {1: 132, 2: 66, 4: 30, 8: 15}
@@ -35,7 +35,7 @@ def cost_seconds(
     memory. A step is as long as its tensor instructions, or as its operands are on their way.
     """
     features, tokens = tile
-    item = 1 if shape.dtype in ("fp8", "int8") else 2
+    item = ITEM_BYTES[shape.dtype]
     clusters = math.ceil(shape.n / (features * cluster[0])) * math.ceil(shape.m / (tokens * cluster[1]))
     blocks = cluster[0] * cluster[1]
     slots = CLUSTERS_AT_ONCE.get(blocks, MULTIPROCESSORS // blocks)

@@ -13,14 +13,16 @@ HEURISTIC = "heuristic"
 
 
 class Cublas:
-    """torch.mm, torch._scaled_mm for fp8 and torch._int_mm for int8."""
+    """torch.mm, torch._scaled_mm for fp8 with scales and without, and torch._int_mm for int8."""
 
     def software(self) -> dict[str, str]:
         """Torch's own version says all."""
         return {}
 
     def kernels(self, shape: GemmShape, example: Operands) -> Sequence[str]:
-        """One, whatever the shape. Raises UnsupportedError for int8 of fewer than 17 rows."""
+        """One, whatever the shape. Raises UnsupportedError for int8 with scales, or of fewer than 17 rows."""
+        if shape.dtype == "scaled_int8":
+            raise UnsupportedError("torch has no product of int8 with scales")
         if shape.dtype == "int8" and shape.m <= 16:
             raise UnsupportedError(f"torch._int_mm takes 17 rows or more, not {shape.m}")
         return [HEURISTIC]
@@ -29,7 +31,9 @@ class Cublas:
         """It, for the shape's dtype."""
         if shape.dtype == "fp8":
             one = torch.ones((), device="cuda")
-            return lambda to: _scaled(to, one)
+            return lambda to: _scaled(to, one, one)
+        if shape.dtype == "scaled_fp8":
+            return lambda to: _scaled(to, to.x_scales[:, None], to.w_scales[None])
         if shape.dtype == "int8":
             return _whole
         return _plain
@@ -39,8 +43,10 @@ def _plain(to: Operands) -> None:
     torch.mm(to.x, to.w.t(), out=to.out)
 
 
-def _scaled(to: Operands, one: torch.Tensor) -> None:
-    torch._scaled_mm(to.x, to.w.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True, out=to.out)
+def _scaled(to: Operands, x_scales: torch.Tensor, w_scales: torch.Tensor) -> None:
+    torch._scaled_mm(
+        *(to.x, to.w.t(), x_scales, w_scales), out_dtype=torch.bfloat16, use_fast_accum=True, out=to.out
+    )
 
 
 def _whole(to: Operands) -> None:

@@ -22,7 +22,9 @@ from hillclimb.harness.gemm.shape import Dtype, GemmShape
 
 R_16F, R_16BF, R_8F_E4M3, R_8I, R_32I, R_32F = 2, 14, 28, 3, 10, 0
 COMPUTE_32F, COMPUTE_32I = 68, 72
-TRANSA, A_SCALE_POINTER, B_SCALE_POINTER, FAST_ACCUM = 3, 17, 18, 25
+TRANSA, A_SCALE_POINTER, B_SCALE_POINTER, FAST_ACCUM, A_SCALE_MODE, B_SCALE_MODE = 3, 17, 18, 25, 31, 32
+OUTER_VECTOR = 3
+"""Of a scale: one for each row or column of the result."""
 MAX_WORKSPACE_BYTES = 1
 CONFIG_ID, CONFIG_TILE_ID, CONFIG_CLUSTER_SHAPE_ID = 0, 1, 8
 CAP_TILE_IDS = 6
@@ -33,6 +35,7 @@ TYPES: dict[Dtype, tuple[int, int, int, int]] = {
     "f16": (R_16F, R_16F, COMPUTE_32F, R_32F),
     "fp8": (R_8F_E4M3, R_16BF, COMPUTE_32F, R_32F),
     "int8": (R_8I, R_32I, COMPUTE_32I, R_32I),
+    "scaled_fp8": (R_8F_E4M3, R_16BF, COMPUTE_32F, R_32F),
 }
 """Of the operands, of the result, of the sums and of the scale."""
 
@@ -97,8 +100,10 @@ class CublasLt:
     def kernels(self, shape: GemmShape, example: Operands) -> Sequence[str]:
         """What the heuristic gives, then variants of its first two answers, the likeliest first.
 
-        Raises UnsupportedError where it gives none.
+        Raises UnsupportedError where it gives none, and for a dtype that it does not have.
         """
+        if shape.dtype not in TYPES:
+            raise UnsupportedError(f"cuBLASLt has no {shape.dtype}")
         self.matmul = self._matmul(shape)
         found = self._heuristic()
         if not found:
@@ -118,6 +123,8 @@ class CublasLt:
         def run(to: Operands) -> None:
             assert matmul is not None
             out = ctypes.c_void_p(to.out.data_ptr())
+            if to.w_scales is not None:
+                self._scale(matmul, to.w_scales, to.x_scales)
             self._call(
                 *("Matmul", self.handle, matmul.description, ctypes.byref(alpha)),
                 *(ctypes.c_void_p(to.w.data_ptr()), matmul.w, ctypes.c_void_p(to.x.data_ptr()), matmul.x),
@@ -133,16 +140,25 @@ class CublasLt:
         description = ctypes.c_void_p()
         self._call("MatmulDescCreate", ctypes.byref(description), compute, scale)
         self._set("MatmulDesc", description, TRANSA, ctypes.c_int32(TRANSPOSED))
-        if shape.dtype == "fp8":
-            for attribute in (A_SCALE_POINTER, B_SCALE_POINTER):
-                self._set("MatmulDesc", description, attribute, ctypes.c_void_p(self.one.data_ptr()))
+        if shape.dtype == "scaled_fp8":
+            for attribute in (A_SCALE_MODE, B_SCALE_MODE):
+                self._set("MatmulDesc", description, attribute, ctypes.c_int32(OUTER_VECTOR))
+        if operand == R_8F_E4M3:
             self._set("MatmulDesc", description, FAST_ACCUM, ctypes.c_int8(1))
         layouts = [
             self._layout(operand, shape.k, shape.n),
             self._layout(operand, shape.k, shape.m),
             self._layout(result, shape.n, shape.m),
         ]
-        return Matmul(description, *layouts)
+        matmul = Matmul(description, *layouts)
+        if operand == R_8F_E4M3:
+            self._scale(matmul, self.one, self.one)
+        return matmul
+
+    def _scale(self, matmul: Matmul, w_scales: Any, x_scales: Any) -> None:
+        """Tells where they lie."""
+        for attribute, scales in ((A_SCALE_POINTER, w_scales), (B_SCALE_POINTER, x_scales)):
+            self._set("MatmulDesc", matmul.description, attribute, ctypes.c_void_p(scales.data_ptr()))
 
     def _layout(self, data_type: int, rows: int, columns: int) -> ctypes.c_void_p:
         layout = ctypes.c_void_p()

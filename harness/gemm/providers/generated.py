@@ -39,7 +39,8 @@ class GemmRequest(ctypes.Structure):
     """GemmRequest of the templates."""
 
     _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("a", "b", "result", "workspace", "stream")),
+        *((name, ctypes.c_void_p) for name in ("a", "b", "result", "workspace")),
+        *((name, ctypes.c_void_p) for name in ("row_scales", "column_scales", "stream")),
         ("workspace_bytes", ctypes.c_size_t),
         *((name, ctypes.c_int) for name in ("rows", "columns", "inner", "multiprocessors")),
         *((name, ctypes.c_int) for name in ("raster", "swizzle", "splits", "dependent", "is_transposed")),
@@ -223,6 +224,9 @@ class _KernelCall:
     def __call__(self, to: Operands) -> None:
         rows, columns = (to.x, to.w) if self.tokens_are_rows else (to.w, to.x)
         self.request.a, self.request.b = rows.data_ptr(), columns.data_ptr()
+        if to.x_scales is not None:
+            scales = (to.x_scales, to.w_scales) if self.tokens_are_rows else (to.w_scales, to.x_scales)
+            self.request.row_scales, self.request.column_scales = (one.data_ptr() for one in scales)
         self.request.result = to.out.data_ptr()
         self.request.stream = torch.cuda.current_stream().cuda_stream
         if not self._is_prepared:

@@ -12,12 +12,33 @@ from typing import Any
 import torch
 
 from hillclimb.harness.gemm.providers.provider import Launch, Operands
-from hillclimb.harness.gemm.shape import Dtype, GemmShape
+from hillclimb.harness.gemm.shape import SCALED_DTYPES, Dtype, GemmShape
 
-INPUT = {"bf16": torch.bfloat16, "f16": torch.float16, "fp8": torch.float8_e4m3fn, "int8": torch.int8}
-OUTPUT = {"bf16": torch.bfloat16, "f16": torch.float16, "fp8": torch.bfloat16, "int8": torch.int32}
+INPUT: dict[Dtype, torch.dtype] = {
+    "bf16": torch.bfloat16,
+    "f16": torch.float16,
+    "fp8": torch.float8_e4m3fn,
+    "int8": torch.int8,
+    "scaled_fp8": torch.float8_e4m3fn,
+    "scaled_int8": torch.int8,
+}
+OUTPUT: dict[Dtype, torch.dtype] = {
+    "bf16": torch.bfloat16,
+    "f16": torch.float16,
+    "fp8": torch.bfloat16,
+    "int8": torch.int32,
+    "scaled_fp8": torch.bfloat16,
+    "scaled_int8": torch.bfloat16,
+}
 
-TOLERANCE: dict[Dtype, float] = {"bf16": 2.0**-8, "f16": 2.0**-11, "fp8": 2.0**-5, "int8": 0.0}
+TOLERANCE: dict[Dtype, float] = {
+    "bf16": 2.0**-8,
+    "f16": 2.0**-11,
+    "fp8": 2.0**-5,
+    "int8": 0.0,
+    "scaled_fp8": 2.0**-5,
+    "scaled_int8": 2.0**-8,
+}
 """Times an element of the reference, and times the mean size of all: twice what rounding the result costs.
 
 Tensor cores of Hopper sum fp8 products in fewer bits than float32 has: at k = 14336 cuBLAS was off by 2^-6 of both.
@@ -126,20 +147,34 @@ class ShapeProblem:
         shape = self.shape
         x = _random((shape.m, shape.k), shape.dtype, generator)
         w = _random((shape.n, shape.k), shape.dtype, generator)
-        return Operands(x, w, torch.empty((shape.m, shape.n), dtype=OUTPUT[shape.dtype], device="cuda"))
+        out = torch.empty((shape.m, shape.n), dtype=OUTPUT[shape.dtype], device="cuda")
+        if shape.dtype not in SCALED_DTYPES:
+            return Operands(x, w, out)
+        return Operands(x, w, out, _scales(shape.m, generator), _scales(shape.n, generator))
 
 
 def _random(size: tuple[int, int], dtype: Dtype, generator: Any) -> Any:
     """Of a normal distribution, as are activations and weights; whole numbers of a standard deviation of 30."""
     values = torch.randn(size, generator=generator, device="cuda", dtype=torch.float32)
-    if dtype == "int8":
+    if INPUT[dtype] == torch.int8:
         return (values * 30).round().clamp(-127, 127).to(torch.int8)
     return values.to(INPUT[dtype])
+
+
+def _scales(count: int, generator: Any) -> Any:
+    """From a half to one and a half, so that no two are alike."""
+    return torch.rand(count, generator=generator, device="cuda", dtype=torch.float32) + 0.5
 
 
 def _reference(one: Operands) -> Any:
     """In float64 by rows, kept in float32. Whole numbers below 2^24 are exact in it."""
     w = one.w.double().t()
     rows = max(1, ROWS_AT_ONCE // one.w.shape[0])
-    parts = [(part.double() @ w).float() for part in one.x.split(rows)]
-    return torch.cat(parts)
+    if one.w_scales is not None:
+        w = w * one.w_scales.double()
+    parts = [part.double() @ w for part in one.x.split(rows)]
+    if one.x_scales is not None:
+        parts = [
+            part * of[:, None] for part, of in zip(parts, one.x_scales.double().split(rows), strict=True)
+        ]
+    return torch.cat([part.float() for part in parts])

@@ -23,6 +23,10 @@ class Operands:
     """Weights, [n, k], row-major."""
     out: Any
     """Result x w^T, [m, n], row-major: bfloat16, float16 for float16, int32 for int8."""
+    x_scales: Any = None
+    """Of each token, [m], float32; None where the dtype has no scales."""
+    w_scales: Any = None
+    """Of each row of weights, [n], likewise. A result is multiplied by both, in float32, before it is rounded."""
 
 
 Launch = Callable[[Operands], None]

@@ -18,8 +18,8 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from hillclimb.harness.gemm.providers.cost import cost_seconds
-from hillclimb.harness.gemm.providers.provider import Launch, Operands
-from hillclimb.harness.gemm.shape import GemmShape
+from hillclimb.harness.gemm.providers.provider import Launch, Operands, UnsupportedError
+from hillclimb.harness.gemm.shape import ITEM_BYTES, GemmShape
 
 FEATURES, TOKENS = (64, 128, 256), (16, 32, 64, 128, 256)
 SPLITS = (1, 2, 4, 8)
@@ -68,7 +68,9 @@ class TritonMatmul:
         return {"triton": triton.__version__}
 
     def kernels(self, shape: GemmShape, example: Operands) -> Sequence[str]:
-        """The likeliest by the cost model."""
+        """The likeliest by the cost model. Raises UnsupportedError for operands with scales."""
+        if example.x_scales is not None:
+            raise UnsupportedError(f"this kernel does not scale its results, as {shape.dtype} asks for")
         self.configurations = {str(one): one for one in likeliest(shape, self.programs)}
         self.workspace = Workspace.for_all(shape, self.configurations.values(), example)
         return list(self.configurations)
@@ -105,7 +107,7 @@ class Workspace:
 
 def likeliest(shape: GemmShape, programs: int) -> list[TileConfig]:
     """Of all tiles, those that the model thinks most of."""
-    item = 1 if shape.dtype in ("fp8", "int8") else 2
+    item = ITEM_BYTES[shape.dtype]
     out_item = 4 if shape.dtype == "int8" else 2
     found = []
     for features, tokens, splits in itertools.product(FEATURES, TOKENS, SPLITS):

@@ -46,5 +46,7 @@ def test_another_architecture_is_another_build() -> None:
 def test_a_compiler_or_a_cutlass_that_is_none_is_told(folder: Path) -> None:
     with pytest.raises(UsageError, match="cannot be run"):
         typed("--nvcc", "none")
+    with pytest.raises(UsageError, match="no scaled_fp8; take one of bf16, f16, fp8, int8"):
+        typed("--dtype", "scaled_fp8")
     with pytest.raises(UsageError, match="no CUTLASS in"):
         typed("--cutlass", str(folder))

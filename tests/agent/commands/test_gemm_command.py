@@ -56,7 +56,7 @@ def test_layers_of_models_by_gpus_and_tokens() -> None:
     [
         (["--shapes", "qkv"], "no shape 'qkv'"),
         (["--dtype", "bfloat16"], "--dtype bfloat16: did you mean 'bf16'?"),
-        (["--dtype", "x"], "--dtype x: choose among bf16, f16, fp8, int8"),
+        (["--dtype", "x"], "--dtype x: choose among bf16, f16, fp8, int8, scaled_fp8, scaled_int8"),
         (["--models", "Qwen/Qwen3-32B", "--tp-sizes", "0"], "--tp-sizes 0: give whole numbers above 0"),
         (["--models", "Qwen/Qwen3-32B", "--batch-sizes", "1,x"], "--batch-sizes 1,x: give whole numbers"),
         (["--batch-sizes", "1"], "--tp-sizes and --batch-sizes are of --models; name one"),

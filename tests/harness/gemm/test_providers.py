@@ -9,10 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from hillclimb.harness.gemm.definitions import FILE, read_definitions
-from hillclimb.harness.gemm.providers import cost
+from hillclimb.harness.gemm.providers import cost, problem
 from hillclimb.harness.gemm.providers.cost import cost_seconds
+from hillclimb.harness.gemm.providers.cublas import Cublas
+from hillclimb.harness.gemm.providers.provider import Operands, UnsupportedError
+from hillclimb.harness.gemm.providers.triton_matmul import TritonMatmul
 from hillclimb.harness.gemm.shape import GemmShape
 
 H100_MEASURED = [
@@ -41,6 +45,28 @@ def test_ids_are_those_of_the_header() -> None:
     path = Path(cost.__file__).with_name("cublaslt_ids.json")
     ids = json.loads(path.read_text())
     assert len(ids["tiles"]) == 634 and ids["tiles"]["20"] == [128, 128] and ids["clusters"]["3"] == [2, 1]
+
+
+def test_a_reference_has_the_scales_of_its_row_and_its_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(problem, "ROWS_AT_ONCE", 21)  # so that it takes several parts
+    x, w = torch.randn(5, 4), torch.randn(7, 4)
+    x_scales, w_scales = torch.rand(5) + 0.5, torch.rand(7) + 0.5
+    plain = problem._reference(Operands(x, w, None))
+    scaled = problem._reference(Operands(x, w, None, x_scales, w_scales))
+    for row in range(5):
+        for column in range(7):
+            expected = float(x[row].double() @ w[column].double())
+            assert float(plain[row, column]) == pytest.approx(expected, rel=1e-6, abs=1e-7)
+            expected *= float(x_scales[row]) * float(w_scales[column])
+            assert float(scaled[row, column]) == pytest.approx(expected, rel=1e-6, abs=1e-7)
+
+
+def test_providers_without_scales_say_so() -> None:
+    shape, one = GemmShape("a", 64, 64, 64, "scaled_int8"), torch.zeros(1)
+    with pytest.raises(UnsupportedError, match="torch has no product of int8 with scales"):
+        Cublas().kernels(shape, Operands(one, one, one, one, one))
+    with pytest.raises(UnsupportedError, match="does not scale its results, as scaled_int8 asks for"):
+        TritonMatmul.kernels(object(), shape, Operands(one, one, one, one, one))  # type: ignore[arg-type]
 
 
 CODE = """

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.families.collective_point import CollectivePoint
 from hillclimb.harness.gemm.families.collective_sets import COLLECTIVE_SETS
-from hillclimb.harness.gemm.generator.types import chosen_points, refusal
+from hillclimb.harness.gemm.generator.types import SCALED_MM, SIMPLE_GEMM, chosen_points, refusal
 
 POINT = CollectivePoint(
     generator="simple_gemm",
@@ -27,9 +27,17 @@ def with_(**changes: object) -> CollectivePoint:
 
 
 def test_the_grid_of_the_seed_has_3888_points_of_each_dtype() -> None:
-    for dtype in ("bf16", "f16", "fp8", "int8"):
-        points = chosen_points("simple_gemm", "seed002", dtype)
-        assert len({point.name for point in points}) == len(points) == 3888
+    for kind in (SIMPLE_GEMM, SCALED_MM):
+        for dtype in kind.dtypes:
+            points = chosen_points(kind.name, "seed002", dtype)
+            assert len({point.name for point in points}) == len(points) == 3888
+            assert {point.generator for point in points} == {kind.name}
+
+
+def test_a_dtype_has_scales_or_not() -> None:
+    assert not {*SIMPLE_GEMM.dtypes} & {*SCALED_MM.dtypes}
+    with pytest.raises(UsageError, match="scaled_mm has no dtype fp8; it has scaled_fp8, scaled_int8"):
+        chosen_points("scaled_mm", "hopper", "fp8")
 
 
 @pytest.mark.parametrize("name", COLLECTIVE_SETS)

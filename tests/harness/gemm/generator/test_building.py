@@ -28,6 +28,7 @@ from hillclimb.harness.gemm.generator.catalog import (
 )
 from hillclimb.harness.gemm.generator.source import grouped, render
 from hillclimb.harness.gemm.generator.types import AnyPoint, chosen_points, refusal
+from hillclimb.harness.gemm.shape import SCALED_DTYPES, Dtype
 from tests import fakes
 
 POINTS = [point for point in chosen_points("simple_gemm", "seed002", "bf16") if not refusal(point)]
@@ -112,6 +113,20 @@ def test_what_decides_a_kernel_is_in_its_source() -> None:
     assert len(texts) == len(changed) + 1
     assert "CUTLASS_ENABLE_GDC" not in render((base.model_copy(update={"scheduler": "stream_k"}),))
     assert "FP8FastAccum" in render((base.model_copy(update={"dtype": "fp8"}),))
+
+
+def test_only_a_scaled_product_reads_scales() -> None:
+    (plain, scaled), (whole, wide) = (
+        (render(tuple(chosen_points(generator, "hopper", dtype)[:1])) for generator, dtype in pair)
+        for pair in (
+            (("simple_gemm", "fp8"), ("scaled_mm", "scaled_fp8")),
+            (("simple_gemm", "int8"), ("scaled_mm", "scaled_int8")),
+        )
+    )
+    for text, reads in ((plain, False), (scaled, True), (whole, False), (wide, True)):
+        assert ("of.row_scales" in text, "of.column_scales" in text) == (reads, reads)
+        assert ("Sum(1), Sum(0)" in text) is not reads
+    assert "FP8FastAccum" in scaled and "Result = int32_t" in whole and "Result = cutlass::bfloat16_t" in wide
 
 
 def test_a_catalog_has_every_kernel_and_a_library_of_each(lab: Lab) -> None:
@@ -258,6 +273,16 @@ def test_a_real_compiler_builds_a_kernel(tmp_path: Path) -> None:
     (kernel,) = KernelBuilding(tree, toolkit).build(run, [point], tmp_path / "out").kernels
     assert kernel.outcome == "built" and kernel.is_sound and kernel.registers == 168
     assert point.name.encode() in (tmp_path / "out" / kernel.library).read_bytes()
+
+
+@pytest.mark.slow(120)
+@pytest.mark.parametrize("dtype", SCALED_DTYPES)
+def test_a_real_compiler_builds_a_kernel_with_scales(tmp_path: Path, dtype: Dtype) -> None:
+    toolkit, tree = find_toolkit(of_wheels()[0]), find_cutlass(None, tmp_path)
+    point = next(one for one in chosen_points("scaled_mm", "hopper", dtype) if not refusal(one))
+    run = CompileRun(BuildStore(tmp_path / "store", toolkit, tree.headers), 1)
+    (kernel,) = KernelBuilding(tree, toolkit).build(run, [point], tmp_path / "out").kernels
+    assert kernel.outcome == "built" and kernel.is_sound and kernel.registers == 168
 
 
 @pytest.mark.slow(20)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 from hillclimb.harness.errors import UsageError
+from hillclimb.harness.gemm.families.point import RowOperand
 from hillclimb.harness.gemm.generator.catalog import GeneratedKernel, KernelCatalog, write_catalog
 from hillclimb.harness.gemm.generator.types import AnyPoint, chosen_points
 from hillclimb.harness.gemm.providers.generated import (
@@ -145,6 +147,31 @@ def test_a_kernel_is_prepared_once_and_again_where_that_failed(monkeypatch: pyte
     call(Operands(one, one, one))
     call(Operands(one, one, one))
     assert asked == [WORKSPACE, PREPARE, WORKSPACE, PREPARE, RUN, RUN]
+
+
+@pytest.mark.parametrize("rows", ["tokens", "features"])
+def test_scales_go_with_the_operand_that_they_are_of(
+    monkeypatch: pytest.MonkeyPatch, rows: RowOperand
+) -> None:
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda _: SimpleNamespace(multi_processor_count=132)
+    )
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=0))
+    monkeypatch.setattr(Scratch, "address", lambda _, size: size)
+    seen = []
+
+    def function(action: int, request: Any) -> int:
+        of = request._obj
+        seen.append((of.a, of.row_scales, of.b, of.column_scales))
+        return 0
+
+    x, w, out, x_scales, w_scales = (torch.zeros(8, 8) for _ in range(5))
+    shape = GemmShape("a", 8, 8, 8, "scaled_fp8")
+    _KernelCall(function, shape, RunOption(rows=rows), Scratch())(  # type: ignore[arg-type]
+        Operands(x, w, out, x_scales, w_scales)
+    )
+    of_x, of_w = (x.data_ptr(), x_scales.data_ptr()), (w.data_ptr(), w_scales.data_ptr())
+    assert {*seen} == {(*of_x, *of_w) if rows == "tokens" else (*of_w, *of_x)}
 
 
 def test_only_those_that_are_named_are_run_and_for_every_shape(tmp_path: Path) -> None:

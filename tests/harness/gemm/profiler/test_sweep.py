@@ -150,6 +150,11 @@ def test_flags_that_the_sweep_cannot_take_are_refused(flag: str, why: str) -> No
         CutlassProfiler(Path("/bin/true"), (flag,))
 
 
+def test_what_the_profiler_has_no_kernels_for_is_refused() -> None:
+    with pytest.raises(UsageError, match="no scaled_fp8; take one of bf16, f16, fp8, int8"):
+        CutlassProfiler(Path("/bin/true")).command(GemmShape("a", 16, 64, 64, "scaled_fp8"))
+
+
 def test_what_is_no_profiler_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is no program"):
         ProfilerSweep(CutlassProfiler(tmp_path / "none"), tmp_path / "out", H200)
