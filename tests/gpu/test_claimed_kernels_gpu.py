@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hillclimb.harness.gemm.claims.claim import knob_values
+from hillclimb.harness.gemm.families.run_option import RunOption
 from hillclimb.harness.gemm.generator.types import chosen_points, refusal
-from hillclimb.harness.gemm.providers.ways import RunOption
 from hillclimb.harness.knobs.knobs import KnobValue, broken_constraint, load_knobs, to_environment
 from tests.agent.commands.test_gemm_claim_command import claimed
 from tests.cases.workspace import CASES

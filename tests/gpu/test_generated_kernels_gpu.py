@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+import torch
 
 from hillclimb.harness.gemm.compiler.cutlass import find_cutlass
 from hillclimb.harness.gemm.compiler.machine import default_jobs
@@ -14,19 +17,26 @@ from hillclimb.harness.gemm.compiler.parallel import CompileRun
 from hillclimb.harness.gemm.compiler.store import BuildStore
 from hillclimb.harness.gemm.compiler.toolkit import find_toolkit
 from hillclimb.harness.gemm.families.point import CLUSTERS
+from hillclimb.harness.gemm.families.run_option import RunOption, way_name
 from hillclimb.harness.gemm.generator.building import KernelBuilding
+from hillclimb.harness.gemm.generator.torch_binding import TORCH_OPS
 from hillclimb.harness.gemm.generator.types import chosen_points, refusal
 from hillclimb.harness.gemm.providers.cublas import Cublas
 from hillclimb.harness.gemm.providers.cublaslt import CublasLt
 from hillclimb.harness.gemm.providers.generated import Generated, KernelWay
 from hillclimb.harness.gemm.providers.problem import ShapeProblem
 from hillclimb.harness.gemm.providers.provider import UnsupportedError
-from hillclimb.harness.gemm.providers.ways import RunOption, further_options, way_name
+from hillclimb.harness.gemm.providers.ways import further_options
 from hillclimb.harness.gemm.shape import SCALED_DTYPES, Dtype, GemmShape
 
 pytestmark = [pytest.mark.gpu, pytest.mark.xdist_group("gpu")]
 
-COLUMNS: dict[Dtype, set[int]] = {"bf16": {8, 40, 120, 192}, "f16": {64}, "fp8": {48, 128}}
+COLUMNS: dict[Dtype, set[int]] = {
+    "bf16": {8, 40, 120, 192},
+    "f16": {64},
+    "fp8": {48, 128},
+    "scaled_fp8": {8, 48, 128},
+}
 SIZES = [(1, 4096, 1024), (100, 2120, 720), (520, 1288, 2048)]
 
 
@@ -40,6 +50,14 @@ def ways(provider: Generated) -> Iterator[KernelWay]:
                     yield KernelWay(folder, kernel, option)
                     for other in further_options(kernel.point, option) if at % 8 == 0 else ():
                         yield KernelWay(folder, kernel, replace(other, is_dependent=at % 16 == 0))
+
+
+def loaded(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 SCALED = "_64x32x128_1x1_pingpong _128x64x128_1x2_cooperative"
@@ -58,6 +76,7 @@ def test_kernels_with_scales_are_right(tmp_path: Path, dtype: Dtype) -> None:
     run = CompileRun(BuildStore(tmp_path / "store", toolkit, tree.headers), default_jobs())
     built = KernelBuilding(tree, toolkit).build(run, points, tmp_path / "kernels").kernels
     assert len(built) == 6 and all(one.is_sound for one in built)
+    operators = loaded(tmp_path / "kernels" / TORCH_OPS)
     providers = [
         Generated(str(tmp_path / "kernels")),
         *([Cublas(), CublasLt()] if dtype == "scaled_fp8" else []),
@@ -71,6 +90,10 @@ def test_kernels_with_scales_are_right(tmp_path: Path, dtype: Dtype) -> None:
                 assert not problem.check(name, provider.launch(shape, name)), name
                 problem.forget(name)
                 tried += 1
+        one = problem.sets[0]
+        for name in providers[0].kernels(shape, one):
+            providers[0].launch(shape, name)(one)
+            assert torch.equal(operators.gemm(name, one.x, one.w, one.x_scales, one.w_scales), one.out), name
     assert tried >= 6 * len(SIZES)
 
 

@@ -9,21 +9,20 @@ from typing import NamedTuple
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.comparison import compare
 from hillclimb.harness.gemm.families.point import SLICE_BYTES
+from hillclimb.harness.gemm.families.run_option import (
+    ALONG_COLUMNS,
+    ALONG_ROWS,
+    CACHES,
+    RunOption,
+    option_named,
+)
 from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
 from hillclimb.harness.gemm.families.warpgroup_source import device_values
 from hillclimb.harness.gemm.generator.source import render_template
 from hillclimb.harness.gemm.generator.types import chosen_points, refusal
 from hillclimb.harness.gemm.providers.cublaslt_algorithms import PROVIDER as PROVIDER_CUBLASLT
 from hillclimb.harness.gemm.providers.cublaslt_algorithms import Algorithm, algorithm_named
-from hillclimb.harness.gemm.providers.ways import (
-    ALONG_COLUMNS,
-    ALONG_ROWS,
-    CACHES,
-    RunOption,
-    option_named,
-    run_options,
-    way_seconds,
-)
+from hillclimb.harness.gemm.providers.ways import run_options, way_seconds
 from hillclimb.harness.gemm.results import GENERATED, Measured, ProviderResults
 from hillclimb.harness.gemm.shape import ITEM_BYTES, Dtype, GemmShape
 from hillclimb.harness.knobs.knobs import KnobValue

@@ -11,18 +11,24 @@ from hillclimb.harness.gemm.families.warpgroup_point import (
     WarpgroupPoint,
 )
 from hillclimb.harness.gemm.families.warpgroup_rules import STAGING_BYTES, exchange_bytes, room
-from hillclimb.harness.gemm.shape import ITEM_BYTES, Dtype
+from hillclimb.harness.gemm.shape import ITEM_BYTES, SCALED_DTYPES, Dtype
 
 INSTRUCTION_BYTES = 32
 """Of a row, along K, that one instruction of the tensor cores takes."""
 
-PTX_TYPES: dict[Dtype, str] = {"bf16": "bf16", "f16": "f16", "fp8": "e4m3"}
-MAP_TYPES: dict[Dtype, str] = {"bf16": "BFLOAT16", "f16": "FLOAT16", "fp8": "UINT8"}
-RESULTS: dict[Dtype, str] = {"bf16": "__nv_bfloat16", "f16": "__half", "fp8": "__nv_bfloat16"}
+PTX_TYPES: dict[Dtype, str] = {"bf16": "bf16", "f16": "f16", "fp8": "e4m3", "scaled_fp8": "e4m3"}
+MAP_TYPES: dict[Dtype, str] = {"bf16": "BFLOAT16", "f16": "FLOAT16", "fp8": "UINT8", "scaled_fp8": "UINT8"}
+RESULTS: dict[Dtype, str] = {
+    "bf16": "__nv_bfloat16",
+    "f16": "__half",
+    "fp8": "__nv_bfloat16",
+    "scaled_fp8": "__nv_bfloat16",
+}
 PAIRS: dict[Dtype, str] = {
     "bf16": "__floats2bfloat162_rn",
     "f16": "__floats2half2_rn",
     "fp8": "__floats2bfloat162_rn",
+    "scaled_fp8": "__floats2bfloat162_rn",
 }
 """Two sums to two results, rounded."""
 
@@ -44,13 +50,14 @@ def device_values(dtype: Dtype, columns: Sequence[int]) -> Mapping[str, object]:
         "item_bytes": ITEM_BYTES[dtype],
         "result": RESULTS[dtype],
         "pair": PAIRS[dtype],
+        "is_scaled": dtype in SCALED_DTYPES,
     }
 
 
 def _instruction(columns: int, dtype: Dtype) -> Mapping[str, object]:
     """wgmma of 64 rows and so many columns: its sums, descriptors and flags are numbered in this order."""
     sums = columns // 2
-    transposed = "" if dtype == "fp8" else ", 0, 0"
+    transposed = "" if ITEM_BYTES[dtype] == 1 else ", 0, 0"
     return {
         "columns": columns,
         "kind": f"m64n{columns}k{INSTRUCTION_BYTES // ITEM_BYTES[dtype]}.f32.{PTX_TYPES[dtype]}.{PTX_TYPES[dtype]}",

@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from hillclimb.harness.errors import UsageError
+from hillclimb.harness.gemm.families.run_option import compiled_name
 from hillclimb.harness.gemm.portfolio.selection import Matrix, Selector, efficiencies
-from hillclimb.harness.gemm.providers.ways import compiled_name
 from hillclimb.harness.gemm.results import GENERATED, ProviderResults
 from hillclimb.harness.gemm.shape import GemmShape
 from hillclimb.harness.wording import suggestion

@@ -12,41 +12,19 @@ import torch
 
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.families.point import RESULT_BYTES
+from hillclimb.harness.gemm.families.run_option import RunOption, option_named, way_name
 from hillclimb.harness.gemm.generator.catalog import ARCHITECTURE, GeneratedKernel, is_whole, read_catalogs
+from hillclimb.harness.gemm.generator.interface import PREPARE, RUN, SUCCESS, WORKSPACE, GemmRequest
 from hillclimb.harness.gemm.generator.types import AnyPoint
 from hillclimb.harness.gemm.providers.provider import Launch, Operands, UnsupportedError
-from hillclimb.harness.gemm.providers.ways import (
-    RunOption,
-    further_options,
-    option_named,
-    run_options,
-    sides,
-    way_name,
-    way_seconds,
-)
+from hillclimb.harness.gemm.providers.ways import further_options, run_options, sides, way_seconds
 from hillclimb.harness.gemm.shape import ITEM_BYTES, GemmShape
 
 CAPABILITY = (9, 0)
 LOOKS = 96
 """Kernels of one type, each with its way to run, that are worth a look for a shape."""
 
-WORKSPACE, PREPARE, RUN = 0, 1, 2
-SUCCESS = 0
 ALIGNMENT_BYTES = 16
-
-
-class GemmRequest(ctypes.Structure):
-    """GemmRequest of the templates."""
-
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("a", "b", "result", "workspace")),
-        *((name, ctypes.c_void_p) for name in ("row_scales", "column_scales", "stream")),
-        ("workspace_bytes", ctypes.c_size_t),
-        *((name, ctypes.c_int) for name in ("rows", "columns", "inner", "multiprocessors")),
-        *((name, ctypes.c_int) for name in ("raster", "swizzle", "splits", "dependent", "is_transposed")),
-        *((name, ctypes.c_int) for name in ("cluster_rows", "cluster_columns", "steps", "promotion")),
-        *((name, ctypes.c_int) for name in ("row_cache", "column_cache")),
-    ]
 
 
 @dataclass(frozen=True)

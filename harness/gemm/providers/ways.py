@@ -1,32 +1,25 @@
-"""How a generated kernel may be run for a shape: what is chosen when it is called, and what a model says of it."""
+"""How a generated kernel may be run for a shape, and what a model says of it."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from math import ceil, log2
 
 from hillclimb.harness.gemm.families.collective_point import CollectivePoint
 from hillclimb.harness.gemm.families.point import CLUSTERS, MAX_CLUSTER, ROW_BLOCK, SLICE_BYTES, RowOperand
+from hillclimb.harness.gemm.families.run_option import ALONG_COLUMNS, ALONG_ROWS, CHOICE, RunOption
 from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
 from hillclimb.harness.gemm.families.warpgroup_rules import steps
 from hillclimb.harness.gemm.generator.types import AnyPoint
 from hillclimb.harness.gemm.providers.cost import CLUSTERS_AT_ONCE, MULTIPROCESSORS, cost_seconds
 from hillclimb.harness.gemm.shape import ITEM_BYTES, GemmShape
 
-CHOICE, ALONG_ROWS, ALONG_COLUMNS = 0, 1, 2
 SPLITS = (1, 2, 4)
 OVERHANG = 1.3
 """Times a size, that a cluster's tile may span where one tile would do."""
 
-CACHES = {0: "usual", 1: "first", 2: "last"}
-WAY_WORDS = re.compile(
-    r"((?P<rows>tokens|features)_(?P<down>\d)x(?P<across>\d)_)?raster(?P<raster>\d)(_splits(?P<splits>\d+))?"
-    r"(_swizzle(?P<swizzle>\d+))?(_steps(?P<steps>\d+))?(?P<promotion>_fetch128)?"
-    r"(_(?P<first>usual|first|last)_(?P<second>usual|first|last))?(?P<dependent>_pdl)?"
-)
 OTHER_CACHES = ((1, 1), (1, 2), (2, 1), (0, 2), (2, 0))
 OTHER_STEPS = (3, 4, 5)
 OTHER_SWIZZLES = (2, 4)
@@ -47,27 +40,6 @@ SHARING = 1.03
 
 OVERLAP = 0.3
 """Of the shorter of two times, that is not hidden behind the longer."""
-
-
-@dataclass(frozen=True)
-class RunOption:
-    """What is chosen when a kernel is called."""
-
-    raster: int = CHOICE
-    splits: int = 1
-    """Of K, by stream-K."""
-    is_dependent: bool = False
-    """Programmatic dependent launch: it begins while the kernel before it ends."""
-    rows: RowOperand = "tokens"
-    cluster: tuple[int, int] = (1, 1)
-    """Thread blocks along rows and columns. These and what follows are a warpgroup kernel's."""
-    swizzle: int = 1
-    steps: int = 0
-    """In flight; 0 for as many as fit."""
-    caches: tuple[int, int] = (0, 0)
-    """What becomes of both operands in the L2 cache."""
-    promotion: int = 0
-    """1 for 128 bytes that the cache takes from memory at once, instead of 256."""
 
 
 def run_options(point: AnyPoint, shape: GemmShape, *, pdl: bool = True) -> Iterator[RunOption]:
@@ -92,55 +64,6 @@ def further_options(point: AnyPoint, option: RunOption, *, pdl: bool = True) -> 
     for fewer in OTHER_STEPS:
         if fewer < steps(point):
             yield replace(option, steps=fewer)
-
-
-def way_name(point: AnyPoint, option: RunOption) -> str:
-    """Of a kernel that is run so."""
-    words = [point.name]
-    if isinstance(point, WarpgroupPoint):
-        words += [option.rows, "x".join(map(str, option.cluster))]
-    words.append(f"raster{option.raster}")
-    if isinstance(point, CollectivePoint):
-        words.append(f"splits{option.splits}")
-    if option.swizzle > 1:
-        words.append(f"swizzle{option.swizzle}")
-    if option.steps:
-        words.append(f"steps{option.steps}")
-    if option.promotion:
-        words.append("fetch128")
-    if option.caches != (0, 0):
-        words += [CACHES[cache] for cache in option.caches]
-    return "_".join([*words, *(["pdl"] if option.is_dependent else [])])
-
-
-def compiled_name(kernel: str) -> str:
-    """Of a name by `way_name`, the part that says what is compiled; any other name is one as a whole."""
-    found = re.fullmatch(rf"(?P<compiled>.+?)_{WAY_WORDS.pattern}", kernel)
-    return found["compiled"] if found else kernel
-
-
-def option_named(point: AnyPoint, words: str) -> RunOption | None:
-    """What `way_name` calls so, behind the kernel's own name; None where it calls nothing so."""
-    found = WAY_WORDS.fullmatch(words)
-    if found is None:
-        return None
-    rows = point.rows if isinstance(point, CollectivePoint) else found["rows"]
-    option = RunOption(
-        raster=int(found["raster"]),
-        splits=int(found["splits"] or 1),
-        is_dependent=bool(found["dependent"]),
-        rows="features" if rows == "features" else "tokens",
-        cluster=(int(found["down"] or 1), int(found["across"] or 1)),
-        swizzle=int(found["swizzle"] or 1),
-        steps=int(found["steps"] or 0),
-        caches=(_cache(found["first"]), _cache(found["second"])),
-        promotion=int(bool(found["promotion"])),
-    )
-    return option if way_name(point, option) == f"{point.name}_{words}" else None
-
-
-def _cache(word: str | None) -> int:
-    return next((cache for cache, name in CACHES.items() if name == word), 0)
 
 
 def way_seconds(point: AnyPoint, option: RunOption, shape: GemmShape) -> float:

@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.claims.claim import LIKELY, ClaimedKernel, find_claim, kernel_named, knob_values
 from hillclimb.harness.gemm.families.point import CLUSTERS, MAX_CLUSTER
+from hillclimb.harness.gemm.families.run_option import RunOption, way_name
 from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
 from hillclimb.harness.gemm.families.warpgroup_rules import steps
 from hillclimb.harness.gemm.families.warpgroup_source import values
 from hillclimb.harness.gemm.generator.types import chosen_points, refusal
 from hillclimb.harness.gemm.providers.cublaslt_algorithms import Algorithm
-from hillclimb.harness.gemm.providers.ways import RunOption, further_options, way_name
+from hillclimb.harness.gemm.providers.ways import further_options
 from hillclimb.harness.gemm.results import GpuCard, Measured, Product, ProviderResults
 from hillclimb.harness.gemm.shape import Dtype, GemmShape
 from hillclimb.harness.knobs.knobs import (

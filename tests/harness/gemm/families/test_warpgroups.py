@@ -10,20 +10,12 @@ from hypothesis import strategies as st
 
 from hillclimb.harness.gemm.families.collective_point import CollectivePoint
 from hillclimb.harness.gemm.families.point import SHARED_BYTES, WARPGROUP
+from hillclimb.harness.gemm.families.run_option import RunOption, compiled_name, option_named, way_name
 from hillclimb.harness.gemm.families.warpgroup_point import REGISTERS, WarpgroupPoint
 from hillclimb.harness.gemm.families.warpgroup_rules import steps
 from hillclimb.harness.gemm.generator.source import ALIKE, grouped, render
 from hillclimb.harness.gemm.generator.types import chosen_points, refusal
-from hillclimb.harness.gemm.providers.ways import (
-    RunOption,
-    compiled_name,
-    further_options,
-    option_named,
-    run_options,
-    sides,
-    way_name,
-    way_seconds,
-)
+from hillclimb.harness.gemm.providers.ways import further_options, run_options, sides, way_seconds
 from hillclimb.harness.gemm.shape import GemmShape
 
 POINTS = [one for one in chosen_points("warpgroup_gemm", "hopper", "bf16") if isinstance(one, WarpgroupPoint)]

@@ -11,19 +11,12 @@ import torch
 
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.families.point import RowOperand
+from hillclimb.harness.gemm.families.run_option import RunOption
 from hillclimb.harness.gemm.generator.catalog import GeneratedKernel, KernelCatalog, write_catalog
+from hillclimb.harness.gemm.generator.interface import PREPARE, RUN, WORKSPACE
 from hillclimb.harness.gemm.generator.types import AnyPoint, chosen_points
-from hillclimb.harness.gemm.providers.generated import (
-    LOOKS,
-    PREPARE,
-    RUN,
-    WORKSPACE,
-    Generated,
-    Scratch,
-    _KernelCall,
-)
+from hillclimb.harness.gemm.providers.generated import LOOKS, Generated, Scratch, _KernelCall
 from hillclimb.harness.gemm.providers.provider import Operands, UnsupportedError
-from hillclimb.harness.gemm.providers.ways import RunOption
 from hillclimb.harness.gemm.providers.worker import load
 from hillclimb.harness.gemm.shape import GemmShape
 
