@@ -69,6 +69,7 @@ class SpeedupSummary(Record):
     most_m: int | None
     """None: no end."""
     shapes: int
+    """That the baseline has a time for."""
     geometric_means: dict[str, float]
     smallest: dict[str, float]
 
@@ -228,7 +229,8 @@ def _bands() -> Iterator[tuple[int, int | None]]:
 def _summary(
     rows: Sequence[ComparedShape], providers: Sequence[str], least_m: int, most_m: int | None
 ) -> SpeedupSummary:
-    within = [row for row in rows if least_m <= row.m and (most_m is None or row.m <= most_m)]
+    timed = [row for row in rows if row.cells]
+    within = [row for row in timed if least_m <= row.m and (most_m is None or row.m <= most_m)]
     found = {
         name: [speedup for row in within if (speedup := row.speedup(name))] for name in (*providers, BEST)
     }

@@ -34,6 +34,7 @@ def compared(folder: str, *providers: str) -> ProviderComparison:
     [
         ("gemm_warpgroups_h200", ("cublas", "generated", "cublaslt")),
         ("gemm_no_pdl_h200", ("cublas", "generated")),
+        ("gemm_scaled_fp8_h200", ("cublas", "generated", "cublaslt")),
     ],
 )
 def test_tables_by_m_are_those_of_the_evidence(folder: str, providers: tuple[str, ...]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -25,7 +25,7 @@ from hillclimb.harness.gemm.providers.cublas import Cublas
 from hillclimb.harness.gemm.providers.cublaslt import CublasLt
 from hillclimb.harness.gemm.providers.generated import Generated, KernelWay
 from hillclimb.harness.gemm.providers.problem import ShapeProblem
-from hillclimb.harness.gemm.providers.provider import UnsupportedError
+from hillclimb.harness.gemm.providers.provider import Provider, UnsupportedError
 from hillclimb.harness.gemm.providers.ways import further_options
 from hillclimb.harness.gemm.shape import SCALED_DTYPES, Dtype, GemmShape
 
@@ -60,6 +60,15 @@ def loaded(path: Path) -> ModuleType:
     return module
 
 
+def named(provider: Provider, problem: ShapeProblem) -> Sequence[str]:
+    """Its kernels; torch takes sizes in steps of 16 alone."""
+    try:
+        return provider.kernels(problem.shape, problem.sets[0])
+    except UnsupportedError:
+        assert isinstance(provider, Cublas) and problem.shape.n % 16
+        return ()
+
+
 SCALED = "_64x32x128_1x1_pingpong _128x64x128_1x2_cooperative"
 
 
@@ -86,12 +95,12 @@ def test_kernels_with_scales_are_right(tmp_path: Path, dtype: Dtype) -> None:
         shape = GemmShape(f"m{m}", m, n, k, dtype)
         problem = ShapeProblem(shape, 2)
         for provider in providers:
-            for name in provider.kernels(shape, problem.sets[0]):
+            for name in named(provider, problem):
                 assert not problem.check(name, provider.launch(shape, name)), name
                 problem.forget(name)
                 tried += 1
         one = problem.sets[0]
-        for name in providers[0].kernels(shape, one):
+        for name in named(providers[0], problem):
             providers[0].launch(shape, name)(one)
             assert torch.equal(operators.gemm(name, one.x, one.w, one.x_scales, one.w_scales), one.out), name
     assert tried >= 6 * len(SIZES)

@@ -20,9 +20,15 @@ class Cublas:
         return {}
 
     def kernels(self, shape: GemmShape, example: Operands) -> Sequence[str]:
-        """One, whatever the shape. Raises UnsupportedError for int8 with scales, or of fewer than 17 rows."""
+        """One, whatever the shape. Raises UnsupportedError for int8 with scales, or of fewer than 17 rows, and for fp8
+        whose n or k is no multiple of 16.
+        """
         if shape.dtype == "scaled_int8":
             raise UnsupportedError("torch has no product of int8 with scales")
+        if shape.dtype in ("fp8", "scaled_fp8") and (shape.n % 16 or shape.k % 16):
+            raise UnsupportedError(
+                f"torch._scaled_mm takes multiples of 16, not n = {shape.n}, k = {shape.k}"
+            )
         if shape.dtype == "int8" and shape.m <= 16:
             raise UnsupportedError(f"torch._int_mm takes 17 rows or more, not {shape.m}")
         return [HEURISTIC]

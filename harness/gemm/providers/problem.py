@@ -81,7 +81,7 @@ class ShapeProblem:
         self._graph(kernel, launch, len(self.sets)).replay()
         torch.cuda.synchronize()
         for one, reference in self.references:
-            if told := self._difference(one.out, reference):
+            if told := self._difference(one, reference):
                 return told
         return ""
 
@@ -125,11 +125,10 @@ class ShapeProblem:
         for key in [key for key in self._graphs if key[0] == kernel]:
             del self._graphs[key]
 
-    def _difference(self, result: Any, reference: Any) -> str:
-        share = TOLERANCE[self.shape.dtype]
+    def _difference(self, one: Operands, reference: Any) -> str:
+        result = one.out
         error = (result.float() - reference).abs()
-        allowed = share * (reference.abs() + reference.abs().mean())
-        wrong = ~(error <= allowed)
+        wrong = ~(error <= TOLERANCE[self.shape.dtype] * (reference.abs() + _mean_size(one, reference)))
         if not bool(wrong.any()):
             return ""
         at = int(wrong.flatten().int().argmax())
@@ -164,6 +163,14 @@ def _random(size: tuple[int, int], dtype: Dtype, generator: Any) -> Any:
 def _scales(count: int, generator: Any) -> Any:
     """From a half to one and a half, so that no two are alike."""
     return torch.rand(count, generator=generator, device="cuda", dtype=torch.float32) + 0.5
+
+
+def _mean_size(one: Operands, reference: Any) -> Any:
+    """Of all elements; where there are scales, of all sums, times the scales of each element."""
+    if one.x_scales is None:
+        return reference.abs().mean()
+    scales = one.x_scales[:, None] * one.w_scales
+    return (reference / scales).abs().mean() * scales
 
 
 def _reference(one: Operands) -> Any:

@@ -53,6 +53,14 @@ def test_a_speedup_is_the_baselines_time_over_the_best_kernels() -> None:
     assert against(base, other).gaps == ()
 
 
+def test_shapes_without_a_time_of_the_baseline_are_in_no_mean() -> None:
+    base = provider("cublas", measured(0.2))
+    other = provider("triton", measured(0.16), measured(0.1, "lone", m=64))
+    found = against(base, other)
+    assert [row.name for row in found.shapes] == ["square", "lone"]
+    assert found.summary.shapes == 1 and [band.shapes for band in found.bands] == [1]
+
+
 times = st.floats(0.15, 10)
 
 

@@ -61,6 +61,25 @@ def test_a_reference_has_the_scales_of_its_row_and_its_column(monkeypatch: pytes
             assert float(scaled[row, column]) == pytest.approx(expected, rel=1e-6, abs=1e-7)
 
 
+def test_what_a_sum_may_be_off_by_is_scaled_with_it() -> None:
+    """So that an element is as right or wrong as it is without scales."""
+    reference = torch.randn(40, 30)
+    x_scales, w_scales = torch.rand(40) + 0.5, torch.rand(30) + 0.5
+    scales = x_scales[:, None] * w_scales
+    plain = problem._mean_size(Operands(None, None, None), reference)
+    scaled = problem._mean_size(Operands(None, None, None, x_scales, w_scales), reference * scales)
+    assert torch.allclose(scaled / scales, plain.expand(40, 30), rtol=1e-5)
+
+
+def test_torch_takes_fp8_in_steps_of_16() -> None:
+    nothing = Operands(None, None, None)
+    for dtype in ("fp8", "scaled_fp8"):
+        assert Cublas().kernels(GemmShape("a", 3, 2112, 720, dtype), nothing)
+        for n, k in ((2120, 720), (2112, 728)):
+            with pytest.raises(UnsupportedError, match=f"not n = {n}, k = {k}"):
+                Cublas().kernels(GemmShape("a", 3, n, k, dtype), nothing)
+
+
 def test_providers_without_scales_say_so() -> None:
     shape, one = GemmShape("a", 64, 64, 64, "scaled_int8"), torch.zeros(1)
     with pytest.raises(UnsupportedError, match="torch has no product of int8 with scales"):
