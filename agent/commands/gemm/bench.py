@@ -24,6 +24,7 @@ from hillclimb.agent.commands.gemm.options import (
     gemm,
     split_names,
 )
+from hillclimb.agent.commands.gemm.winners import WinnersOption, read_winners
 from hillclimb.agent.commands.options import JsonOption, duration
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.shape import Dtype, GemmShape
@@ -70,14 +71,6 @@ ProvidersOption = Annotated[
 KernelsFolderOption = Annotated[
     Path, typer.Option("--kernels", metavar="FOLDER", help="Of `gemm generate`, for the provider generated.")
 ]
-WinnersOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--winners",
-        metavar="FILE",
-        help="Only the best of each shape in these results, or of a dispatch.json.",
-    ),
-]
 GraphOption = Annotated[
     int,
     typer.Option("--with-cuda-graph", min=0, metavar="N", help="Calls in one graph. 0: enough to be timed."),
@@ -115,7 +108,7 @@ class BenchWish:
     folder: Path
     providers: Sequence[str]
     kernels: Path
-    winners: Path | None
+    winners: Sequence[Path]
     calls: int
     pool: int
     pdl: bool
@@ -254,7 +247,7 @@ def _wish(
     folder: Path,
     providers: list[str] | None,
     kernels: Path,
-    winners: Path | None,
+    winners: list[Path] | None,
     calls: int,
     pool: int,
     pdl: bool,
@@ -271,7 +264,7 @@ def _wish(
         folder,
         tuple(providers or there),
         kernels,
-        winners,
+        winners or (),
         calls,
         pool,
         pdl,
@@ -296,7 +289,7 @@ def _bench(shapes: Sequence[GemmShape], wish: BenchWish) -> None:
     from hillclimb.harness.gemm.bench.bench import Bench, held_gpu, worker_command
     from hillclimb.harness.gemm.bench.rounds import BenchPlan
 
-    only = _winners(wish.winners) if wish.winners else []
+    only = read_winners(wish.winners)
     plan = BenchPlan(
         rounds=wish.rounds,
         finalists=wish.finalists,
@@ -316,26 +309,6 @@ def _bench(shapes: Sequence[GemmShape], wish: BenchWish) -> None:
     _print(run, shapes, left, paths, json=wish.json)
     if left:
         raise typer.Exit(1)
-
-
-def _winners(path: Path) -> list[str]:
-    """The best of every shape in a file of results, or what a file of `gemm select` dispatches to."""
-    from hillclimb.harness.gemm.portfolio.dispatch import read_dispatch
-    from hillclimb.harness.gemm.results import GENERATED, read_results
-
-    if (table := read_dispatch(path)) is not None:
-        named = [name.partition(":") for name in table.kernels]
-        providers, chosen = {provider for provider, _, _ in named}, {kernel for _, _, kernel in named}
-    else:
-        results = read_results(path)
-        providers, chosen = {results.provider}, {one.kernel for one in results.best().values()}
-    if others := sorted(providers - {GENERATED}):
-        raise UsageError(
-            f"{path} is of {', '.join(others)}; --winners takes a file of the provider {GENERATED}"
-        )
-    if not chosen:
-        raise UsageError(f"{path} has no kernel that may be a winner; give one with times, or none")
-    return sorted(chosen)
 
 
 @contextmanager

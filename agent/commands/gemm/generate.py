@@ -19,6 +19,7 @@ from hillclimb.agent.commands.gemm.build import (
     StoreOption,
 )
 from hillclimb.agent.commands.gemm.options import DtypeOption, gemm, split_names
+from hillclimb.agent.commands.gemm.winners import WinnersOption, read_winners
 from hillclimb.agent.commands.options import REJECTED, JsonOption
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.folder import locked
@@ -57,6 +58,7 @@ def generate(
     args: ParameterSetOption = "hopper",
     dtype: DtypeOption = None,
     kernels: PatternsOption = None,
+    winners: WinnersOption = None,
     output_dir: KernelFolderOption = Path("build/gemm-kernels"),
     cutlass: CutlassOption = None,
     nvcc: NvccOption = None,
@@ -76,33 +78,53 @@ def generate(
     A kernel that cannot be built, or that would be of no use, is told by rules before a compiler is asked. Kernels that
     are alike are compiled twelve to a file. What is compiled is kept, so the same command goes on where it was stopped.
 
+    With `--winners` they are those of a choice, of a type or of several, instead of a set.
+
     Exit status 1: some kernel does not compile.
 
     Example: `hillclimb gemm generate --kernels "*_128x128x64_*" --output-dir build/gemm-kernels`
     """
-    from hillclimb.harness.gemm.generator.types import generator_type
-
-    dtype = dtype or generator_type(generator).dtypes[0]
-    points = _points(generator, args, dtype, kernels)
-    folder = output_dir / f"{generator}_{dtype}"
+    if winners and kernels:
+        raise UsageError("--winners and --kernels both say which kernels; give one of them")
+    points = _named(winners) if winners else _points(generator, args, dtype, kernels)
     reasons = _reasons(points)
     if list_only:
         _print_list(points, reasons, json=json)
         return
+    able = [point for point in points if force or not reasons[point.name]]
+    if not able:
+        raise UsageError("no kernel is left: all of them are known to be no good; --list tells why")
+    folders: dict[Path, list[AnyPoint]] = {}
+    for point in able:
+        folders.setdefault(output_dir / f"{point.generator}_{point.dtype}", []).append(point)
     with locked(output_dir):
-        catalog = _build(
-            [point for point in points if force or not reasons[point.name]],
-            *(folder, cutlass, nvcc, store, jobs, timeout),
-        )
-    _print(catalog, folder, len(points), json=json)
-    if any(one.outcome != "built" for one in catalog.kernels):
+        built = {
+            folder: _build(own, folder, cutlass, nvcc, store, jobs, timeout)
+            for folder, own in folders.items()
+        }
+    _print(built, len(points), json=json)
+    if any(one.outcome != "built" for catalog in built.values() for one in catalog.kernels):
         raise typer.Exit(REJECTED)
 
 
-def _points(generator: str, args: str, dtype: Dtype, kernels: list[str] | None) -> list[AnyPoint]:
-    from hillclimb.harness.gemm.generator.types import chosen_points
+def _named(winners: list[Path]) -> list[AnyPoint]:
+    """Whatever their types are, each once."""
+    from hillclimb.harness.gemm.families.run_option import compiled_name
+    from hillclimb.harness.gemm.generator.types import point_named
 
-    points = chosen_points(generator, args, dtype)
+    found: dict[str, AnyPoint] = {}
+    for name in read_winners(winners):
+        compiled = compiled_name(name)
+        if (point := point_named(compiled)) is None:
+            raise UsageError(f"{name} is no kernel that can be generated; take it out of the file")
+        found[compiled] = point
+    return list(found.values())
+
+
+def _points(generator: str, args: str, dtype: Dtype | None, kernels: list[str] | None) -> list[AnyPoint]:
+    from hillclimb.harness.gemm.generator.types import chosen_points, generator_type
+
+    points = chosen_points(generator, args, dtype or generator_type(generator).dtypes[0])
     if kernels:
         points = [one for one in points if any(fnmatchcase(one.name, pattern) for pattern in kernels)]
     if not points:
@@ -133,8 +155,6 @@ def _build(
     from hillclimb.harness.gemm.generator.building import KernelBuilding
     from hillclimb.harness.gemm.generator.types import generator_type
 
-    if not points:
-        raise UsageError("no kernel is left: all of them are known to be no good; --list tells why")
     toolkit = find_toolkit(nvcc)
     tree = None
     if any(generator_type(point.generator).needs_cutlass for point in points):
@@ -158,15 +178,15 @@ def _print_list(points: Sequence[AnyPoint], reasons: dict[str, str], *, json: bo
     print(f"{able} of {count(len(points), 'kernel')} can be built")
 
 
-def _print(catalog: KernelCatalog, folder: Path, asked: int, *, json: bool) -> None:
-    built = [one for one in catalog.kernels if one.outcome == "built"]
-    failed = {one.point.name: one.diagnostics for one in catalog.kernels if one.outcome != "built"}
-    unsound = [one.point.name for one in built if not one.is_sound]
+def _print(catalogs: dict[Path, KernelCatalog], asked: int, *, json: bool) -> None:
+    kernels = [one for catalog in catalogs.values() for one in catalog.kernels]
+    failed = {one.point.name: one.diagnostics for one in kernels if one.outcome != "built"}
+    unsound = [one.point.name for one in kernels if one.outcome == "built" and not one.is_sound]
     if json:
         told = {
-            "folder": str(folder),
+            "folders": list(map(str, catalogs)),
             "asked": asked,
-            "built": len(built),
+            "built": len(kernels) - len(failed),
             "failed": failed,
             "unsound": unsound,
         }
@@ -176,7 +196,7 @@ def _print(catalog: KernelCatalog, folder: Path, asked: int, *, json: bool) -> N
         print(f"failed: {name}; read {diagnostics}")
     for name in unsound:
         print(f"unsound: {name} does not keep its sums in registers; it is not timed")
-    refused = asked - len(catalog.kernels)
+    built, refused = count(len(kernels) - len(failed), "kernel"), asked - len(kernels)
     print(
-        f"{folder}: {count(len(built), 'kernel')} built, {len(failed)} failed, {refused} not tried (--list tells why)"
+        f"{', '.join(map(str, catalogs))}: {built} built, {len(failed)} failed, {refused} not tried (--list tells why)"
     )

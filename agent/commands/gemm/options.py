@@ -36,6 +36,8 @@ gemm = typer.Typer(
 
     - `hillclimb gemm claim generated.json --shapes qkv_m16_n6144_k4096`
 
+    - `hillclimb gemm won hillclimb/gemm/qkv_m16_n6144_k4096_bf16/sweep > won.txt`
+
     - `hillclimb gemm heatmap cutlass.json triton.json --plot-all-ops --save-file all.svg`""",
 )
 

@@ -14,6 +14,7 @@ from hillclimb.harness.gemm.families.run_option import (
     ALONG_ROWS,
     CACHES,
     RunOption,
+    compiled_name,
     option_named,
 )
 from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
@@ -35,7 +36,7 @@ FETCHES = (256, 128)
 LIKELY = 32
 """Kernels that a sweep tries first, each in its likeliest way."""
 
-DTYPES = ("bf16", "f16")
+DTYPES: tuple[Dtype, ...] = ("bf16", "f16")
 """Sums of fp8 have fewer bits in the tensor cores than float32, which the case's contract has no budget for."""
 
 
@@ -96,7 +97,7 @@ class ClaimedKernel:
     @property
     def source(self) -> str:
         """The workspace's gemm.cu."""
-        return render_template(TEMPLATE, device_values(self.shape.dtype, ())) + "\n"
+        return device_source(self.shape.dtype)
 
 
 def find_claim(
@@ -135,13 +136,17 @@ def _may_be_claimed(one: Measured) -> bool:
 
 def kernel_named(name: str) -> tuple[WarpgroupPoint, RunOption]:
     """What a name of a bench stands for. Raises UsageError for one that stands for nothing."""
-    dtype = name.removeprefix(f"{FAMILY}_").partition("_")[0]
-    for point in family_points(dtype):  # type: ignore[arg-type]  # it is checked there
-        if name.startswith(f"{point.name}_"):
-            option = option_named(point, name[len(point.name) + 1 :])
-            if option is not None:
-                return point, option
-    raise UsageError(f"{name} is no kernel of {FAMILY}'s set hopper")
+    compiled = compiled_name(name)
+    point = WarpgroupPoint.named(compiled)
+    option = option_named(point, name[len(compiled) + 1 :]) if point else None
+    if point is None or option is None or refusal(point):
+        raise UsageError(f"{name} is no kernel of {FAMILY} that can be built")
+    return point, option
+
+
+def device_source(dtype: Dtype) -> str:
+    """gemm.cu of a claim."""
+    return render_template(TEMPLATE, device_values(dtype, ())) + "\n"
 
 
 def family_points(dtype: Dtype) -> list[WarpgroupPoint]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Literal, get_args
 
 from hillclimb.harness.gemm.families.point import KernelPoint, RowOperand
+from hillclimb.harness.gemm.shape import Dtype
 
 KernelSchedule = Literal["basic", "pingpong", "cooperative"]
 """basic: one consumer warpgroup and one tile a block. The other two are persistent, with two consumer warpgroups: each
@@ -14,6 +16,14 @@ EpilogueSchedule = Literal["single", "shared"]
 """Whether one warpgroup writes a tile, or two share it. Both by TMA."""
 TileScheduler = Literal["persistent", "stream_k"]
 CollectiveGenerator = Literal["simple_gemm", "scaled_mm"]
+
+
+NAME = re.compile(
+    rf"(?P<generator>{'|'.join(get_args(CollectiveGenerator))})_(?P<dtype>{'|'.join(get_args(Dtype))})"
+    r"_(?P<rows>\d+)x(?P<columns>\d+)x(?P<inner>\d+)_(?P<down>\d+)x(?P<across>\d+)"
+    rf"_(?P<schedule>{'|'.join(get_args(KernelSchedule))})_(?P<epilogue>{'|'.join(get_args(EpilogueSchedule))})"
+    rf"_(?P<scheduler>{'|'.join(get_args(TileScheduler))})_(?P<operand>{'|'.join(get_args(RowOperand))})"
+)
 
 
 class CollectivePoint(KernelPoint):
@@ -26,6 +36,23 @@ class CollectivePoint(KernelPoint):
     epilogue: EpilogueSchedule
     scheduler: TileScheduler
     rows: RowOperand = "tokens"
+
+    @classmethod
+    def named(cls, name: str) -> CollectivePoint | None:
+        """That of this name; None where it is of none."""
+        found = NAME.fullmatch(name)
+        if found is None:
+            return None
+        words = ("generator", "dtype", "schedule", "epilogue", "scheduler")
+        point = cls.model_validate(
+            {
+                **{word: found[word] for word in words},
+                "tile": tuple(int(found[size]) for size in ("rows", "columns", "inner")),
+                "cluster": (int(found["down"]), int(found["across"])),
+                "rows": found["operand"],
+            }
+        )
+        return point if point.name == name else None
 
     @property
     def words(self) -> tuple[str, ...]:

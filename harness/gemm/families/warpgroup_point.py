@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Literal, cast, get_args
 
 from hillclimb.harness.gemm.families.point import ROW_BLOCK, WARPGROUP, KernelPoint
+from hillclimb.harness.gemm.shape import Dtype
 
 REGISTERS = 65536
 """Of a multiprocessor."""
@@ -13,6 +15,12 @@ MAX_REGISTERS = 255
 """Of a thread."""
 
 PRODUCER_REGISTERS = 40
+
+NUMBERS = ("rows", "columns", "inner", "down", "across", "splits", "blocks")
+NAME = re.compile(
+    rf"warpgroup_gemm_(?P<dtype>{'|'.join(get_args(Dtype))})_(?P<rows>\d+)x(?P<columns>\d+)x(?P<inner>\d+)"
+    r"_(?P<down>\d+)x(?P<across>\d+)_split(?P<splits>\d+)_(?P<style>once|persistent)_by(?P<blocks>\d+)"
+)
 
 
 class WarpgroupPoint(KernelPoint):
@@ -27,6 +35,24 @@ class WarpgroupPoint(KernelPoint):
     """Whether a block takes one tile after another."""
     blocks: int = 1
     """Of a multiprocessor."""
+
+    @classmethod
+    def named(cls, name: str) -> WarpgroupPoint | None:
+        """That of this name; None where it is of none."""
+        found = NAME.fullmatch(name)
+        if found is None:
+            return None
+        dtype, style, *numbers = found.group("dtype", "style", *NUMBERS)
+        rows, columns, inner, down, across, splits, blocks = map(int, numbers)
+        point = cls(
+            dtype=cast("Dtype", dtype),
+            tile=(rows, columns, inner),
+            consumers=(down, across),
+            splits=splits,
+            is_persistent=style == "persistent",
+            blocks=blocks,
+        )
+        return point if point.name == name else None
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -94,6 +94,12 @@ def chosen_points(generator: str, name: str, dtype: Dtype) -> list[AnyPoint]:
     return list(kind.parameter_sets[name](dtype))
 
 
+def point_named(name: str) -> AnyPoint | None:
+    """That of a compiled kernel's name, in a set or not; None where its type has no such kernel."""
+    point = CollectivePoint.named(name) or WarpgroupPoint.named(name)
+    return point if point and point.dtype in generator_type(point.generator).dtypes else None
+
+
 def refusal(point: KernelPoint) -> str:
     """Why it is not worth a compiler's time; empty where it is."""
     return generator_type(point.generator).refusal(point)

@@ -133,6 +133,9 @@ def test_winners_of_a_dispatch(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
         if only:
             typed(*choice)
             assert asked[-1][2] == only
+            (folder / "won.txt").write_text("d\nb\n")
+            typed(*choice[:-1], "both", "--winners", "won.txt")
+            assert asked[-1][2] == [*only, "d"]
             continue
         with pytest.raises(
             UsageError, match="is of triton; --winners takes a file of the provider generated"

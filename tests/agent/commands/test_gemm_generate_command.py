@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hillclimb.harness.errors import UsageError
+from hillclimb.harness.gemm.generator.catalog import read_catalog
 from tests.agent.commands.gemm_commands import typed_gemm, work_with_stand_in_nvcc
 
 
@@ -34,7 +35,7 @@ def test_what_is_chosen_is_built_and_built_once(folder: Path) -> None:
     words = ("--kernels", "*_128x128x64_*_cooperative_*_tokens", "--jobs", "4")
     told = json.loads(typed(*words, "--json"))
     assert told == {
-        "folder": "build/gemm-kernels/simple_gemm_bf16",
+        "folders": ["build/gemm-kernels/simple_gemm_bf16"],
         "asked": 12,
         "built": 12,
         "failed": {},
@@ -53,6 +54,41 @@ def test_what_is_no_good_is_built_by_force_only(folder: Path) -> None:
     with pytest.raises(UsageError, match="no kernel is left"):
         typed(*words)
     assert "1 kernel built" in typed(*words, "--force")
+
+
+def test_winners_are_built_whatever_their_types(folder: Path) -> None:
+    """Each compiled once, in however many ways it is run; names one a line may be of no set."""
+    stem = "warpgroup_gemm_bf16_64x16x64_1x1_split1_once_by1"
+    other = "simple_gemm_bf16_64x32x64_1x1_pingpong_single_persistent_tokens"
+    ways = [
+        f"{stem}_tokens_1x1_raster1",
+        f"{stem}_features_1x2_raster2_pdl",
+        f"{other}_raster0_splits1",
+    ]
+    table = {"schema": 1, "kernels": [f"generated:{way}" for way in ways], "fall_back": 0, "known": []}
+    (folder / "dispatch.json").write_text(json.dumps(table))
+    of_no_set = "warpgroup_gemm_bf16_64x136x64_1x1_split1_once_by1_tokens_1x1_raster1"
+    (folder / "won.txt").write_text(f"{of_no_set}\n\n{ways[0]}\n")
+    words = ("--winners", "dispatch.json", "--winners", "won.txt")
+    assert len(json.loads(typed(*words, "--list", "--json"))["kernels"]) == 3
+    told = json.loads(typed(*words, "--json"))
+    assert sorted(told["folders"]) == [
+        f"build/gemm-kernels/{kind}_bf16" for kind in ("simple_gemm", "warpgroup_gemm")
+    ]
+    assert (told["asked"], told["built"]) == (3, 3)
+    built = {point.point.name for one in told["folders"] for point in read_catalog(Path(one)).kernels}
+    assert built == {stem, other, of_no_set.removesuffix("_tokens_1x1_raster1")}
+
+
+def test_winners_that_cannot_be_generated_are_told(folder: Path) -> None:
+    (folder / "won.txt").write_text("warpgroup_gemm_int8_64x16x64_1x1_split1_once_by1_tokens_1x1_raster1\n")
+    with pytest.raises(UsageError, match="raster1 is no kernel that can be generated"):
+        typed("--winners", "won.txt")
+    with pytest.raises(UsageError, match="--winners and --kernels both say which kernels"):
+        typed("--winners", "won.txt", "--kernels", "*")
+    (folder / "other.txt").write_text("two words\n")
+    with pytest.raises(UsageError, match=r"other\.txt"):
+        typed("--winners", "other.txt")
 
 
 def test_a_name_that_no_kernel_has_is_told() -> None:

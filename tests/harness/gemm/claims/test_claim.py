@@ -16,7 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hillclimb.harness.errors import UsageError
-from hillclimb.harness.gemm.claims.claim import LIKELY, ClaimedKernel, find_claim, kernel_named, knob_values
+from hillclimb.harness.gemm.claims.claim import (
+    LIKELY,
+    ClaimedKernel,
+    device_source,
+    find_claim,
+    kernel_named,
+    knob_values,
+)
+from hillclimb.harness.gemm.claims.won import won_kernel
 from hillclimb.harness.gemm.families.point import CLUSTERS, MAX_CLUSTER
 from hillclimb.harness.gemm.families.run_option import RunOption, way_name
 from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
@@ -132,7 +140,9 @@ def test_every_kernel_that_may_run_may_be_claimed(point: WarpgroupPoint, option:
         broken = broken_constraint(KNOBS, knob_values(point, way))
         assert (broken is None) == may_run, (broken, point.name, way)
         if way.cluster == option.cluster:
-            assert kernel_named(way_name(point, way)) == (point, way)
+            name = way_name(point, way)
+            assert kernel_named(name) == (point, way)
+            assert won_kernel(device_source(point.dtype), knob_values(point, way)) == name
 
 
 @dataclass(frozen=True)
@@ -166,6 +176,30 @@ def drawn(draw: st.DrawFn) -> Drawn:
 @given(drawn())
 def test_a_setting_is_allowed_where_the_family_has_a_kernel(one: Drawn) -> None:
     assert (broken_constraint(KNOBS, one.knobs) is None) == (refusal(one.point) == ""), refusal(one.point)
+
+
+@settings(max_examples=1000)
+@given(drawn())
+def test_whatever_a_sweep_ends_with_has_a_name(one: Drawn) -> None:
+    """In the set of the generator or not; what may not be built is refused."""
+    if refusal(one.point):
+        with pytest.raises(UsageError, match="no kernel is generated for these knobs"):
+            won_kernel(device_source("bf16"), one.knobs)
+        return
+    point, option = kernel_named(won_kernel(device_source("bf16"), one.knobs))
+    assert point == one.point and knob_values(point, option) == one.knobs
+
+
+def test_a_workspace_that_no_generated_kernel_is_like_is_told() -> None:
+    knobs = knob_values(*kernel_named(NAME))
+    with pytest.raises(UsageError, match=r"gemm\.cu is not what this version's claims have"):
+        won_kernel(device_source("bf16") + "// edited\n", knobs)
+    for spoilt in ({"GEMM_RASTER": "spiral"}, {"GEMM_FETCH": 64}):
+        with pytest.raises(UsageError, match="the knobs are not what this version's claims have"):
+            won_kernel(device_source("bf16"), {**knobs, **spoilt})
+    del knobs["GEMM_PDL"]
+    with pytest.raises(UsageError, match="'GEMM_PDL'"):
+        won_kernel(device_source("bf16"), knobs)
 
 
 def results(
@@ -282,7 +316,7 @@ def test_what_cannot_be_claimed_is_told() -> None:
         with pytest.raises(UsageError, match=told):
             find_claim(results((NAME, 0.02)), SHAPE.name, [baseline])
     for name in (NAME + "x", NAME.replace("x128_", "x12_"), "warpgroup_gemm_bf16"):
-        with pytest.raises(UsageError, match="is no kernel of warpgroup_gemm's set hopper"):
+        with pytest.raises(UsageError, match="is no kernel of warpgroup_gemm that can be built"):
             kernel_named(name)
 
 

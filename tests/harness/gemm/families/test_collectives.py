@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.families.collective_point import CollectivePoint
 from hillclimb.harness.gemm.families.collective_sets import COLLECTIVE_SETS
-from hillclimb.harness.gemm.generator.types import SCALED_MM, SIMPLE_GEMM, chosen_points, refusal
+from hillclimb.harness.gemm.generator.types import (
+    GENERATOR_TYPES,
+    SCALED_MM,
+    SIMPLE_GEMM,
+    chosen_points,
+    point_named,
+    refusal,
+)
 
 POINT = CollectivePoint(
     generator="simple_gemm",
@@ -45,6 +52,18 @@ def test_every_set_has_some_to_build_and_names_that_are_identifiers(name: str) -
     points = chosen_points("simple_gemm", name, "fp8")
     assert all(point.name.isidentifier() for point in points)
     assert 400 < sum(not refusal(point) for point in points) < len(points)
+
+
+@pytest.mark.parametrize("kind", GENERATOR_TYPES)
+def test_a_point_is_found_by_its_name(kind: str) -> None:
+    for dtype in GENERATOR_TYPES[kind].dtypes:
+        for name in GENERATOR_TYPES[kind].parameter_sets:
+            for point in chosen_points(kind, name, dtype):
+                assert point_named(point.name) == point
+                assert point_named(f"{point.name}0") != point
+    other = {"simple_gemm": "scaled_int8", "scaled_mm": "bf16", "warpgroup_gemm": "int8"}[kind]
+    assert point_named(point.model_copy(update={"dtype": other}).name) is None
+    assert point_named(point.name.replace(kind, "other_gemm")) is None
 
 
 def test_both_operands_and_steps_of_16_columns_are_in_ours() -> None:
