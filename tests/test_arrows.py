@@ -106,7 +106,9 @@ ROOMS = {
     "harness.gemm.families": "harness.gemm",
     "harness.gemm.generator": "harness.gemm harness.gemm.compiler harness.gemm.families",
     "harness.gemm.heatmap": "harness.gemm harness.gemm.portfolio harness.report",
-    "harness.gemm.portfolio": "harness.gemm harness.gemm.families",
+    "harness.gemm.portfolio": (
+        "harness.gemm harness.gemm.families harness.gemm.generator harness.gemm.providers"
+    ),
     "harness.gemm.profiler": "harness.gemm harness.gemm.compiler",
     "harness.gemm.providers": "harness.gemm harness.gemm.bench harness.gemm.families harness.gemm.generator",
     "harness.judge": (

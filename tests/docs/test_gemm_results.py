@@ -63,8 +63,13 @@ def test_the_table_of_the_portfolio_is_that_of_the_evidence() -> None:
     assert out is not None
     told = f"ten kernels reach {choice.on_shapes.mean:.3f} there. On the other half they reach {out.mean:.3f}"
     assert f"{told}, at worst {out.worst:.3f}" in PAGE
-    every = choose_kernels(found, Wish(count=len(found.kernels)), held_out_m=held_out).held_out
-    assert every is not None and f"all {len(found.kernels)} kernels reach {every.mean:.3f}" in PAGE
+    other = {shape.m for shape in found.shapes} - held_out
+    first = choose_kernels(found, Wish(count=10), held_out_m=other).held_out
+    assert first and f"they reach {first.mean:.3f} on the first, at worst {first.worst:.3f}" in PAGE
+    every = Wish(count=len(found.kernels))
+    both = [choose_kernels(found, every, held_out_m=half).held_out for half in (held_out, other)]
+    means = " and ".join(f"{one.mean:.3f}" for one in both if one)
+    assert f"all {len(found.kernels)} kernels reach {means}" in PAGE
     assert f"{len(found.ways)} ways to run {len(found.kernels)} kernels" in PAGE
     assert f"{len(choose_kernels(found, Wish()).kernels)} kernels are needed" in PAGE
     summary = compared(folder, "cublas", "generated").summary
@@ -85,6 +90,9 @@ def test_published_climbs_are_those_of_the_ledgers(folder: Path) -> None:
         else:
             cells.append(f"rejected: {told['screening']['speedup']:.3f}")
     assert f"| {' | '.join(cells)} |" in PAGE
+
+
+def test_five_climbs_are_published() -> None:
     assert len(CLIMBS) == 5
 
 

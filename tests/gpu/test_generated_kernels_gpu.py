@@ -19,7 +19,7 @@ from hillclimb.harness.gemm.compiler.toolkit import find_toolkit
 from hillclimb.harness.gemm.families.point import CLUSTERS
 from hillclimb.harness.gemm.families.run_option import RunOption, way_name
 from hillclimb.harness.gemm.generator.building import KernelBuilding
-from hillclimb.harness.gemm.generator.torch_binding import TORCH_OPS
+from hillclimb.harness.gemm.generator.torch_binding import TORCH_OPS, write_torch_ops
 from hillclimb.harness.gemm.generator.types import chosen_points, refusal
 from hillclimb.harness.gemm.providers.cublas import Cublas
 from hillclimb.harness.gemm.providers.cublaslt import CublasLt
@@ -85,6 +85,7 @@ def test_kernels_with_scales_are_right(tmp_path: Path, dtype: Dtype) -> None:
     run = CompileRun(BuildStore(tmp_path / "store", toolkit, tree.headers), default_jobs())
     built = KernelBuilding(tree, toolkit).build(run, points, tmp_path / "kernels").kernels
     assert len(built) == 6 and all(one.is_sound for one in built)
+    write_torch_ops(tmp_path / "kernels")
     operators = loaded(tmp_path / "kernels" / TORCH_OPS)
     providers = [
         Generated(str(tmp_path / "kernels")),

@@ -86,6 +86,8 @@ def generate(
     """
     if winners and kernels:
         raise UsageError("--winners and --kernels both say which kernels; give one of them")
+    from hillclimb.harness.gemm.generator.torch_binding import write_torch_ops
+
     points = _named(winners) if winners else _points(generator, args, dtype, kernels)
     reasons = _reasons(points)
     if list_only:
@@ -102,6 +104,7 @@ def generate(
             folder: _build(own, folder, cutlass, nvcc, store, jobs, timeout)
             for folder, own in folders.items()
         }
+        write_torch_ops(output_dir)
     _print(built, len(points), json=json)
     if any(one.outcome != "built" for catalog in built.values() for one in catalog.kernels):
         raise typer.Exit(REJECTED)

@@ -104,7 +104,10 @@ TokensOption = Annotated[
 DtypeOption = Annotated[
     Dtype | None,
     typer.Option(
-        metavar="DTYPE", parser=as_text, callback=_dtype, help=f"One of {', '.join(DTYPES)}. Default: bf16."
+        metavar="DTYPE",
+        parser=as_text,
+        callback=_dtype,
+        help=f"One of {', '.join(DTYPES)}. Default: bf16.",
     ),
 ]
 DefinitionsOption = Annotated[

@@ -81,7 +81,8 @@ def select(
     A generated kernel counts once, in however many ways it is run. Where results have other times to choose by, as
     those of `gemm bench` have, what is reached is told by times that chose nothing.
 
-    The dispatch gives a measured shape the fastest way to run a chosen kernel, and another what its neighbours say.
+    The dispatch gives a measured shape the fastest way to run a chosen kernel. Between two measured m the cost model of
+    `gemm bench` says which is faster, as far as both agree with it. Other weights get what the nearest ones have.
 
     Example: `hillclimb gemm select cutlass.json --best 8 --held-out-m 24,96,384`
     """

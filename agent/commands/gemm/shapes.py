@@ -48,9 +48,10 @@ def shapes(
 
 def _print_table(chosen: list[GemmShape]) -> None:
     width = max(len(shape.name) for shape in chosen)
-    print(f"{'name':{width}}  {'m':>6}  {'n':>6}  {'k':>6}  groups  dtype  FLOP/byte")
+    kind = max(len("dtype"), *(len(shape.dtype) for shape in chosen))
+    print(f"{'name':{width}}  {'m':>6}  {'n':>6}  {'k':>6}  groups  {'dtype':{kind}}  FLOP/byte")
     for shape in chosen:
         intensity = shape.flops / shape.bytes
         sizes = f"{shape.m:6}  {shape.n:6}  {shape.k:6}  {shape.groups:6}"
-        print(f"{shape.name:{width}}  {sizes}  {shape.dtype:5}  {intensity:9.4g}")
+        print(f"{shape.name:{width}}  {sizes}  {shape.dtype:{kind}}  {intensity:9.4g}")
     print(count(len(chosen), "shape"))

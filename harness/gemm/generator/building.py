@@ -12,7 +12,7 @@ from hillclimb.harness.gemm.compiler.cutlass import Cutlass
 from hillclimb.harness.gemm.compiler.parallel import CompileEnd, CompileRun, raise_any
 from hillclimb.harness.gemm.compiler.store import DIAGNOSTICS, Build, CompileJob
 from hillclimb.harness.gemm.compiler.toolkit import Toolkit
-from hillclimb.harness.gemm.folder import locked, write
+from hillclimb.harness.gemm.folder import locked
 from hillclimb.harness.gemm.generator.catalog import (
     ARCHITECTURE,
     LIBRARIES,
@@ -22,7 +22,6 @@ from hillclimb.harness.gemm.generator.catalog import (
     write_catalog,
 )
 from hillclimb.harness.gemm.generator.source import grouped, render
-from hillclimb.harness.gemm.generator.torch_binding import TORCH_OPS, torch_ops
 from hillclimb.harness.gemm.generator.types import AnyPoint
 
 SourceFile = tuple[AnyPoint, ...]
@@ -52,7 +51,7 @@ class KernelBuilding:
             if not self._kernels:
                 raise_any(list(self._faults.values()))
             catalog = KernelCatalog(
-                schema=2,
+                schema=3,
                 architecture=ARCHITECTURE,
                 software={
                     **({"cutlass": self.cutlass.version} if self.cutlass else {}),
@@ -62,7 +61,6 @@ class KernelBuilding:
                 kernels=tuple(self._kernels[point] for point in chosen if point in self._kernels),
             )
             write_catalog(folder, catalog, list(self._libraries.values()))
-            write(folder / TORCH_OPS, torch_ops(catalog))
         raise_any(list(self._faults.values()))
         return catalog
 

@@ -50,7 +50,7 @@ class GeneratedKernel(Record):
 class KernelCatalog(Record):
     """All of a folder."""
 
-    schema_version: Literal[2] = Field(2, alias="schema")
+    schema_version: Literal[3] = Field(3, alias="schema")
     architecture: str
     software: dict[str, str]
     """Versions by name."""

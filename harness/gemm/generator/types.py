@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -53,15 +53,7 @@ SIMPLE_GEMM = GeneratorType[CollectivePoint](
     refusal=collective_refusal,
     values=collective_values,
 )
-SCALED_MM = GeneratorType[CollectivePoint](
-    name="scaled_mm",
-    kernel_template="scaled_mm.cu.jinja",
-    prototype_template="gemm.h.jinja",
-    dtypes=SCALED_DTYPES,
-    parameter_sets=COLLECTIVE_SETS,
-    refusal=collective_refusal,
-    values=collective_values,
-)
+SCALED_MM = replace(SIMPLE_GEMM, name="scaled_mm", kernel_template="scaled_mm.cu.jinja", dtypes=SCALED_DTYPES)
 WARPGROUP_GEMM = GeneratorType[WarpgroupPoint](
     name="warpgroup_gemm",
     kernel_template="warpgroup_gemm.cu.jinja",

@@ -1,65 +1,72 @@
-"""Which chosen kernel runs a product, and how: as measured, or as its neighbours among the measured shapes say.
+"""Which chosen kernel runs a product, and how: as measured, or as the cost model says between what was measured.
 
-A shape that was measured gets its fastest way to run a chosen kernel. Any other gets the way that is best in the mean
-over the nearest measured shapes of its dtype, weighted by the inverse square of their distance (Shepard, ACM National
-Conference 1968). A distance is taken over the logarithms of m, n, k and the number of groups. A dtype that was never
-measured gets the fall-back, the way whose worst shape is best, and of several the one that is best in the mean.
+A matrix of weights has a span of m for each way to run a kernel: a measured m has its fastest, and any other what is
+predicted (`prediction`). Weights that were not measured get the spans of the nearest that were, over the logarithms of
+n, k and the number of groups. A dtype that was never measured gets the fall-back, the way whose worst shape is best,
+and of several the one that is best in the mean.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, model_validator
 
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.portfolio.portfolio import Portfolio
+from hillclimb.harness.gemm.portfolio.prediction import MeasuredWeight, fastest_spans
 from hillclimb.harness.gemm.portfolio.selection import Selection
 from hillclimb.harness.gemm.shape import Dtype, GemmShape
 from hillclimb.harness.records.record import Record
 
-NEAREST = 4
-"""Measured shapes that are asked about one that was not."""
 
-Share = Annotated[float, Field(ge=0, le=1)]
+class KnownWeight(Record):
+    """One matrix of weights, and which kernel runs it from which m on."""
 
-
-class KnownShape(Record):
-    """One measured shape, and the chosen kernels' efficiencies for it."""
-
-    m: int
-    n: int
-    k: int
-    groups: int
+    n: PositiveInt
+    k: PositiveInt
+    groups: PositiveInt
     dtype: Dtype
-    efficiency: tuple[Share, ...]
-    """In the order of the kernels; 0 where one has no time."""
+    starts: tuple[PositiveInt, ...]
+    """Ascending, from 1."""
+    chosen: tuple[NonNegativeInt, ...]
+    """Of each span, the index of its kernel."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.starts[:1] != (1,) or any(one >= two for one, two in pairwise(self.starts)):
+            raise ValueError("starts does not ascend from 1")
+        if len(self.starts) != len(self.chosen):
+            raise ValueError("starts has not one kernel for each span")
+        return self
 
     def distance(self, shape: GemmShape) -> float:
-        """In doublings, over all sizes."""
-        sizes = ((self.m, shape.m), (self.n, shape.n), (self.k, shape.k), (self.groups, shape.groups))
+        """In doublings, over n, k and groups."""
+        sizes = ((self.n, shape.n), (self.k, shape.k), (self.groups, shape.groups))
         return math.dist([math.log2(own) for own, _ in sizes], [math.log2(other) for _, other in sizes])
 
 
 class Dispatch(Record):
     """The table, as a JSON file."""
 
-    schema_version: Literal[1] = Field(1, alias="schema")
+    schema_version: Literal[2] = Field(2, alias="schema")
     kernels: tuple[str, ...]
     """As they were timed: a generated one with the way to run it, so a compiled kernel may be there several times."""
     fall_back: int
     """Index of the kernel for what nothing is known of."""
-    known: tuple[KnownShape, ...]
+    known: tuple[KnownWeight, ...]
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if not 0 <= self.fall_back < len(self.kernels):
             raise ValueError(f"fall_back {self.fall_back} is none of the {len(self.kernels)} kernels")
-        if any(len(one.efficiency) != len(self.kernels) for one in self.known):
-            raise ValueError("a known shape has not one efficiency for each kernel")
+        if any(chosen >= len(self.kernels) for one in self.known for chosen in one.chosen):
+            raise ValueError(f"a span's kernel is none of the {len(self.kernels)}")
         return self
 
     def choose(self, shape: GemmShape) -> str:
@@ -67,41 +74,55 @@ class Dispatch(Record):
         return self.kernels[self.index(shape)]
 
     def index(self, shape: GemmShape) -> int:
-        """Of the first of equally good ones."""
-        same = [(one.distance(shape), at) for at, one in enumerate(self.known) if one.dtype == shape.dtype]
-        nearest = sorted(same)[:NEAREST]
-        if not nearest:
+        """Of the first of equally near weights."""
+        same = [one for one in self.known if one.dtype == shape.dtype]
+        if not same:
             return self.fall_back
-        if nearest[0][0] == 0:
-            nearest = nearest[:1]
-        votes = np.zeros(len(self.kernels))
-        for distance, at in nearest:
-            votes += np.array(self.known[at].efficiency) / max(distance, 1e-9) ** 2
-        return int(votes.argmax())
+        nearest = min(same, key=lambda one: one.distance(shape))
+        return nearest.chosen[bisect_right(nearest.starts, shape.m) - 1]
 
 
 def dispatch(portfolio: Portfolio, selection: Selection) -> Dispatch:
-    """Over every shape that one of the chosen kernels runs. Of its ways those that are the best for some shape."""
-    ways = portfolio.best_ways(selection.kernels)
+    """Over the weights of every shape that one of the chosen kernels runs, in all of the kernels' ways."""
+    own = sorted(way for kernel in selection.kernels for way in portfolio.ways_of[kernel])
+    spans = {weight.shapes[0]: fastest_spans(weight) for weight in _weights(portfolio, own)}
+    used = {own[span.way] for found in spans.values() for span in found}
+    ways = sorted(used | {*portfolio.best_ways(selection.kernels)})
     chosen = portfolio.way_efficiency[:, ways]
     known = [
-        KnownShape(
-            m=shape.m,
+        KnownWeight(
             n=shape.n,
             k=shape.k,
             groups=shape.groups,
             dtype=shape.dtype,
-            efficiency=tuple(round(float(share), 6) for share in row),
+            starts=tuple(span.start for span in found),
+            chosen=tuple(ways.index(own[span.way]) for span in found),
         )
-        for shape, row in zip(portfolio.shapes, chosen, strict=True)
-        if row.any()
+        for shape, found in spans.items()
     ]
     return Dispatch(
-        schema=1,
+        schema=2,
         kernels=tuple(portfolio.ways[way] for way in ways),
         fall_back=max(range(len(ways)), key=lambda at: (chosen[:, at].min(), chosen[:, at].mean())),
         known=tuple(known),
     )
+
+
+def _weights(portfolio: Portfolio, ways: list[int]) -> list[MeasuredWeight]:
+    """With the shapes that one of the ways has a time for."""
+    times = portfolio.ranked[:, ways]
+    rows = [at for at, row in enumerate(times) if not np.isnan(row).all()]
+    rows.sort(key=lambda at: (*_weight_of(portfolio.shapes[at]), portfolio.shapes[at].m))
+    names = [portfolio.ways[way] for way in ways]
+    found = []
+    for _, group in groupby(rows, key=lambda at: _weight_of(portfolio.shapes[at])):
+        of_weight = list(group)
+        found.append(MeasuredWeight([portfolio.shapes[at] for at in of_weight], names, times[of_weight]))
+    return found
+
+
+def _weight_of(shape: GemmShape) -> tuple[str, int, int, int]:
+    return shape.dtype, shape.groups, shape.n, shape.k
 
 
 def reached(table: Dispatch, portfolio: Portfolio) -> list[float]:

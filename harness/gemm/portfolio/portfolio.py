@@ -46,10 +46,15 @@ class Portfolio:
         compiled = [_compiled(way) for way in self.ways]
         return [[at for at, one in enumerate(compiled) if one == kernel] for kernel in self.kernels]
 
+    @property
+    def ranked(self) -> Matrix:
+        """Shapes x ways: the times that choose."""
+        return self.milliseconds if self.choosing is None else self.choosing
+
     @cached_property
     def way_efficiency(self) -> Matrix:
         """Shapes x ways: the share of the speed of the best way of the shape, 0 to 1, by the choosing times."""
-        return efficiencies(self.milliseconds if self.choosing is None else self.choosing)
+        return efficiencies(self.ranked)
 
     @cached_property
     def told(self) -> Matrix:

@@ -161,7 +161,7 @@ def _random(size: tuple[int, int], dtype: Dtype, generator: Any) -> Any:
 
 
 def _scales(count: int, generator: Any) -> Any:
-    """From a half to one and a half, so that no two are alike."""
+    """From a half to one and a half, so that one of another row is wrong."""
     return torch.rand(count, generator=generator, device="cuda", dtype=torch.float32) + 0.5
 
 

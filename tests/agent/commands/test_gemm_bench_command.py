@@ -127,7 +127,7 @@ def test_winners_of_a_dispatch(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(bench, "worker_command", lambda *words, **_: asked.append(words) or command(*words))
     words = ("shapes", "--shapes", "qkv_m16_n6144_k4096", "--kernels", "some", "--rounds", "1")
     for name, only in (("generated:", ["b", "c"]), ("triton:", None)):
-        table = {"schema": 1, "kernels": [f"{name}c", f"{name}b"], "fall_back": 0, "known": []}
+        table = {"schema": 2, "kernels": [f"{name}c", f"{name}b"], "fall_back": 0, "known": []}
         (folder / "dispatch.json").write_text(json.dumps(table))
         choice = (*words, "--providers", "generated", "--winners", "dispatch.json", "--output-dir", "out")
         if only:
@@ -147,7 +147,7 @@ def test_winners_of_a_dispatch(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     ("text", "told"),
     [
         (
-            '{"schema": 1, "kernels": ["generated:c"], "fall_back": 3, "known": []}',
+            '{"schema": 2, "kernels": ["generated:c"], "fall_back": 3, "known": []}',
             "fall_back 3 is none of the 1",
         ),
         (

@@ -65,7 +65,7 @@ def test_winners_are_built_whatever_their_types(folder: Path) -> None:
         f"{stem}_features_1x2_raster2_pdl",
         f"{other}_raster0_splits1",
     ]
-    table = {"schema": 1, "kernels": [f"generated:{way}" for way in ways], "fall_back": 0, "known": []}
+    table = {"schema": 2, "kernels": [f"generated:{way}" for way in ways], "fall_back": 0, "known": []}
     (folder / "dispatch.json").write_text(json.dumps(table))
     of_no_set = "warpgroup_gemm_bf16_64x136x64_1x1_split1_once_by1_tokens_1x1_raster1"
     (folder / "won.txt").write_text(f"{of_no_set}\n\n{ways[0]}\n")
@@ -76,6 +76,8 @@ def test_winners_are_built_whatever_their_types(folder: Path) -> None:
         f"build/gemm-kernels/{kind}_bf16" for kind in ("simple_gemm", "warpgroup_gemm")
     ]
     assert (told["asked"], told["built"]) == (3, 3)
+    operators = Path("build/gemm-kernels/torch_ops.py").read_text()
+    assert all(f'"{name}": ("' in operators for name in (stem, other)), "one module has both types"
     built = {point.point.name for one in told["folders"] for point in read_catalog(Path(one)).kernels}
     assert built == {stem, other, of_no_set.removesuffix("_tokens_1x1_raster1")}
 

@@ -238,7 +238,7 @@ def test_a_provider_that_does_not_start_is_the_machines_fault(tmp_path: Path) ->
 
 def test_a_kernel_that_there_is_none_of_is_told_before_anything_is_timed(tmp_path: Path) -> None:
     (tmp_path / "kernels.json").write_text(
-        KernelCatalog(schema=2, architecture="90a", software={}, kernels=()).model_dump_json(by_alias=True)
+        KernelCatalog(schema=3, architecture="90a", software={}, kernels=()).model_dump_json(by_alias=True)
     )
     command = worker_command("generated", tmp_path, ["a"])
     with pytest.raises(UsageError, match=rf"^{tmp_path} has no kernel a; `hillclimb gemm generate` writes"):
@@ -247,7 +247,7 @@ def test_a_kernel_that_there_is_none_of_is_told_before_anything_is_timed(tmp_pat
 
 def test_a_plan_without_pdl_reaches_the_process(tmp_path: Path) -> None:
     (tmp_path / "kernels.json").write_text(
-        KernelCatalog(schema=2, architecture="90a", software={}, kernels=()).model_dump_json(by_alias=True)
+        KernelCatalog(schema=3, architecture="90a", software={}, kernels=()).model_dump_json(by_alias=True)
     )
     words = [worker_command("generated", tmp_path, ["a"], pdl=pdl)[3:] for pdl in (True, False)]
     assert words == [["generated", str(tmp_path), "a"], ["generated", str(tmp_path), NO_PDL, "a"]]

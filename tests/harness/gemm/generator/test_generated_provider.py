@@ -25,7 +25,7 @@ NOTHING = Operands(None, None, None)
 
 
 def provider(folder: Path, *kernels: GeneratedKernel) -> Generated:
-    write_catalog(folder, KernelCatalog(schema=2, architecture="90a", software={}, kernels=kernels), [])
+    write_catalog(folder, KernelCatalog(schema=3, architecture="90a", software={}, kernels=kernels), [])
     return Generated(str(folder))
 
 

@@ -6,6 +6,8 @@ import importlib.util
 import re
 import subprocess
 from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -15,9 +17,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from hillclimb.harness.gemm.families.point import RowOperand
 from hillclimb.harness.gemm.families.run_option import RunOption, way_name
-from hillclimb.harness.gemm.generator.catalog import GeneratedKernel, KernelCatalog
+from hillclimb.harness.gemm.folder import sha256_of
+from hillclimb.harness.gemm.generator.catalog import GeneratedKernel, KernelCatalog, Library, write_catalog
 from hillclimb.harness.gemm.generator.source import render_template
-from hillclimb.harness.gemm.generator.torch_binding import torch_ops
+from hillclimb.harness.gemm.generator.torch_binding import TORCH_OPS, write_torch_ops
 from hillclimb.harness.gemm.generator.types import AnyPoint, chosen_points
 from hillclimb.harness.gemm.shape import Dtype
 
@@ -29,15 +32,18 @@ def of_collectives(generator: str, dtype: Dtype, rows: RowOperand) -> AnyPoint:
 TOKENS, FEATURES = (of_collectives("simple_gemm", "int8", rows) for rows in ("tokens", "features"))
 SCALED = of_collectives("scaled_mm", "scaled_int8", "features")
 OWN = chosen_points("warpgroup_gemm", "hopper", "bf16")[0]
+STREAM_K = next(one for one in chosen_points("simple_gemm", "hopper", "int8") if "stream_k" in one.words)
+FAILED = OWN.model_copy(update={"splits": 2})
 LONGER = OWN.model_copy(update={"blocks": 12})
 """Whose name begins as that of the one before it, if its last letter is left out."""
 
 PRODUCT = """
 extern "C" int NAME(GemmAction action, GemmRequest* of) {
   static int prepared = 0;
-  if (action == GEMM_WORKSPACE) return of->workspace_bytes = 64, of->inner == 64 ? 3 : 0;
-  if (action == GEMM_PREPARE) return ++prepared, of->workspace ? 0 : 4;
-  if (prepared != 1 || of->stream) return 5;
+  static void* workspace = nullptr;
+  if (action == GEMM_WORKSPACE) return of->workspace_bytes = of->rows > 8 ? 64 : 0, of->inner == 64 ? 3 : 0;
+  if (action == GEMM_PREPARE) return ++prepared, workspace = of->workspace, 0;
+  if (!prepared || of->stream || (of->workspace_bytes && workspace != of->workspace)) return 5;
   for (int row = 0; row < of->rows; ++row)
     for (int column = 0; column < of->columns; ++column) {
       int sum = 0, at = of->is_transposed ? column * of->rows + row : row * of->columns + column;
@@ -69,29 +75,34 @@ extern "C" int NAME(GemmAction action, GemmRequest* of) {
 
 @pytest.fixture(scope="module")
 def ops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
-    """Loaded from a folder, as whoever uses it does."""
-    folder = tmp_path_factory.mktemp("kernels")
-    points = (TOKENS, FEATURES, SCALED, OWN, LONGER)
+    """Loaded from a folder with kernels of two types, as whoever uses it does."""
+    root = tmp_path_factory.mktemp("kernels")
+    points = (TOKENS, FEATURES, SCALED, STREAM_K, OWN, LONGER)
     header = render_template("gemm.h.jinja", {"kernels": [{"name": one.name} for one in points]})
-    bodies = [PRODUCT.replace("NAME", one.name) for one in points[:3]]
+    bodies = [PRODUCT.replace("NAME", one.name) for one in points[:4]]
     bodies += [ECHO.replace("NAME", one.name).replace("BLOCKS", str(one.blocks)) for one in (OWN, LONGER)]  # type: ignore[union-attr]
-    source = folder / "kernels.cpp"
+    source = root / "kernels.cpp"
     source.write_text("\n".join(["#include <cstddef>", "using cudaStream_t = void*;", header, *bodies]))
-    subprocess.run(
-        ["c++", "-O1", "-shared", "-fPIC", "-o", folder / "kernels.so", source], check=True, timeout=120
-    )
-    kernels = [GeneratedKernel(point=one, outcome="built", library="kernels.so") for one in points]
-    kernels.append(GeneratedKernel(point=OWN.model_copy(update={"splits": 2}), outcome="failed"))
-    module = folder / "torch_ops.py"
-    module.write_text(
-        torch_ops(KernelCatalog(schema=2, architecture="90a", software={}, kernels=tuple(kernels)))
-    )
-    spec = importlib.util.spec_from_file_location("torch_ops", module)
+    subprocess.run(["c++", "-O1", "-shared", "-fPIC", "-o", root / "all.so", source], check=True, timeout=120)
+    for folder, kernels in (("collectives", points[:4]), ("own", (OWN, LONGER, FAILED))):
+        found = [GeneratedKernel(point=one, outcome="built", library="libraries/all.so") for one in kernels]
+        found[-1] = found[-1].model_copy(update={"outcome": "failed"}) if kernels[-1] is FAILED else found[-1]
+        library = Library("all.so", root / "all.so", sha256_of(root / "all.so"))
+        catalog = KernelCatalog(schema=3, architecture="90a", software={}, kernels=tuple(found))
+        write_catalog(root / folder, catalog, [library])
+    write_torch_ops(root)
+    loaded = load(root / TORCH_OPS)
+    loaded._gpu = lambda x: (nullcontext(), None, 1)  # type: ignore[attr-defined]  # that of the stand-in
+    yield loaded
+    loaded.library._destroy()
+
+
+def load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("torch_ops", path)
     assert spec and spec.loader
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
-    yield loaded
-    loaded.library._destroy()
+    return loaded
 
 
 def operator(point: AnyPoint) -> Any:
@@ -188,5 +199,51 @@ def test_what_a_kernel_refuses_and_what_is_none_is_told(ops: ModuleType) -> None
     for name in ("another_raster1", TOKENS.name, f"{TOKENS.name}_raster1_slow"):
         with pytest.raises(ValueError, match="has no kernel"):
             ops.gemm(name, whole(4, 32), whole(8, 32))
+    assert FAILED.name not in ops.KERNELS
+
+
+def test_empty_operands_give_what_torch_gives(ops: ModuleType) -> None:
     assert operator(TOKENS)(whole(0, 32), whole(8, 32)).shape == (0, 8)
-    assert OWN.model_copy(update={"splits": 2}).name not in ops.KERNELS
+    assert torch.equal(operator(TOKENS)(whole(4, 0), whole(8, 0)), torch.zeros(4, 8, dtype=torch.int32))
+
+
+@pytest.mark.parametrize(
+    ("way", "told"),
+    [
+        ({"swizzle": 0}, "swizzle is 0; it goes from 1"),
+        ({"cluster_rows": -1}, "cluster_rows is -1; it goes from 1"),
+        ({"raster": 3}, "raster is 3; it goes from 0 to 2"),
+        ({"row_cache": 7}, "row_cache is 7; it goes from 0 to 2"),
+        ({"promotion": 2}, "promotion is 2; it goes from 0 to 1"),
+        ({"steps": -3}, "steps is -3; it goes from 0"),
+        ({"splits": 1 << 32}, "splits is 4294967296; it goes from 1"),
+    ],
+)
+def test_a_way_that_is_none_is_told(ops: ModuleType, way: dict[str, int], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        operator(TOKENS)(whole(4, 32), whole(8, 32), **way)
+
+
+def test_only_some_kernels_may_begin_early(ops: ModuleType) -> None:
+    x, w = whole(4, 32), whole(8, 32)
+    assert torch.equal(operator(TOKENS)(x, w, dependent=True), operator(STREAM_K)(x, w))
+    with pytest.raises(ValueError, match="cannot begin before the kernel before it has ended"):
+        operator(STREAM_K)(x, w, dependent=True)
+
+
+def test_operands_of_a_cpu_are_refused(ops: ModuleType, tmp_path: Path) -> None:
+    module = (Path(ops.__file__ or "").read_text()).replace("hillclimb_gemm", "hillclimb_gemm_of_a_gpu")
+    (tmp_path / TORCH_OPS).write_text(module)
+    loaded = load(tmp_path / TORCH_OPS)
+    with pytest.raises(ValueError, match="x is on cpu; kernels run on cuda"):
+        getattr(torch.ops.hillclimb_gemm_of_a_gpu, TOKENS.name)(whole(4, 32), whole(8, 32))
+    loaded.library._destroy()
+
+
+def test_a_derivative_is_refused(ops: ModuleType) -> None:
+    x, w = torch.zeros(4, 8).bfloat16(), torch.zeros(16, 8).bfloat16().requires_grad_()
+    out = operator(OWN)(x, w)
+    with pytest.raises(RuntimeError, match=f"{OWN.name} has no derivative"):
+        out.sum().backward()
+    with torch.no_grad():
+        assert not operator(OWN)(x, w).requires_grad

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.portfolio.choosing import Wish, choose_kernels, matching
-from hillclimb.harness.gemm.portfolio.dispatch import Dispatch, KnownShape, dispatch, reached
+from hillclimb.harness.gemm.portfolio.dispatch import Dispatch, KnownWeight, dispatch, reached
 from hillclimb.harness.gemm.portfolio.dispatch_source import as_cpp, as_python
 from hillclimb.harness.gemm.portfolio.portfolio import Portfolio, gather
 from hillclimb.harness.gemm.portfolio.selection import Selection
@@ -141,7 +141,7 @@ def test_held_out_sizes_are_not_seen_by_the_choice() -> None:
     choice = choose_kernels(portfolio, Wish(count=3), held_out_m=ms[1::2])
     assert choice.held_out is not None
     assert (choice.on_shapes.shapes, choice.held_out.shapes) == (6, 5)
-    assert {one.m for one in choice.dispatch.known} == set(ms[::2])
+    assert [(one.n, one.k) for one in choice.dispatch.known] == [(4096, 4096)]
     assert choice.held_out.worst <= choice.held_out.mean <= 1
     alone = choose_kernels(portfolio.rows(m in ms[::2] for m in ms), Wish(count=3))
     assert alone.kernels == choice.kernels
@@ -203,16 +203,18 @@ shapes = st.builds(
 
 def random_table(seed: int, count: int, kernels: int) -> Dispatch:
     secret = random.Random(seed)
-    known = tuple(
-        KnownShape(
-            m=1 << secret.randrange(14), n=secret.choice([1024, 6144, 7168]), k=secret.choice([2048, 4096]),
-            groups=secret.choice([1, 1, 8]), dtype=secret.choice(["bf16", "f16"]),
-            efficiency=tuple(round(secret.random(), 6) for _ in range(kernels)),
-        )
-        for _ in range(count)
-    )  # fmt: skip
+    known = []
+    for _ in range(count):
+        starts = sorted({1, *(secret.randint(2, 9000) for _ in range(secret.randrange(6)))})
+        known.append(
+            KnownWeight(
+                n=secret.choice([1024, 6144, 7168]), k=secret.choice([2048, 4096]),
+                groups=secret.choice([1, 1, 8]), dtype=secret.choice(["bf16", "f16"]),
+                starts=tuple(starts), chosen=tuple(secret.randrange(kernels) for _ in starts),
+            )
+        )  # fmt: skip
     return Dispatch(
-        schema=1, kernels=tuple(f'k"{at}' for at in range(kernels)), fall_back=kernels - 1, known=known
+        schema=2, kernels=tuple(f'k"{at}' for at in range(kernels)), fall_back=kernels - 1, known=tuple(known)
     )
 
 
@@ -275,8 +277,23 @@ def test_cpp_source_chooses_as_the_table_does(tmp_path: Path) -> None:
     assert printed.splitlines() == wanted
 
 
-def test_a_table_that_does_not_fit_together_is_refused() -> None:
-    good = random_table(1, 3, 2).model_dump(by_alias=True)
-    for change in ({"fall_back": 2}, {"kernels": ("one", "two", "three")}):
-        with pytest.raises(ValueError, match=r"fall_back|one efficiency"):
-            Dispatch.model_validate({**good, **change})
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"fall_back": 2}, "fall_back 2 is none of the 2"),
+        ({"kernels": ("one",), "fall_back": 0}, "a span's kernel is none of the 1"),
+        ({"starts": (2, 5)}, "does not ascend from 1"),
+        ({"starts": (1, 1)}, "does not ascend from 1"),
+        ({"starts": ()}, "does not ascend from 1"),
+        ({"starts": (1, 2, 3)}, "has not one kernel for each span"),
+    ],
+)
+def test_a_table_that_does_not_fit_together_is_refused(change: dict[str, Any], told: str) -> None:
+    weight = {"n": 64, "k": 64, "groups": 1, "dtype": "bf16", "starts": (1, 9), "chosen": (0, 1)}
+    of_weight = {key: value for key, value in change.items() if key in weight}
+    table = {"schema": 2, "kernels": ("one", "two"), "fall_back": 0, "known": ({**weight, **of_weight},)}
+    assert Dispatch.model_validate({**table, "known": (weight,)})
+    with pytest.raises(ValueError, match=told):
+        Dispatch.model_validate(
+            {**table, **{key: value for key, value in change.items() if key not in weight}}
+        )
