@@ -9,13 +9,19 @@ Dtype = Literal["bf16", "f16", "fp8", "int8", "scaled_fp8", "scaled_int8"]
 """Of A and B. fp8 is e4m3fn. Those that are scaled have a float32 for each row of A and each column of B, by which the
 result is multiplied: one a token and one an output channel, as quantised models have them."""
 
-SCALED_DTYPES: tuple[Dtype, ...] = ("scaled_fp8", "scaled_int8")
+UNSCALED: dict[Dtype, Dtype] = {"scaled_fp8": "fp8", "scaled_int8": "int8"}
+"""How the operands of scaled ones are stored."""
 
 ITEM_BYTES: dict[Dtype, int] = {"bf16": 2, "f16": 2, "fp8": 1, "int8": 1, "scaled_fp8": 1, "scaled_int8": 1}
 """Bytes of one element of A or B."""
 
 OUT_BYTES = 2
 """Bytes of one element of C: f16 where A is f16, else bf16."""
+
+
+def stored(dtype: Dtype) -> Dtype:
+    """The dtype of the operands themselves, without their scales."""
+    return UNSCALED.get(dtype, dtype)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from hillclimb.harness.gemm.families.collective_point import (
     TileScheduler,
 )
 from hillclimb.harness.gemm.families.point import CLUSTERS, SLICE_BYTES, RowOperand
-from hillclimb.harness.gemm.shape import ITEM_BYTES, SCALED_DTYPES, Dtype
+from hillclimb.harness.gemm.shape import ITEM_BYTES, UNSCALED, Dtype
 
 SIDES, INNERS = (64, 128, 256), (32, 64, 128, 256)
 ALL_CLUSTERS = (*CLUSTERS, (8, 1), (1, 8), (4, 4))
@@ -28,7 +28,7 @@ COOPERATIVE_COLUMNS = (64, 96, 112, 128, 144, 160, 176, 192, 224, 256)
 
 def generator(dtype: Dtype) -> CollectiveGenerator:
     """The type that has kernels of it."""
-    return "scaled_mm" if dtype in SCALED_DTYPES else "simple_gemm"
+    return "scaled_mm" if dtype in UNSCALED else "simple_gemm"
 
 
 def seed002(dtype: Dtype) -> Iterator[CollectivePoint]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hillclimb.harness.gemm.families.collective_point import CollectivePoint
-from hillclimb.harness.gemm.shape import Dtype
+from hillclimb.harness.gemm.shape import Dtype, stored
 
 OPERANDS: dict[Dtype, str] = {
     "bf16": "cutlass::bfloat16_t",
     "f16": "cutlass::half_t",
     "fp8": "cutlass::float_e4m3_t",
     "int8": "int8_t",
-    "scaled_fp8": "cutlass::float_e4m3_t",
-    "scaled_int8": "int8_t",
 }
 RESULTS: dict[Dtype, str] = {
     "bf16": "cutlass::bfloat16_t",
@@ -23,8 +21,6 @@ RESULTS: dict[Dtype, str] = {
     "scaled_fp8": "cutlass::bfloat16_t",
     "scaled_int8": "cutlass::bfloat16_t",
 }
-INT8: tuple[Dtype, ...] = ("int8", "scaled_int8")
-FP8: tuple[Dtype, ...] = ("fp8", "scaled_fp8")
 
 MAINLOOPS = {
     "basic": "KernelTmaWarpSpecialized",
@@ -40,9 +36,9 @@ def values(points: Sequence[CollectivePoint]) -> Mapping[str, object]:
     """Of one file. All of its kernels have the same dtype, scheduler and operand on M."""
     first = points[0]
     return {
-        "operand": OPERANDS[first.dtype],
+        "operand": OPERANDS[stored(first.dtype)],
         "result": RESULTS[first.dtype],
-        "sum": "int32_t" if first.dtype in INT8 else "float",
+        "sum": "int32_t" if stored(first.dtype) == "int8" else "float",
         "result_layout": "RowMajor" if first.rows == "tokens" else "ColumnMajor",
         "can_launch_dependent": first.scheduler != "stream_k",
         "kernels": [_kernel(point) for point in points],
@@ -50,7 +46,7 @@ def values(points: Sequence[CollectivePoint]) -> Mapping[str, object]:
 
 
 def _kernel(point: CollectivePoint) -> Mapping[str, object]:
-    fast = FAST_SUMS if point.dtype in FP8 else ""
+    fast = FAST_SUMS if stored(point.dtype) == "fp8" else ""
     return {
         "name": point.name,
         "tile": point.tile,

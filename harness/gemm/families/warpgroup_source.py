@@ -11,24 +11,18 @@ from hillclimb.harness.gemm.families.warpgroup_point import (
     WarpgroupPoint,
 )
 from hillclimb.harness.gemm.families.warpgroup_rules import STAGING_BYTES, exchange_bytes, room
-from hillclimb.harness.gemm.shape import ITEM_BYTES, SCALED_DTYPES, Dtype
+from hillclimb.harness.gemm.shape import ITEM_BYTES, UNSCALED, Dtype, stored
 
 INSTRUCTION_BYTES = 32
 """Of a row, along K, that one instruction of the tensor cores takes."""
 
-PTX_TYPES: dict[Dtype, str] = {"bf16": "bf16", "f16": "f16", "fp8": "e4m3", "scaled_fp8": "e4m3"}
-MAP_TYPES: dict[Dtype, str] = {"bf16": "BFLOAT16", "f16": "FLOAT16", "fp8": "UINT8", "scaled_fp8": "UINT8"}
-RESULTS: dict[Dtype, str] = {
-    "bf16": "__nv_bfloat16",
-    "f16": "__half",
-    "fp8": "__nv_bfloat16",
-    "scaled_fp8": "__nv_bfloat16",
-}
+PTX_TYPES: dict[Dtype, str] = {"bf16": "bf16", "f16": "f16", "fp8": "e4m3"}
+MAP_TYPES: dict[Dtype, str] = {"bf16": "BFLOAT16", "f16": "FLOAT16", "fp8": "UINT8"}
+RESULTS: dict[Dtype, str] = {"bf16": "__nv_bfloat16", "f16": "__half", "fp8": "__nv_bfloat16"}
 PAIRS: dict[Dtype, str] = {
     "bf16": "__floats2bfloat162_rn",
     "f16": "__floats2half2_rn",
     "fp8": "__floats2bfloat162_rn",
-    "scaled_fp8": "__floats2bfloat162_rn",
 }
 """Two sums to two results, rounded."""
 
@@ -38,7 +32,7 @@ def values(points: Sequence[WarpgroupPoint]) -> Mapping[str, object]:
     dtype = points[0].dtype
     return {
         **device_values(dtype, sorted({point.own_columns for point in points})),
-        "map_type": MAP_TYPES[dtype],
+        "map_type": MAP_TYPES[stored(dtype)],
         "kernels": [_kernel(point) for point in points],
     }
 
@@ -48,9 +42,9 @@ def device_values(dtype: Dtype, columns: Sequence[int]) -> Mapping[str, object]:
     return {
         "instructions": [_instruction(count, dtype) for count in columns],
         "item_bytes": ITEM_BYTES[dtype],
-        "result": RESULTS[dtype],
-        "pair": PAIRS[dtype],
-        "is_scaled": dtype in SCALED_DTYPES,
+        "result": RESULTS[stored(dtype)],
+        "pair": PAIRS[stored(dtype)],
+        "is_scaled": dtype in UNSCALED,
     }
 
 
@@ -58,9 +52,10 @@ def _instruction(columns: int, dtype: Dtype) -> Mapping[str, object]:
     """wgmma of 64 rows and so many columns: its sums, descriptors and flags are numbered in this order."""
     sums = columns // 2
     transposed = "" if ITEM_BYTES[dtype] == 1 else ", 0, 0"
+    kind = PTX_TYPES[stored(dtype)]
     return {
         "columns": columns,
-        "kind": f"m64n{columns}k{INSTRUCTION_BYTES // ITEM_BYTES[dtype]}.f32.{PTX_TYPES[dtype]}.{PTX_TYPES[dtype]}",
+        "kind": f"m64n{columns}k{INSTRUCTION_BYTES // ITEM_BYTES[dtype]}.f32.{kind}.{kind}",
         "sums": ", ".join(f"%{at}" for at in range(sums)),
         "rest": f"%{sums}, %{sums + 1}, p, 1, 1{transposed}",
         "flag": f"%{sums + 2}",

@@ -10,7 +10,7 @@ from hillclimb.harness.gemm.folder import write
 from hillclimb.harness.gemm.generator.catalog import GeneratedKernel, read_catalogs
 from hillclimb.harness.gemm.generator.interface import PREPARE, RUN, WORKSPACE, GemmRequest
 from hillclimb.harness.gemm.generator.source import render_template
-from hillclimb.harness.gemm.shape import SCALED_DTYPES
+from hillclimb.harness.gemm.shape import UNSCALED
 
 TORCH_OPS = "torch_ops.py"
 
@@ -28,7 +28,7 @@ def write_torch_ops(folder: Path) -> None:
         "kernels": kernels,
         "example": example["name"],
         "example_dtype": example["dtype"],
-        "example_scales": ", x_scales, w_scales" if example["dtype"] in SCALED_DTYPES else "",
+        "example_scales": ", x_scales, w_scales" if example["dtype"] in UNSCALED else "",
         "way": repr(WAY_WORDS.pattern),
         "caches": repr(CACHES),
         "actions": f"{WORKSPACE}, {PREPARE}, {RUN}",

@@ -17,7 +17,7 @@ from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
 from hillclimb.harness.gemm.families.warpgroup_rules import refusal as warpgroup_refusal
 from hillclimb.harness.gemm.families.warpgroup_sets import WARPGROUP_SETS
 from hillclimb.harness.gemm.families.warpgroup_source import values as warpgroup_values
-from hillclimb.harness.gemm.shape import SCALED_DTYPES, Dtype
+from hillclimb.harness.gemm.shape import UNSCALED, Dtype
 from hillclimb.harness.wording import suggestion
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -53,7 +53,9 @@ SIMPLE_GEMM = GeneratorType[CollectivePoint](
     refusal=collective_refusal,
     values=collective_values,
 )
-SCALED_MM = replace(SIMPLE_GEMM, name="scaled_mm", kernel_template="scaled_mm.cu.jinja", dtypes=SCALED_DTYPES)
+SCALED_MM = replace(
+    SIMPLE_GEMM, name="scaled_mm", kernel_template="scaled_mm.cu.jinja", dtypes=tuple(UNSCALED)
+)
 WARPGROUP_GEMM = GeneratorType[WarpgroupPoint](
     name="warpgroup_gemm",
     kernel_template="warpgroup_gemm.cu.jinja",

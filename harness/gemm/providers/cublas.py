@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from hillclimb.harness.gemm.providers.provider import Launch, Operands, UnsupportedError
-from hillclimb.harness.gemm.shape import GemmShape
+from hillclimb.harness.gemm.shape import GemmShape, stored
 
 HEURISTIC = "heuristic"
 
@@ -25,7 +25,7 @@ class Cublas:
         """
         if shape.dtype == "scaled_int8":
             raise UnsupportedError("torch has no product of int8 with scales")
-        if shape.dtype in ("fp8", "scaled_fp8") and (shape.n % 16 or shape.k % 16):
+        if stored(shape.dtype) == "fp8" and (shape.n % 16 or shape.k % 16):
             raise UnsupportedError(
                 f"torch._scaled_mm takes multiples of 16, not n = {shape.n}, k = {shape.k}"
             )

@@ -18,7 +18,7 @@ import torch
 from hillclimb.harness.gemm.providers.cost import cost_seconds
 from hillclimb.harness.gemm.providers.cublaslt_algorithms import CLUSTERS, TILES, Algorithm
 from hillclimb.harness.gemm.providers.provider import Launch, Operands, UnsupportedError
-from hillclimb.harness.gemm.shape import Dtype, GemmShape
+from hillclimb.harness.gemm.shape import Dtype, GemmShape, stored
 
 R_16F, R_16BF, R_8F_E4M3, R_8I, R_32I, R_32F = 2, 14, 28, 3, 10, 0
 COMPUTE_32F, COMPUTE_32I = 68, 72
@@ -35,7 +35,6 @@ TYPES: dict[Dtype, tuple[int, int, int, int]] = {
     "f16": (R_16F, R_16F, COMPUTE_32F, R_32F),
     "fp8": (R_8F_E4M3, R_16BF, COMPUTE_32F, R_32F),
     "int8": (R_8I, R_32I, COMPUTE_32I, R_32I),
-    "scaled_fp8": (R_8F_E4M3, R_16BF, COMPUTE_32F, R_32F),
 }
 """Of the operands, of the result, of the sums and of the scale."""
 
@@ -102,7 +101,7 @@ class CublasLt:
 
         Raises UnsupportedError where it gives none, and for a dtype that it does not have.
         """
-        if shape.dtype not in TYPES:
+        if shape.dtype == "scaled_int8":
             raise UnsupportedError(f"cuBLASLt has no {shape.dtype}")
         self.matmul = self._matmul(shape)
         found = self._heuristic()
@@ -136,7 +135,7 @@ class CublasLt:
         return run
 
     def _matmul(self, shape: GemmShape) -> Matmul:
-        operand, result, compute, scale = TYPES[shape.dtype]
+        operand, result, compute, scale = TYPES[stored(shape.dtype)]
         description = ctypes.c_void_p()
         self._call("MatmulDescCreate", ctypes.byref(description), compute, scale)
         self._set("MatmulDesc", description, TRANSA, ctypes.c_int32(TRANSPOSED))

@@ -12,15 +12,13 @@ from typing import Any
 import torch
 
 from hillclimb.harness.gemm.providers.provider import Launch, Operands
-from hillclimb.harness.gemm.shape import SCALED_DTYPES, Dtype, GemmShape
+from hillclimb.harness.gemm.shape import UNSCALED, Dtype, GemmShape, stored
 
 INPUT: dict[Dtype, torch.dtype] = {
     "bf16": torch.bfloat16,
     "f16": torch.float16,
     "fp8": torch.float8_e4m3fn,
     "int8": torch.int8,
-    "scaled_fp8": torch.float8_e4m3fn,
-    "scaled_int8": torch.int8,
 }
 OUTPUT: dict[Dtype, torch.dtype] = {
     "bf16": torch.bfloat16,
@@ -147,7 +145,7 @@ class ShapeProblem:
         x = _random((shape.m, shape.k), shape.dtype, generator)
         w = _random((shape.n, shape.k), shape.dtype, generator)
         out = torch.empty((shape.m, shape.n), dtype=OUTPUT[shape.dtype], device="cuda")
-        if shape.dtype not in SCALED_DTYPES:
+        if shape.dtype not in UNSCALED:
             return Operands(x, w, out)
         return Operands(x, w, out, _scales(shape.m, generator), _scales(shape.n, generator))
 
@@ -155,9 +153,9 @@ class ShapeProblem:
 def _random(size: tuple[int, int], dtype: Dtype, generator: Any) -> Any:
     """Of a normal distribution, as are activations and weights; whole numbers of a standard deviation of 30."""
     values = torch.randn(size, generator=generator, device="cuda", dtype=torch.float32)
-    if INPUT[dtype] == torch.int8:
+    if stored(dtype) == "int8":
         return (values * 30).round().clamp(-127, 127).to(torch.int8)
-    return values.to(INPUT[dtype])
+    return values.to(INPUT[stored(dtype)])
 
 
 def _scales(count: int, generator: Any) -> Any:

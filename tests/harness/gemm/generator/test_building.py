@@ -28,7 +28,7 @@ from hillclimb.harness.gemm.generator.catalog import (
 )
 from hillclimb.harness.gemm.generator.source import grouped, render
 from hillclimb.harness.gemm.generator.types import AnyPoint, chosen_points, refusal
-from hillclimb.harness.gemm.shape import SCALED_DTYPES, Dtype
+from hillclimb.harness.gemm.shape import UNSCALED, Dtype
 from tests import fakes
 
 POINTS = [point for point in chosen_points("simple_gemm", "seed002", "bf16") if not refusal(point)]
@@ -276,7 +276,7 @@ def test_a_real_compiler_builds_a_kernel(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow(120)
-@pytest.mark.parametrize("dtype", SCALED_DTYPES)
+@pytest.mark.parametrize("dtype", UNSCALED)
 def test_a_real_compiler_builds_a_kernel_with_scales(tmp_path: Path, dtype: Dtype) -> None:
     toolkit, tree = find_toolkit(of_wheels()[0]), find_cutlass(None, tmp_path)
     point = next(one for one in chosen_points("scaled_mm", "hopper", dtype) if not refusal(one))
