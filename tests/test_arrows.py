@@ -39,8 +39,8 @@ ROOMS = {
         "harness.judge harness.studies"
     ),
     "agent.commands.gemm": (
-        "agent.commands agent.evaluate agent.git agent.stamp harness.gemm harness.gemm.bench harness.gemm.claims "
-        "harness.gemm.compiler harness.gemm.families harness.gemm.generator harness.gemm.heatmap "
+        "agent.commands agent.git agent.stamp harness.gemm harness.gemm.bench harness.gemm.claims "
+        "harness.gemm.compiler harness.gemm.generator harness.gemm.heatmap "
         "harness.gemm.portfolio harness.gemm.profiler harness.knobs"
     ),
     "agent.evaluate": (

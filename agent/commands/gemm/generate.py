@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,10 +31,18 @@ if TYPE_CHECKING:
     from hillclimb.harness.gemm.generator.types import AnyPoint
 
 GeneratorTypeOption = Annotated[
-    str, typer.Option("--generator-type", metavar="NAME", help="simple_gemm, scaled_mm or warpgroup_gemm.")
+    str | None,
+    typer.Option(
+        "--generator-type",
+        metavar="NAME",
+        help="simple_gemm, scaled_mm or warpgroup_gemm. Default: simple_gemm.",
+    ),
 ]
 ParameterSetOption = Annotated[
-    str, typer.Option("--args", metavar="SET", help="Set of parameters: hopper, or seed002 of CUTLASS's.")
+    str | None,
+    typer.Option(
+        "--args", metavar="SET", help="Set of parameters: hopper, or seed002 of CUTLASS's. Default: hopper."
+    ),
 ]
 PatternsOption = Annotated[
     list[str] | None,
@@ -54,8 +62,8 @@ ForceOption = Annotated[bool, typer.Option("--force", help="Build also what is k
 
 @gemm.command()
 def generate(
-    generator: GeneratorTypeOption = "simple_gemm",
-    args: ParameterSetOption = "hopper",
+    generator: GeneratorTypeOption = None,
+    args: ParameterSetOption = None,
     dtype: DtypeOption = None,
     kernels: PatternsOption = None,
     winners: WinnersOption = None,
@@ -84,10 +92,10 @@ def generate(
 
     Example: `hillclimb gemm generate --kernels "*_128x128x64_*" --output-dir build/gemm-kernels`
     """
-    if winners and kernels:
-        raise UsageError("--winners and --kernels both say which kernels; give one of them")
-    from hillclimb.harness.gemm.generator.torch_binding import write_torch_ops
-
+    if winners and (generator or args or dtype or kernels):
+        raise UsageError(
+            "--winners names the kernels; leave --generator-type, --args, --dtype and --kernels out"
+        )
     points = _named(winners) if winners else _points(generator, args, dtype, kernels)
     reasons = _reasons(points)
     if list_only:
@@ -96,15 +104,7 @@ def generate(
     able = [point for point in points if force or not reasons[point.name]]
     if not able:
         raise UsageError("no kernel is left: all of them are known to be no good; --list tells why")
-    folders: dict[Path, list[AnyPoint]] = {}
-    for point in able:
-        folders.setdefault(output_dir / f"{point.generator}_{point.dtype}", []).append(point)
-    with locked(output_dir):
-        built = {
-            folder: _build(own, folder, cutlass, nvcc, store, jobs, timeout)
-            for folder, own in folders.items()
-        }
-        write_torch_ops(output_dir)
+    built = _build_folders(able, output_dir, cutlass, nvcc, store, jobs, timeout)
     _print(built, len(points), json=json)
     if any(one.outcome != "built" for catalog in built.values() for one in catalog.kernels):
         raise typer.Exit(REJECTED)
@@ -112,21 +112,24 @@ def generate(
 
 def _named(winners: list[Path]) -> list[AnyPoint]:
     """Whatever their types are, each once."""
-    from hillclimb.harness.gemm.families.run_option import compiled_name
-    from hillclimb.harness.gemm.generator.types import point_named
+    from hillclimb.harness.gemm.generator.types import point_named, way_named
 
     found: dict[str, AnyPoint] = {}
     for name in read_winners(winners):
-        compiled = compiled_name(name)
-        if (point := point_named(compiled)) is None:
+        way = way_named(name)
+        point = way[0] if way else point_named(name)
+        if point is None:
             raise UsageError(f"{name} is no kernel that can be generated; take it out of the file")
-        found[compiled] = point
+        found[point.name] = point
     return list(found.values())
 
 
-def _points(generator: str, args: str, dtype: Dtype | None, kernels: list[str] | None) -> list[AnyPoint]:
+def _points(
+    generator: str | None, args: str | None, dtype: Dtype | None, kernels: list[str] | None
+) -> list[AnyPoint]:
     from hillclimb.harness.gemm.generator.types import chosen_points, generator_type
 
+    generator, args = generator or "simple_gemm", args or "hopper"
     points = chosen_points(generator, args, dtype or generator_type(generator).dtypes[0])
     if kernels:
         points = [one for one in points if any(fnmatchcase(one.name, pattern) for pattern in kernels)]
@@ -139,6 +142,27 @@ def _reasons(points: Sequence[AnyPoint]) -> dict[str, str]:
     from hillclimb.harness.gemm.generator.types import refusal
 
     return {point.name: refusal(point) for point in points}
+
+
+def _build_folders(points: Sequence[AnyPoint], output_dir: Path, *how: Any) -> dict[Path, KernelCatalog]:
+    """One for each type and dtype; then the operators of all that are there."""
+    from hillclimb.harness.gemm.generator.catalog import catalog_folders, read_catalog
+    from hillclimb.harness.gemm.generator.torch_binding import write_torch_ops
+
+    folders: dict[Path, list[AnyPoint]] = {}
+    for point in points:
+        folders.setdefault(output_dir / f"{point.generator}_{point.dtype}", []).append(point)
+    built = {}
+    with locked(output_dir):
+        for folder in {*catalog_folders(output_dir)} - {*folders}:
+            read_catalog(folder)  # one that cannot be read is told before anything is compiled
+        try:
+            for folder, own in folders.items():
+                built[folder] = _build(own, folder, *how)
+        finally:
+            if catalog_folders(output_dir):
+                write_torch_ops(output_dir)
+    return built
 
 
 def _build(

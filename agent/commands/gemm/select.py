@@ -82,7 +82,8 @@ def select(
     those of `gemm bench` have, what is reached is told by times that chose nothing.
 
     The dispatch gives a measured shape the fastest way to run a chosen kernel. Between two measured m the cost model of
-    `gemm bench` says which is faster, as far as both agree with it. Other weights get what the nearest ones have.
+    `gemm bench` says which is faster, corrected by the times of both. Of kernels that it does not know the times alone
+    are interpolated. Other weights get what the nearest ones have.
 
     Example: `hillclimb gemm select cutlass.json --best 8 --held-out-m 24,96,384`
     """

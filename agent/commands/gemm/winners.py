@@ -52,9 +52,11 @@ def _names(path: Path) -> Sequence[str]:
 
 def _lines(path: Path) -> list[str]:
     """Names, one a line; empty for what has anything else."""
+    from hillclimb.harness.gemm.results import GENERATED
+
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError):
         return []
-    names = [line.strip() for line in lines if line.strip()]
+    names = [line.strip().removeprefix(f"{GENERATED}:") for line in lines if line.strip()]
     return names if all(name.isidentifier() for name in names) else []

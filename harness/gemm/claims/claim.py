@@ -14,13 +14,11 @@ from hillclimb.harness.gemm.families.run_option import (
     ALONG_ROWS,
     CACHES,
     RunOption,
-    compiled_name,
-    option_named,
 )
 from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
 from hillclimb.harness.gemm.families.warpgroup_source import device_values
 from hillclimb.harness.gemm.generator.source import render_template
-from hillclimb.harness.gemm.generator.types import chosen_points, refusal
+from hillclimb.harness.gemm.generator.types import chosen_points, refusal, way_named
 from hillclimb.harness.gemm.providers.cublaslt_algorithms import PROVIDER as PROVIDER_CUBLASLT
 from hillclimb.harness.gemm.providers.cublaslt_algorithms import Algorithm, algorithm_named
 from hillclimb.harness.gemm.providers.ways import run_options, way_seconds
@@ -136,12 +134,10 @@ def _may_be_claimed(one: Measured) -> bool:
 
 def kernel_named(name: str) -> tuple[WarpgroupPoint, RunOption]:
     """What a name of a bench stands for. Raises UsageError for one that stands for nothing."""
-    compiled = compiled_name(name)
-    point = WarpgroupPoint.named(compiled)
-    option = option_named(point, name[len(compiled) + 1 :]) if point else None
-    if point is None or option is None or refusal(point):
+    found = way_named(name)
+    if found is None or not isinstance(found[0], WarpgroupPoint):
         raise UsageError(f"{name} is no kernel of {FAMILY} that can be built")
-    return point, option
+    return found[0], found[1]
 
 
 def device_source(dtype: Dtype) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hillclimb.harness.errors import UsageError
-from hillclimb.harness.gemm.claims.claim import DTYPES, FETCHES, RASTERS, device_source
+from hillclimb.harness.gemm.claims.claim import FETCHES, RASTERS
 from hillclimb.harness.gemm.families.point import SLICE_BYTES
 from hillclimb.harness.gemm.families.run_option import CACHES, RunOption, way_name
 from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
@@ -14,15 +14,11 @@ from hillclimb.harness.gemm.shape import ITEM_BYTES, Dtype
 from hillclimb.harness.knobs.knobs import KnobValue
 
 
-def won_kernel(source: str, knobs: Mapping[str, KnobValue]) -> str:
-    """The generated kernel with its way to run it, by a workspace's gemm.cu and the values of its knobs.
+def won_kernel(dtype: Dtype, knobs: Mapping[str, KnobValue]) -> str:
+    """The generated kernel with its way to run it, by the values of a workspace's knobs.
 
-    Raises UsageError where no generated kernel is like it: gemm.cu was edited or is of another version, or the knobs
-    are others, or say what cannot be built.
+    Raises UsageError for knobs that are others than a claim's, or say what cannot be built.
     """
-    dtype = next((one for one in DTYPES if source == device_source(one)), None)
-    if dtype is None:
-        raise UsageError("gemm.cu is not what this version's claims have, so no generated kernel is like it")
     try:
         point, option = _point(dtype, knobs), _option(knobs)
     except (KeyError, ValueError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal, get_args
 
-from hillclimb.harness.gemm.families.point import KernelPoint, RowOperand
+from hillclimb.harness.gemm.families.point import SIZE, KernelPoint, RowOperand
 from hillclimb.harness.gemm.shape import Dtype
 
 KernelSchedule = Literal["basic", "pingpong", "cooperative"]
@@ -20,7 +20,7 @@ CollectiveGenerator = Literal["simple_gemm", "scaled_mm"]
 
 NAME = re.compile(
     rf"(?P<generator>{'|'.join(get_args(CollectiveGenerator))})_(?P<dtype>{'|'.join(get_args(Dtype))})"
-    r"_(?P<rows>\d+)x(?P<columns>\d+)x(?P<inner>\d+)_(?P<down>\d+)x(?P<across>\d+)"
+    rf"_(?P<rows>{SIZE})x(?P<columns>{SIZE})x(?P<inner>{SIZE})_(?P<down>{SIZE})x(?P<across>{SIZE})"
     rf"_(?P<schedule>{'|'.join(get_args(KernelSchedule))})_(?P<epilogue>{'|'.join(get_args(EpilogueSchedule))})"
     rf"_(?P<scheduler>{'|'.join(get_args(TileScheduler))})_(?P<operand>{'|'.join(get_args(RowOperand))})"
 )

@@ -40,6 +40,10 @@ CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4))
 """Thread blocks along rows and columns, of which a good one is."""
 
 
+SIZE = r"[1-9]\d{0,3}"
+"""Of a number in a kernel's name."""
+
+
 class KernelPoint(Record):
     """One set of parameters. Each family of kernels has its own further ones."""
 

@@ -13,8 +13,8 @@ CHOICE, ALONG_ROWS, ALONG_COLUMNS = 0, 1, 2
 
 CACHES = {0: "usual", 1: "first", 2: "last"}
 WAY_WORDS = re.compile(
-    r"((?P<rows>tokens|features)_(?P<down>\d)x(?P<across>\d)_)?raster(?P<raster>\d)(_splits(?P<splits>\d+))?"
-    r"(_swizzle(?P<swizzle>\d+))?(_steps(?P<steps>\d+))?(?P<promotion>_fetch128)?"
+    r"((?P<rows>tokens|features)_(?P<down>[1-9])x(?P<across>[1-9])_)?raster(?P<raster>[0-2])(_splits(?P<splits>[1-9]\d{0,3}))?"
+    r"(_swizzle(?P<swizzle>[1-9]\d{0,3}))?(_steps(?P<steps>[1-9]\d{0,3}))?(?P<promotion>_fetch128)?"
     r"(_(?P<first>usual|first|last)_(?P<second>usual|first|last))?(?P<dependent>_pdl)?"
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal, cast, get_args
 
-from hillclimb.harness.gemm.families.point import ROW_BLOCK, WARPGROUP, KernelPoint
+from hillclimb.harness.gemm.families.point import ROW_BLOCK, SIZE, WARPGROUP, KernelPoint
 from hillclimb.harness.gemm.shape import Dtype
 
 REGISTERS = 65536
@@ -18,8 +18,8 @@ PRODUCER_REGISTERS = 40
 
 NUMBERS = ("rows", "columns", "inner", "down", "across", "splits", "blocks")
 NAME = re.compile(
-    rf"warpgroup_gemm_(?P<dtype>{'|'.join(get_args(Dtype))})_(?P<rows>\d+)x(?P<columns>\d+)x(?P<inner>\d+)"
-    r"_(?P<down>\d+)x(?P<across>\d+)_split(?P<splits>\d+)_(?P<style>once|persistent)_by(?P<blocks>\d+)"
+    rf"warpgroup_gemm_(?P<dtype>{'|'.join(get_args(Dtype))})_(?P<rows>{SIZE})x(?P<columns>{SIZE})x(?P<inner>{SIZE})"
+    rf"_(?P<down>{SIZE})x(?P<across>{SIZE})_split(?P<splits>{SIZE})_(?P<style>once|persistent)_by(?P<blocks>{SIZE})"
 )
 
 

@@ -95,7 +95,8 @@ def read_catalog(folder: Path) -> KernelCatalog:
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}); generate it anew") from None
     except ValidationError as error:
-        raise UsageError(f"{path} has {error.error_count()} slips; delete it, and generate it anew") from None
+        slips = f"{path} is spoilt or of another version ({error.error_count()} slips)"
+        raise UsageError(f"{slips}; delete its folder, and generate it anew") from None
 
 
 def write_catalog(folder: Path, catalog: KernelCatalog, libraries: Sequence[Library]) -> None:

@@ -12,7 +12,8 @@ from hillclimb.harness.gemm.families.collective_point import CollectivePoint
 from hillclimb.harness.gemm.families.collective_rules import refusal as collective_refusal
 from hillclimb.harness.gemm.families.collective_sets import COLLECTIVE_SETS
 from hillclimb.harness.gemm.families.collective_source import values as collective_values
-from hillclimb.harness.gemm.families.point import KernelPoint
+from hillclimb.harness.gemm.families.point import MAX_CLUSTER, KernelPoint
+from hillclimb.harness.gemm.families.run_option import RunOption, compiled_name, option_named
 from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
 from hillclimb.harness.gemm.families.warpgroup_rules import refusal as warpgroup_refusal
 from hillclimb.harness.gemm.families.warpgroup_sets import WARPGROUP_SETS
@@ -92,6 +93,17 @@ def point_named(name: str) -> AnyPoint | None:
     """That of a compiled kernel's name, in a set or not; None where its type has no such kernel."""
     point = CollectivePoint.named(name) or WarpgroupPoint.named(name)
     return point if point and point.dtype in generator_type(point.generator).dtypes else None
+
+
+def way_named(name: str) -> tuple[AnyPoint, RunOption] | None:
+    """A kernel that can be built and a way to run it, by a bench's name; None for what is no such name."""
+    compiled = compiled_name(name)
+    point = point_named(compiled)
+    option = option_named(point, name[len(compiled) + 1 :]) if point else None
+    if point is None or option is None or refusal(point):
+        return None
+    splits = point.splits if isinstance(point, WarpgroupPoint) else 1
+    return (point, option) if option.cluster[0] * option.cluster[1] * splits <= MAX_CLUSTER else None
 
 
 def refusal(point: KernelPoint) -> str:

@@ -79,7 +79,7 @@ class Dispatch(Record):
         if not same:
             return self.fall_back
         nearest = min(same, key=lambda one: one.distance(shape))
-        return nearest.chosen[bisect_right(nearest.starts, shape.m) - 1]
+        return nearest.chosen[bisect_right(nearest.starts, max(shape.m, 1)) - 1]
 
 
 def dispatch(portfolio: Portfolio, selection: Selection) -> Dispatch:

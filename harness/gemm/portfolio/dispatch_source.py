@@ -89,7 +89,7 @@ def choose(dtype, m, n, k, groups=1):
     if not same:
         return KERNELS[FALL_BACK]
     starts, chosen = KNOWN[min(same)[1]][4:]
-    return KERNELS[chosen[bisect_right(starts, m) - 1]]
+    return KERNELS[chosen[bisect_right(starts, max(m, 1)) - 1]]
 ''')
 
 

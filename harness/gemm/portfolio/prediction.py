@@ -7,15 +7,15 @@ interpolated over the logarithm of m. A kernel that the model does not know has 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import log
 from typing import NamedTuple
 
 import numpy as np
 
-from hillclimb.harness.gemm.families.run_option import RunOption, compiled_name, option_named
-from hillclimb.harness.gemm.generator.types import AnyPoint, point_named
+from hillclimb.harness.gemm.families.run_option import RunOption
+from hillclimb.harness.gemm.generator.types import AnyPoint, way_named
 from hillclimb.harness.gemm.portfolio.selection import Matrix
 from hillclimb.harness.gemm.providers.ways import way_seconds
 from hillclimb.harness.gemm.shape import GemmShape
@@ -44,15 +44,35 @@ class MeasuredWeight(NamedTuple):
     """Shapes x ways, in any unit; NaN where there is none. Every shape has one."""
 
 
+@dataclass(frozen=True)
+class WeightModel:
+    """What the cost model says of the ways to run kernels for one matrix of weights."""
+
+    weight: GemmShape
+    """With any m."""
+    kernels: Sequence[tuple[AnyPoint, RunOption] | None]
+    """None where the model does not know the way."""
+
+    @classmethod
+    def of(cls, weight: MeasuredWeight) -> WeightModel:
+        """By the ways' names."""
+        return cls(weight.shapes[0], [way_named(way.partition(":")[2]) for way in weight.ways])
+
+    def logarithms(self, m: int) -> Matrix:
+        """Of the times of all ways; 0 where it does not know one."""
+        shape = replace(self.weight, m=m)
+        return np.array([log(way_seconds(*one, shape)) if one else 0.0 for one in self.kernels])
+
+
 def fastest_spans(weight: MeasuredWeight) -> list[WaySpan]:
     """For every m from 1; what begins anew has another way than what comes before it."""
+    model = WeightModel.of(weight)
     measured = [shape.m for shape in weight.shapes]
     ends = sorted({*measured, *(m for m in _steps() if measured[0] < m < measured[-1])})
-    models = [_model(weight, m) for m in measured]
-    residuals = np.log(weight.times) - np.array(models)
-    spans = [WaySpan(1, _fastest(weight, measured, residuals, ends[0]))]
+    residuals = np.log(weight.times) - np.array([model.logarithms(m) for m in measured])
+    spans = [WaySpan(1, _fastest(weight, model, residuals, ends[0]))]
     for before, end in pairwise(ends):
-        way = _fastest(weight, measured, residuals, end)
+        way = _fastest(weight, model, residuals, end)
         if way != spans[-1].way:
             spans.append(WaySpan(before + 1, way))
     return spans
@@ -67,7 +87,8 @@ def _steps() -> Sequence[int]:
     ]
 
 
-def _fastest(weight: MeasuredWeight, measured: Sequence[int], residuals: Matrix, m: int) -> int:
+def _fastest(weight: MeasuredWeight, model: WeightModel, residuals: Matrix, m: int) -> int:
+    measured = [shape.m for shape in weight.shapes]
     if m in measured:
         return int(np.nanargmin(weight.times[measured.index(m)]))
     above = next(at for at, known in enumerate(measured) if known > m)
@@ -76,22 +97,4 @@ def _fastest(weight: MeasuredWeight, measured: Sequence[int], residuals: Matrix,
     between = (1 - share) * low + share * high
     between = np.where(np.isnan(low), high + ONE_SIDED * (1 - share), between)
     between = np.where(np.isnan(high), low + ONE_SIDED * share, between)
-    return int(np.nanargmin(_model(weight, m) + between))
-
-
-def _model(weight: MeasuredWeight, m: int) -> Matrix:
-    """Logarithms of the model's times."""
-    first = weight.shapes[0]
-    shape = GemmShape("", m, first.n, first.k, first.dtype, first.groups)
-    known = [_kernel(way) for way in weight.ways]
-    return np.array([log(way_seconds(*one, shape)) if one else 0.0 for one in known])
-
-
-@lru_cache(maxsize=4096)
-def _kernel(way: str) -> tuple[AnyPoint, RunOption] | None:
-    """What a way's name stands for, if the model knows it."""
-    name = way.partition(":")[2]
-    compiled = compiled_name(name)
-    point = point_named(compiled)
-    option = option_named(point, name[len(compiled) + 1 :]) if point else None
-    return (point, option) if point and option else None
+    return int(np.nanargmin(model.logarithms(m) + between))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hillclimb.harness.errors import UsageError
-from hillclimb.harness.gemm.generator.catalog import read_catalog
+from hillclimb.agent.commands.gemm import generate
+from hillclimb.harness.errors import MachineError, UsageError
+from hillclimb.harness.gemm.generator.catalog import KernelCatalog, read_catalog
+from hillclimb.harness.gemm.generator.types import AnyPoint
 from tests.agent.commands.gemm_commands import typed_gemm, work_with_stand_in_nvcc
 
 
@@ -86,11 +89,53 @@ def test_winners_that_cannot_be_generated_are_told(folder: Path) -> None:
     (folder / "won.txt").write_text("warpgroup_gemm_int8_64x16x64_1x1_split1_once_by1_tokens_1x1_raster1\n")
     with pytest.raises(UsageError, match="raster1 is no kernel that can be generated"):
         typed("--winners", "won.txt")
-    with pytest.raises(UsageError, match="--winners and --kernels both say which kernels"):
-        typed("--winners", "won.txt", "--kernels", "*")
+    for words in (
+        ("--kernels", "*"),
+        ("--dtype", "fp8"),
+        ("--args", "hopper"),
+        ("--generator-type", "scaled_mm"),
+    ):
+        with pytest.raises(UsageError, match="--winners names the kernels; leave --generator-type"):
+            typed("--winners", "won.txt", *words)
+    for name in (
+        "warpgroup_gemm_bf16_64x16x64_1x0_split1_once_by1",
+        "simple_gemm_bf16_0x32x64_1x1_basic_single_persistent_tokens",
+    ):
+        (folder / "zero.txt").write_text(name)
+        with pytest.raises(UsageError, match="is no kernel that can be generated"):
+            typed("--winners", "zero.txt")
     (folder / "other.txt").write_text("two words\n")
     with pytest.raises(UsageError, match=r"other\.txt"):
         typed("--winners", "other.txt")
+
+
+def test_a_folder_of_another_version_is_told_before_anything_is_compiled(folder: Path) -> None:
+    other = folder / "build/gemm-kernels/simple_gemm_f16"
+    other.mkdir(parents=True)
+    (other / "kernels.json").write_text('{"schema": 2, "architecture": "90a", "software": {}, "kernels": []}')
+    with pytest.raises(UsageError, match=r"simple_gemm_f16/kernels\.json is spoilt or of another version"):
+        typed("--kernels", "*_128x128x64_1x1_cooperative_*_tokens")
+    assert not (folder / "log").exists()
+
+
+def test_operators_are_those_that_are_there_where_a_folder_fails(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = generate._build
+
+    def failing(points: list[AnyPoint], place: Path, *rest: Any) -> KernelCatalog:
+        if place.name == "warpgroup_gemm_bf16":
+            raise MachineError("no memory")
+        return build(points, place, *rest)
+
+    stem = "simple_gemm_bf16_64x{}x64_1x1_pingpong_single_persistent_tokens"
+    typed("--kernels", stem.format(32))
+    monkeypatch.setattr(generate, "_build", failing)
+    (folder / "won.txt").write_text(f"{stem.format(64)}\nwarpgroup_gemm_bf16_64x16x64_1x1_split1_once_by1\n")
+    with pytest.raises(MachineError, match="no memory"):
+        typed("--winners", "won.txt")
+    operators = Path("build/gemm-kernels/torch_ops.py").read_text()
+    assert stem.format(64) in operators and stem.format(32) not in operators
 
 
 def test_a_name_that_no_kernel_has_is_told() -> None:

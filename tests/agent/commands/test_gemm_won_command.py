@@ -65,11 +65,27 @@ def test_it_is_read_where_the_branch_is_alone() -> None:
     assert typed_gemm("won", BRANCH) == f"{WON}\n"
 
 
-def test_an_edited_kernel_has_no_name() -> None:
-    with (WORKSPACE / "gemm.cu").open("a") as file:
-        file.write("// faster\n")
+@pytest.mark.parametrize("file", ["gemm.cu", "kernel.py", "launch.py", "plan.py", "knobs.py", "more.cu"])
+def test_edited_code_has_no_name(file: str) -> None:
+    with (WORKSPACE / file).open("a") as code:
+        code.write("\n")
     commit(BRANCH)
-    with pytest.raises(UsageError, match=rf"{BRANCH}: gemm\.cu is not what this version's claims have"):
+    with pytest.raises(UsageError, match=rf"{BRANCH}: {file} is not what this version's claims have"):
+        typed_gemm("won", BRANCH)
+
+
+def test_notes_and_tests_may_be_edited() -> None:
+    for file in ("docs/notes.md", "tests/test_kernel.py", "tests/more.py"):
+        with (WORKSPACE / file).open("a") as text:
+            text.write("\n")
+    commit(BRANCH)
+    assert typed_gemm("won", BRANCH) == f"{WON}\n"
+
+
+def test_knobs_that_are_no_text_are_told() -> None:
+    (WORKSPACE / "knobs.yaml").write_bytes(b"\xff")
+    commit(BRANCH)
+    with pytest.raises(UsageError, match=rf"{BRANCH}: knobs\.yaml is no text"):
         typed_gemm("won", BRANCH)
 
 

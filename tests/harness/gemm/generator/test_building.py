@@ -260,7 +260,9 @@ def test_a_folder_without_a_catalog_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="hillclimb gemm generate --output-dir"):
         read_catalogs(tmp_path)
     (tmp_path / CATALOG).write_text("{}")
-    with pytest.raises(UsageError, match="slips; delete it, and generate it anew"):
+    with pytest.raises(
+        UsageError, match=r"of another version \(3 slips\); delete its folder, and generate it anew"
+    ):
         read_catalog(tmp_path)
 
 

@@ -196,7 +196,10 @@ def test_scales_that_are_none_are_told(ops: ModuleType, scales: tuple[torch.Tens
 def test_what_a_kernel_refuses_and_what_is_none_is_told(ops: ModuleType) -> None:
     with pytest.raises(RuntimeError, match="refuses these sizes, or this way to run it: status 3"):
         operator(TOKENS)(whole(4, 64), whole(8, 64))
-    for name in ("another_raster1", TOKENS.name, f"{TOKENS.name}_raster1_slow"):
+    with pytest.raises(ValueError, match="has tokens on its rows; leave features out"):
+        operator(TOKENS)(whole(4, 32), whole(8, 32), features=True)
+    names = ("another_raster1", TOKENS.name, f"{TOKENS.name}_raster1_slow", f"{OWN.name}_raster1")
+    for name in (*names, f"{TOKENS.name}_features_1x2_raster0"):
         with pytest.raises(ValueError, match="has no kernel"):
             ops.gemm(name, whole(4, 32), whole(8, 32))
     assert FAILED.name not in ops.KERNELS

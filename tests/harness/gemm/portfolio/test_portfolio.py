@@ -228,7 +228,10 @@ def test_any_shape_gets_one_of_the_kernels(seed: int, shape: GemmShape) -> None:
 def asked(seed: int, count: int) -> list[GemmShape]:
     secret = random.Random(seed)
     return [
-        GemmShape("", secret.randint(1, 9000), secret.choice([1024, 2000]), 4096, secret.choice(["bf16", "f16", "fp8"]))
+        GemmShape(
+            "", secret.choice([0, secret.randint(1, 9000)]), secret.choice([1024, 2000]), 4096,
+            secret.choice(["bf16", "f16", "fp8"]),
+        )
         for _ in range(count)
     ]  # fmt: skip
 

@@ -85,5 +85,23 @@ def test_a_time_that_is_there_on_one_side_only_is_taken_to_be_longer() -> None:
     assert fastest_spans(weight([16, 64], [[1.0, nan], [nan, 1.0]], ways))[0] == WaySpan(1, 0)
 
 
+@pytest.mark.parametrize(
+    "way",
+    [
+        "warpgroup_gemm_bf16_64x64x64_1x1_split3_once_by1_tokens_1x1_raster1",
+        "warpgroup_gemm_bf16_64x64x64_1x1_split1_once_by0_tokens_1x1_raster1",
+        "warpgroup_gemm_bf16_0x64x64_1x1_split1_once_by1_tokens_1x1_raster1",
+        "warpgroup_gemm_bf16_64x64x64_1x1_split8_once_by1_tokens_9x9_raster1",
+        "warpgroup_gemm_bf16_64x64x64_1x1_split1_once_by1_tokens_0x1_raster1",
+        "simple_gemm_bf16_64x64x64_20x20_pingpong_single_persistent_tokens_raster0_splits1",
+        "simple_gemm_bf16_128x64x64_1x1_cooperative_shared_stream_k_tokens_raster0_splits0",
+        f"warpgroup_gemm_bf16_64x{'9' * 5000}x64_1x1_split1_once_by1_tokens_1x1_raster1",
+    ],
+)
+def test_names_that_only_look_like_kernels_are_interpolated(way: str) -> None:
+    spans = fastest_spans(weight([16, 64], [[1.0, 2.0], [4.0, 2.0]], [f"generated:{way}", "triton:b"]))
+    assert spans == [WaySpan(1, 0), WaySpan(33, 1)]
+
+
 def test_a_weight_with_one_shape_has_one_kernel() -> None:
     assert fastest_spans(weight([64], [[2.0, 1.0]], WAYS[:2])) == [WaySpan(1, 1)]
