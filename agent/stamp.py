@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 import hillclimb
@@ -81,9 +82,11 @@ def repository(here: Path) -> Path:
     )
 
 
-def template_text(root: Path, template: str, name: str) -> str:
-    """One file of a template that has no placeholders. Raises UsageError."""
-    return (_template(root, template) / name).read_text(encoding="utf-8")
+def template_text(
+    root: Path, template: str, name: str, values: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """One file of a template, its placeholders filled. Raises UsageError where there is no such template."""
+    return _render(_template(root, template) / name, values)
 
 
 def _template(root: Path, name: str) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +15,9 @@ from hillclimb.harness.errors import UsageError
 
 if TYPE_CHECKING:
     from hillclimb.harness.gemm.claims.claim import ClaimedKernel
+    from hillclimb.harness.gemm.shape import Dtype
 
-TEMPLATE, CUBLASLT_YARDSTICK = "_template_gemm", "cublaslt.py"
+TEMPLATE, DEVICE, CUBLASLT_YARDSTICK = "_template_gemm", "gemm.cu", "cublaslt.py"
 
 
 @gemm.command()
@@ -77,8 +79,19 @@ def claim(
         print(f"  next: 'hillclimb check {found.case}', then 'hillclimb climb {found.case} --tag sweep'")
 
 
+def added_code(root: Path, dtype: Dtype) -> Mapping[str, str]:
+    """What a workspace has beside the files of TEMPLATE, by their paths in it."""
+    from hillclimb.agent.stamp import template_text
+    from hillclimb.harness.gemm.claims.claim import device_source
+
+    return {
+        DEVICE: device_source(dtype),
+        "knobs.py": template_text(root, "_template", "workspace/knobs.py"),
+    }
+
+
 def _stamp(one: ClaimedKernel, root: Path, family: str, gpu: str) -> Path:
-    from hillclimb.agent.stamp import stamp, template_text
+    from hillclimb.agent.stamp import stamp
     from hillclimb.harness.gemm.claims.claim import values_of
     from hillclimb.harness.knobs.knobs import replace_defaults
 
@@ -87,9 +100,8 @@ def _stamp(one: ClaimedKernel, root: Path, family: str, gpu: str) -> Path:
         knobs.write_text(replace_defaults(knobs.read_text(encoding="utf-8"), one.knobs), encoding="utf-8")
         settings = folder / "case.yaml"
         settings.write_text(settings.read_text(encoding="utf-8") + _to_sweep(one), encoding="utf-8")
-        (folder / "workspace" / "gemm.cu").write_text(one.source, encoding="utf-8")
-        reader = template_text(root, "_template", "workspace/knobs.py")
-        (folder / "workspace" / "knobs.py").write_text(reader, encoding="utf-8")
+        for path, text in added_code(root, one.shape.dtype).items():
+            (folder / "workspace" / path).write_text(text, encoding="utf-8")
         if one.cublaslt is None:
             (folder / CUBLASLT_YARDSTICK).unlink()
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json as as_json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,7 +19,7 @@ from hillclimb.agent.commands.gemm.build import (
     NvccOption,
     StoreOption,
 )
-from hillclimb.agent.commands.gemm.options import DtypeOption, gemm, split_names
+from hillclimb.agent.commands.gemm.options import dtype_option, gemm, split_names
 from hillclimb.agent.commands.gemm.winners import WinnersOption, read_winners
 from hillclimb.agent.commands.options import REJECTED, JsonOption
 from hillclimb.harness.errors import UsageError
@@ -44,6 +45,7 @@ ParameterSetOption = Annotated[
         "--args", metavar="SET", help="Set of parameters: hopper, or seed002 of CUTLASS's. Default: hopper."
     ),
 ]
+KernelDtypeOption = Annotated[Dtype | None, dtype_option("the first that the type has")]
 PatternsOption = Annotated[
     list[str] | None,
     typer.Option("--kernels", metavar="NAME", callback=split_names, help="Only these, * for anything."),
@@ -64,7 +66,7 @@ ForceOption = Annotated[bool, typer.Option("--force", help="Build also what is k
 def generate(
     generator: GeneratorTypeOption = None,
     args: ParameterSetOption = None,
-    dtype: DtypeOption = None,
+    dtype: KernelDtypeOption = None,
     kernels: PatternsOption = None,
     winners: WinnersOption = None,
     output_dir: KernelFolderOption = Path("build/gemm-kernels"),
@@ -104,7 +106,8 @@ def generate(
     able = [point for point in points if force or not reasons[point.name]]
     if not able:
         raise UsageError("no kernel is left: all of them are known to be no good; --list tells why")
-    built = _build_folders(able, output_dir, cutlass, nvcc, store, jobs, timeout)
+    how = partial(_build, cutlass=cutlass, nvcc=nvcc, store=store, jobs=jobs, timeout=timeout)
+    built = _build_folders(able, output_dir, how)
     _print(built, len(points), json=json)
     if any(one.outcome != "built" for catalog in built.values() for one in catalog.kernels):
         raise typer.Exit(REJECTED)
@@ -144,7 +147,9 @@ def _reasons(points: Sequence[AnyPoint]) -> dict[str, str]:
     return {point.name: refusal(point) for point in points}
 
 
-def _build_folders(points: Sequence[AnyPoint], output_dir: Path, *how: Any) -> dict[Path, KernelCatalog]:
+def _build_folders(
+    points: Sequence[AnyPoint], output_dir: Path, build: Callable[[Sequence[AnyPoint], Path], KernelCatalog]
+) -> dict[Path, KernelCatalog]:
     """One for each type and dtype; then the operators of all that are there."""
     from hillclimb.harness.gemm.generator.catalog import catalog_folders, read_catalog
     from hillclimb.harness.gemm.generator.torch_binding import write_torch_ops
@@ -158,7 +163,7 @@ def _build_folders(points: Sequence[AnyPoint], output_dir: Path, *how: Any) -> d
             read_catalog(folder)  # one that cannot be read is told before anything is compiled
         try:
             for folder, own in folders.items():
-                built[folder] = _build(own, folder, *how)
+                built[folder] = build(own, folder)
         finally:
             if catalog_folders(output_dir):
                 write_torch_ops(output_dir)
@@ -168,6 +173,7 @@ def _build_folders(points: Sequence[AnyPoint], output_dir: Path, *how: Any) -> d
 def _build(
     points: Sequence[AnyPoint],
     folder: Path,
+    *,
     cutlass: Path | None,
     nvcc: Path | None,
     store: Path,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import Annotated, Any, cast, get_args
 
 import typer
 
@@ -101,15 +101,15 @@ TokensOption = Annotated[
         help="Of models: tokens. Default: the grid's.",
     ),
 ]
-DtypeOption = Annotated[
-    Dtype | None,
-    typer.Option(
-        metavar="DTYPE",
-        parser=as_text,
-        callback=_dtype,
-        help=f"One of {', '.join(DTYPES)}. Default: bf16.",
-    ),
-]
+
+
+def dtype_option(default: str) -> Any:
+    """One that tells what it is where it is not given."""
+    told = f"One of {', '.join(DTYPES)}. Default: {default}."
+    return typer.Option(metavar="DTYPE", parser=as_text, callback=_dtype, help=told)
+
+
+DtypeOption = Annotated[Dtype | None, dtype_option("bf16")]
 DefinitionsOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Another definition file. Default: the lab's own."),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hillclimb.agent.commands.gemm.claim import TEMPLATE
+from hillclimb.agent.commands.gemm.claim import DEVICE, TEMPLATE, added_code
 from hillclimb.agent.commands.gemm.options import gemm
 from hillclimb.agent.commands.options import JsonOption
 from hillclimb.harness.errors import UsageError
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from hillclimb.agent.git.repository import Repository
     from hillclimb.harness.gemm.shape import Dtype
 
-KNOBS, DEVICE = "knobs.yaml", "gemm.cu"
+KNOBS = "knobs.yaml"
+HOST = ("kernel.py", "launch.py", "plan.py")
+"""Code of the template."""
+
 CODE = (".py", ".cu", ".ptx")
 OTHER_FOLDERS = ("docs/", "tests/")
 
@@ -104,15 +107,7 @@ def _dtype(files: Mapping[str, bytes], branch: str) -> Dtype:
 def _code(dtype: Dtype) -> Mapping[str, bytes]:
     """Of a claim's workspace."""
     from hillclimb.agent.stamp import repository, template_text
-    from hillclimb.harness.gemm.claims.claim import device_source
 
-    root = repository(Path.cwd())
-    texts = {
-        path: template_text(root, TEMPLATE, f"workspace/{path}").replace("{{dtype}}", dtype)
-        for path in ("kernel.py", "launch.py", "plan.py")
-    }
-    texts |= {
-        DEVICE: device_source(dtype),
-        "knobs.py": template_text(root, "_template", "workspace/knobs.py"),
-    }
-    return {path: text.encode() for path, text in texts.items()}
+    root, filled = repository(Path.cwd()), {"dtype": dtype}
+    host = {path: template_text(root, TEMPLATE, f"workspace/{path}", filled) for path in HOST}
+    return {path: text.encode() for path, text in {**host, **added_code(root, dtype)}.items()}

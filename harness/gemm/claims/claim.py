@@ -92,11 +92,6 @@ class ClaimedKernel:
             caches, raster = (caches[1], caches[0]), ALONG_ROWS + ALONG_COLUMNS - raster
         return replace(option, caches=caches, raster=raster, promotion=own.promotion)
 
-    @property
-    def source(self) -> str:
-        """The workspace's gemm.cu."""
-        return device_source(self.shape.dtype)
-
 
 def find_claim(
     results: ProviderResults, name: str, baselines: Sequence[ProviderResults] = ()

@@ -44,7 +44,7 @@ class CollectivePoint(KernelPoint):
         if found is None:
             return None
         words = ("generator", "dtype", "schedule", "epilogue", "scheduler")
-        point = cls.model_validate(
+        return cls.model_validate(
             {
                 **{word: found[word] for word in words},
                 "tile": tuple(int(found[size]) for size in ("rows", "columns", "inner")),
@@ -52,7 +52,6 @@ class CollectivePoint(KernelPoint):
                 "rows": found["operand"],
             }
         )
-        return point if point.name == name else None
 
     @property
     def words(self) -> tuple[str, ...]:

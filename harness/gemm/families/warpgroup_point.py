@@ -44,7 +44,7 @@ class WarpgroupPoint(KernelPoint):
             return None
         dtype, style, *numbers = found.group("dtype", "style", *NUMBERS)
         rows, columns, inner, down, across, splits, blocks = map(int, numbers)
-        point = cls(
+        return cls(
             dtype=cast("Dtype", dtype),
             tile=(rows, columns, inner),
             consumers=(down, across),
@@ -52,7 +52,6 @@ class WarpgroupPoint(KernelPoint):
             is_persistent=style == "persistent",
             blocks=blocks,
         )
-        return point if point.name == name else None
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from math import log
 from typing import NamedTuple
@@ -35,7 +36,8 @@ class WaySpan(NamedTuple):
     way: int
 
 
-class MeasuredWeight(NamedTuple):
+@dataclass(frozen=True)
+class MeasuredWeight:
     """The shapes of one matrix of weights, by m, and the times of some ways for them."""
 
     shapes: Sequence[GemmShape]
@@ -43,36 +45,49 @@ class MeasuredWeight(NamedTuple):
     times: Matrix
     """Shapes x ways, in any unit; NaN where there is none. Every shape has one."""
 
+    @cached_property
+    def measured(self) -> list[int]:
+        """The m of the shapes."""
+        return [shape.m for shape in self.shapes]
 
-@dataclass(frozen=True)
-class WeightModel:
-    """What the cost model says of the ways to run kernels for one matrix of weights."""
+    @cached_property
+    def kernels(self) -> list[tuple[AnyPoint, RunOption] | None]:
+        """Of the ways; None where the cost model does not know one."""
+        return [way_named(way.partition(":")[2]) for way in self.ways]
 
-    weight: GemmShape
-    """With any m."""
-    kernels: Sequence[tuple[AnyPoint, RunOption] | None]
-    """None where the model does not know the way."""
+    @cached_property
+    def residuals(self) -> Matrix:
+        """Shapes x ways: the logarithm of a time over that of the model."""
+        modelled = np.array([self.modelled(m) for m in self.measured])
+        found: Matrix = np.log(self.times) - modelled
+        return found
 
-    @classmethod
-    def of(cls, weight: MeasuredWeight) -> WeightModel:
-        """By the ways' names."""
-        return cls(weight.shapes[0], [way_named(way.partition(":")[2]) for way in weight.ways])
-
-    def logarithms(self, m: int) -> Matrix:
-        """Of the times of all ways; 0 where it does not know one."""
-        shape = replace(self.weight, m=m)
+    def modelled(self, m: int) -> Matrix:
+        """Logarithms of the times of all ways by the model; 0 where it does not know one."""
+        shape = replace(self.shapes[0], m=m)
         return np.array([log(way_seconds(*one, shape)) if one else 0.0 for one in self.kernels])
+
+    def fastest(self, m: int) -> int:
+        """Which way, by the times of this m, or else of both beside it."""
+        measured = self.measured
+        if m in measured:
+            return int(np.nanargmin(self.times[measured.index(m)]))
+        above = next(at for at, known in enumerate(measured) if known > m)
+        share = log(m / measured[above - 1]) / log(measured[above] / measured[above - 1])
+        low, high = self.residuals[above - 1], self.residuals[above]
+        between = (1 - share) * low + share * high
+        between = np.where(np.isnan(low), high + ONE_SIDED * (1 - share), between)
+        between = np.where(np.isnan(high), low + ONE_SIDED * share, between)
+        return int(np.nanargmin(self.modelled(m) + between))
 
 
 def fastest_spans(weight: MeasuredWeight) -> list[WaySpan]:
     """For every m from 1; what begins anew has another way than what comes before it."""
-    model = WeightModel.of(weight)
-    measured = [shape.m for shape in weight.shapes]
+    measured = weight.measured
     ends = sorted({*measured, *(m for m in _steps() if measured[0] < m < measured[-1])})
-    residuals = np.log(weight.times) - np.array([model.logarithms(m) for m in measured])
-    spans = [WaySpan(1, _fastest(weight, model, residuals, ends[0]))]
+    spans = [WaySpan(1, weight.fastest(ends[0]))]
     for before, end in pairwise(ends):
-        way = _fastest(weight, model, residuals, end)
+        way = weight.fastest(end)
         if way != spans[-1].way:
             spans.append(WaySpan(before + 1, way))
     return spans
@@ -85,16 +100,3 @@ def _steps() -> Sequence[int]:
         for start, (end, step) in zip(starts, STEPS, strict=False)
         for m in range(start + step, end + 1, step)
     ]
-
-
-def _fastest(weight: MeasuredWeight, model: WeightModel, residuals: Matrix, m: int) -> int:
-    measured = [shape.m for shape in weight.shapes]
-    if m in measured:
-        return int(np.nanargmin(weight.times[measured.index(m)]))
-    above = next(at for at, known in enumerate(measured) if known > m)
-    share = log(m / measured[above - 1]) / log(measured[above] / measured[above - 1])
-    low, high = residuals[above - 1], residuals[above]
-    between = (1 - share) * low + share * high
-    between = np.where(np.isnan(low), high + ONE_SIDED * (1 - share), between)
-    between = np.where(np.isnan(high), low + ONE_SIDED * share, between)
-    return int(np.nanargmin(model.logarithms(m) + between))

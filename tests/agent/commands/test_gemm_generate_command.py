@@ -123,10 +123,10 @@ def test_operators_are_those_that_are_there_where_a_folder_fails(
 ) -> None:
     build = generate._build
 
-    def failing(points: list[AnyPoint], place: Path, *rest: Any) -> KernelCatalog:
+    def failing(points: list[AnyPoint], place: Path, **how: Any) -> KernelCatalog:
         if place.name == "warpgroup_gemm_bf16":
             raise MachineError("no memory")
-        return build(points, place, *rest)
+        return build(points, place, **how)
 
     stem = "simple_gemm_bf16_64x{}x64_1x1_pingpong_single_persistent_tokens"
     typed("--kernels", stem.format(32))

@@ -19,6 +19,7 @@ from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.claims.claim import (
     LIKELY,
     ClaimedKernel,
+    device_source,
     find_claim,
     kernel_named,
     knob_values,
@@ -64,7 +65,7 @@ def workspace(folder: Path, claim: ClaimedKernel) -> Path:
     for path in WORKSPACE.glob("*.*"):
         (folder / path.name).write_text(path.read_text().replace("{{dtype}}", claim.shape.dtype))
     (folder / "knobs.py").write_text((CASES / "_template" / "workspace" / "knobs.py").read_text())
-    (folder / "gemm.cu").write_text(claim.source)
+    (folder / "gemm.cu").write_text(device_source(claim.shape.dtype))
     knobs = folder / "knobs.yaml"
     knobs.write_text(replace_defaults(knobs.read_text(), claim.knobs))
     return folder
