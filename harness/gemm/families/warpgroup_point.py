@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 from hillclimb.harness.gemm.families.point import ROW_BLOCK, SIZE, WARPGROUP, KernelPoint
 from hillclimb.harness.gemm.shape import Dtype
@@ -16,17 +16,20 @@ MAX_REGISTERS = 255
 
 PRODUCER_REGISTERS = 40
 
+WarpgroupGenerator = Literal["warpgroup_gemm", "grouped_gemm"]
+"""The second multiplies each group of tokens by weights of its own."""
+
 NUMBERS = ("rows", "columns", "inner", "down", "across", "splits", "blocks")
 NAME = re.compile(
-    rf"warpgroup_gemm_(?P<dtype>{'|'.join(get_args(Dtype))})_(?P<rows>{SIZE})x(?P<columns>{SIZE})x(?P<inner>{SIZE})"
-    rf"_(?P<down>{SIZE})x(?P<across>{SIZE})_split(?P<splits>{SIZE})_(?P<style>once|persistent)_by(?P<blocks>{SIZE})"
+    rf"(?P<generator>{'|'.join(get_args(WarpgroupGenerator))})_(?P<dtype>{'|'.join(get_args(Dtype))})"
+    rf"_(?P<rows>{SIZE})x(?P<columns>{SIZE})x(?P<inner>{SIZE})_(?P<down>{SIZE})x(?P<across>{SIZE})_split(?P<splits>{SIZE})_(?P<style>once|persistent)_by(?P<blocks>{SIZE})"
 )
 
 
 class WarpgroupPoint(KernelPoint):
     """One of them. Which operand is on the rows, the cluster and the order of tiles are chosen when it is called."""
 
-    generator: Literal["warpgroup_gemm"] = "warpgroup_gemm"
+    generator: WarpgroupGenerator = "warpgroup_gemm"
     consumers: tuple[int, int]
     """Warpgroups that share a tile, along both."""
     splits: int = 1
@@ -42,16 +45,22 @@ class WarpgroupPoint(KernelPoint):
         found = NAME.fullmatch(name)
         if found is None:
             return None
-        dtype, style, *numbers = found.group("dtype", "style", *NUMBERS)
-        rows, columns, inner, down, across, splits, blocks = map(int, numbers)
-        return cls(
-            dtype=cast("Dtype", dtype),
-            tile=(rows, columns, inner),
-            consumers=(down, across),
-            splits=splits,
-            is_persistent=style == "persistent",
-            blocks=blocks,
+        rows, columns, inner, down, across, splits, blocks = map(int, found.group(*NUMBERS))
+        return cls.model_validate(
+            {
+                **{word: found[word] for word in ("generator", "dtype")},
+                "tile": (rows, columns, inner),
+                "consumers": (down, across),
+                "splits": splits,
+                "is_persistent": found["style"] == "persistent",
+                "blocks": blocks,
+            }
         )
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether each group of tokens has weights of its own."""
+        return self.generator == "grouped_gemm"
 
     @property
     def words(self) -> tuple[str, ...]:

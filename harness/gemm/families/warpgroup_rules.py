@@ -22,6 +22,12 @@ BLOCK_BYTES = 1 << 10
 RESERVED_BYTES = 2 << 10
 """Of a block: its barriers, and what is lost where the steps begin at a multiple of 1024 bytes."""
 
+MAX_GROUPS = 512
+"""Of a grouped product."""
+
+GROUP_BYTES = 8
+"""Of a block's shared memory, for each: where its tokens end, and its tiles."""
+
 OTHER_REGISTERS = 40
 """Of a thread, beside its sums."""
 
@@ -51,7 +57,8 @@ def steps(point: WarpgroupPoint) -> int:
 
 def room(point: WarpgroupPoint) -> int:
     """Bytes of shared memory of a block, without what it cannot use."""
-    return min(SHARED_BYTES, MULTIPROCESSOR_BYTES // point.blocks - BLOCK_BYTES) - RESERVED_BYTES
+    reserved = RESERVED_BYTES + (MAX_GROUPS * GROUP_BYTES if point.is_grouped else 0)
+    return min(SHARED_BYTES, MULTIPROCESSOR_BYTES // point.blocks - BLOCK_BYTES) - reserved
 
 
 def _layout(point: WarpgroupPoint) -> str:
@@ -71,6 +78,8 @@ def _sharing(point: WarpgroupPoint) -> str:
         return f"K is split in {', '.join(map(str, SPLITS))}, not {point.splits}"
     if point.splits > 1 and point.is_persistent:
         return "blocks that share K take one tile"
+    if point.is_grouped and not point.is_persistent:
+        return "how many tiles the groups have is known when it runs: a block takes one after another"
     if point.warpgroups > MAX_WARPGROUPS:
         return f"{MAX_WARPGROUPS} consumers are the most, not {point.warpgroups}"
     return ""

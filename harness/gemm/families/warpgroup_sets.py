@@ -19,6 +19,9 @@ STYLES = (
 )
 """Splits, whether it is persistent, blocks of a multiprocessor, and slices of 128 bytes a step."""
 
+GROUPED_STYLES = ((1, 1), (2, 1), (1, 2))
+"""Blocks of a multiprocessor, and slices a step, of products of groups."""
+
 MOST_SPLITS, FEW_COLUMNS = 8, 32
 """The former are for narrow tiles alone. No shape of the grid had one of them as its best on an H200."""
 
@@ -39,4 +42,18 @@ def hopper(dtype: Dtype) -> Iterator[WarpgroupPoint]:
         )
 
 
+def grouped(dtype: Dtype) -> Iterator[WarpgroupPoint]:
+    """The same tiles, one after another in each block; one or two blocks a multiprocessor."""
+    for (consumers, rows), columns, (blocks, slices) in product(FORMS, COLUMNS, GROUPED_STYLES):
+        yield WarpgroupPoint(
+            generator="grouped_gemm",
+            dtype=dtype,
+            tile=(rows, columns, slices * SLICE_BYTES // ITEM_BYTES[dtype]),
+            consumers=consumers,
+            is_persistent=True,
+            blocks=blocks,
+        )
+
+
 WARPGROUP_SETS: dict[str, Callable[[Dtype], Iterator[WarpgroupPoint]]] = {"hopper": hopper}
+GROUPED_SETS: dict[str, Callable[[Dtype], Iterator[WarpgroupPoint]]] = {"hopper": grouped}

@@ -10,7 +10,7 @@ from hillclimb.harness.gemm.families.warpgroup_point import (
     PRODUCER_REGISTERS,
     WarpgroupPoint,
 )
-from hillclimb.harness.gemm.families.warpgroup_rules import STAGING_BYTES, exchange_bytes, room
+from hillclimb.harness.gemm.families.warpgroup_rules import MAX_GROUPS, STAGING_BYTES, exchange_bytes, room
 from hillclimb.harness.gemm.shape import ITEM_BYTES, UNSCALED, Dtype, stored
 
 INSTRUCTION_BYTES = 32
@@ -28,16 +28,18 @@ PAIRS: dict[Dtype, str] = {
 
 
 def values(points: Sequence[WarpgroupPoint]) -> Mapping[str, object]:
-    """Of one file. All of its kernels have the same dtype."""
+    """Of one file. All of its kernels have the same dtype, and are grouped or not."""
     dtype = points[0].dtype
     return {
-        **device_values(dtype, sorted({point.own_columns for point in points})),
+        **device_values(
+            dtype, sorted({point.own_columns for point in points}), is_grouped=points[0].is_grouped
+        ),
         "map_type": MAP_TYPES[stored(dtype)],
         "kernels": [_kernel(point) for point in points],
     }
 
 
-def device_values(dtype: Dtype, columns: Sequence[int]) -> Mapping[str, object]:
+def device_values(dtype: Dtype, columns: Sequence[int], *, is_grouped: bool = False) -> Mapping[str, object]:
     """Of the device's side alone, with the instructions of so many columns."""
     return {
         "instructions": [_instruction(count, dtype) for count in columns],
@@ -45,6 +47,8 @@ def device_values(dtype: Dtype, columns: Sequence[int]) -> Mapping[str, object]:
         "result": RESULTS[stored(dtype)],
         "pair": PAIRS[stored(dtype)],
         "is_scaled": dtype in UNSCALED,
+        "is_grouped": is_grouped,
+        "max_groups": MAX_GROUPS,
     }
 
 

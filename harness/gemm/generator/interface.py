@@ -20,5 +20,6 @@ class GemmRequest(ctypes.Structure):
         *((name, ctypes.c_int) for name in ("rows", "columns", "inner", "multiprocessors")),
         *((name, ctypes.c_int) for name in ("raster", "swizzle", "splits", "dependent", "is_transposed")),
         *((name, ctypes.c_int) for name in ("cluster_rows", "cluster_columns", "steps", "promotion")),
-        *((name, ctypes.c_int) for name in ("row_cache", "column_cache")),
+        *((name, ctypes.c_int) for name in ("row_cache", "column_cache", "groups")),
+        ("group_ends", ctypes.c_void_p),
     ]

@@ -16,7 +16,7 @@ from hillclimb.harness.gemm.families.point import MAX_CLUSTER, KernelPoint
 from hillclimb.harness.gemm.families.run_option import RunOption, compiled_name, option_named
 from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
 from hillclimb.harness.gemm.families.warpgroup_rules import refusal as warpgroup_refusal
-from hillclimb.harness.gemm.families.warpgroup_sets import WARPGROUP_SETS
+from hillclimb.harness.gemm.families.warpgroup_sets import GROUPED_SETS, WARPGROUP_SETS
 from hillclimb.harness.gemm.families.warpgroup_source import values as warpgroup_values
 from hillclimb.harness.gemm.shape import UNSCALED, Dtype
 from hillclimb.harness.wording import suggestion
@@ -67,8 +67,9 @@ WARPGROUP_GEMM = GeneratorType[WarpgroupPoint](
     values=warpgroup_values,
     needs_cutlass=False,
 )
+GROUPED_GEMM = replace(WARPGROUP_GEMM, name="grouped_gemm", parameter_sets=GROUPED_SETS)
 GENERATOR_TYPES: dict[str, GeneratorType[Any]] = {
-    one.name: one for one in (SIMPLE_GEMM, SCALED_MM, WARPGROUP_GEMM)
+    one.name: one for one in (SIMPLE_GEMM, SCALED_MM, WARPGROUP_GEMM, GROUPED_GEMM)
 }
 
 
