@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Literal
 
 Dtype = Literal["bf16", "f16", "fp8", "int8", "scaled_fp8", "scaled_int8"]
@@ -41,6 +42,16 @@ class GemmShape:
         return replace(self, name=name)
 
     @property
+    def used_groups(self) -> int:
+        """Matrices B that any row meets."""
+        return min(self.groups, self.m)
+
+    @property
+    def one_group(self) -> GemmShape:
+        """The product of a group that has the most rows; they are spread evenly."""
+        return replace(self, m=ceil(self.m / self.used_groups), groups=1)
+
+    @property
     def flops(self) -> int:
         """Floating-point operations: each of the m rows meets one matrix B."""
         return 2 * self.m * self.n * self.k
@@ -53,5 +64,4 @@ class GemmShape:
     @property
     def read_bytes(self) -> int:
         """A, and every B that any row meets."""
-        used = min(self.groups, self.m)
-        return (self.m * self.k + used * self.n * self.k) * ITEM_BYTES[self.dtype]
+        return (self.m * self.k + self.used_groups * self.n * self.k) * ITEM_BYTES[self.dtype]

@@ -52,7 +52,9 @@ bench = typer.Typer(
 
     - `hillclimb gemm bench range --dim-start 1024 --dim-end 4096 --dim-increment 1024 --m-constant 16`
 
-    - `hillclimb gemm bench model --models Qwen/Qwen3-32B --tp-sizes 4 --batch-sizes 1,64`""",
+    - `hillclimb gemm bench model --models Qwen/Qwen3-32B --tp-sizes 4 --batch-sizes 1,64`
+
+    - `hillclimb gemm bench model --models Qwen/Qwen3-30B-A3B --batch-sizes 16 --grouped`""",
 )
 gemm.add_typer(bench, name="bench")
 
@@ -89,6 +91,9 @@ PdlOption = Annotated[
         "--pdl/--no-pdl", help="Whether generated kernels may begin while the one before them ends."
     ),
 ]
+GroupedOption = Annotated[
+    bool, typer.Option("--grouped", help="The products of experts, instead of the single ones.")
+]
 BudgetOption = Annotated[
     str,
     typer.Option("--seconds", metavar="TIME", callback=duration, help="No shape is begun after it, as 10m."),
@@ -121,6 +126,7 @@ class BenchWish:
 @bench.command("shapes")
 def bench_shapes(
     names: NamesOption = None,
+    grouped: GroupedOption = False,
     dtype: DtypeOption = None,
     definitions: DefinitionsOption = None,
     output_dir: BenchFolderOption = Path("artifacts/gemm_bench"),
@@ -137,11 +143,15 @@ def bench_shapes(
 ) -> None:
     """The named shapes and the fixed grid, or those of --shapes.
 
+    Tokens of a product of experts are spread over them evenly, and what is left by lot.
+
     Exit status 1: the time is over, and shapes are left.
     """
     chosen = choose_shapes(names, None, None, None, dtype, definitions)
+    if names and grouped:
+        raise UsageError("--shapes names them, those of experts too; leave --grouped out")
     if not names:
-        chosen = [shape for shape in chosen if shape.groups == 1]
+        chosen = _of_kind(chosen, grouped=grouped)
     _bench(
         chosen,
         _wish(output_dir, providers, kernels, winners, calls, pool, pdl, rounds, finalists, seconds, json),
@@ -215,6 +225,7 @@ def bench_model(
     models: ModelsOption = None,
     tp_sizes: GpusOption = None,
     batch_sizes: TokensOption = None,
+    grouped: GroupedOption = False,
     dtype: DtypeOption = None,
     definitions: DefinitionsOption = None,
     output_dir: BenchFolderOption = Path("artifacts/gemm_bench"),
@@ -229,16 +240,15 @@ def bench_model(
     seconds: BudgetOption = "10m",
     json: JsonOption = False,
 ) -> None:
-    """The linear layers of models; those of experts are left out.
+    """The linear layers of models: those of all tokens, or with --grouped those of experts.
 
     Exit status 1: the time is over, and shapes are left.
     """
     if not models:
         raise UsageError("bench model needs --models, such as Qwen/Qwen3-32B")
     chosen = choose_shapes(None, models, tp_sizes, batch_sizes, dtype, definitions)
-    chosen = [shape for shape in chosen if shape.groups == 1]
     _bench(
-        chosen,
+        _of_kind(chosen, grouped=grouped),
         _wish(output_dir, providers, kernels, winners, calls, pool, pdl, rounds, finalists, seconds, json),
     )
 
@@ -273,6 +283,18 @@ def _wish(
         float(seconds),
         json,
     )
+
+
+def _of_kind(shapes: Sequence[GemmShape], *, grouped: bool) -> list[GemmShape]:
+    """Raises UsageError where there are none."""
+    found = [shape for shape in shapes if (shape.groups > 1) == grouped]
+    if not found:
+        raise UsageError(
+            "these models have no experts; leave --grouped out"
+            if grouped
+            else "no shape is a single product; --grouped takes those of experts"
+        )
+    return found
 
 
 def _sizes(start: int, end: int, step: int) -> range:

@@ -36,7 +36,7 @@ GeneratorTypeOption = Annotated[
     typer.Option(
         "--generator-type",
         metavar="NAME",
-        help="simple_gemm, scaled_mm or warpgroup_gemm. Default: simple_gemm.",
+        help="simple_gemm, scaled_mm, warpgroup_gemm or grouped_gemm. Default: simple_gemm.",
     ),
 ]
 ParameterSetOption = Annotated[
@@ -83,7 +83,8 @@ def generate(
 
     `simple_gemm` is of CUTLASS's collectives, 40 s of a core a kernel. `scaled_mm` is too, and multiplies each
     result by a scale of its row and one of its column; it takes scaled_fp8, or else scaled_int8. `warpgroup_gemm` is
-    a template of our own, a second a kernel.
+    a template of our own, a second a kernel. `grouped_gemm` is of the same template; it multiplies each group of tokens
+    by weights of its own, as a mixture of experts does.
 
     A kernel that cannot be built, or that would be of no use, is told by rules before a compiler is asked. Kernels that
     are alike are compiled twelve to a file. What is compiled is kept, so the same command goes on where it was stopped.

@@ -226,7 +226,8 @@ class Bench:
         )
 
     def _file(self, shape: GemmShape) -> Path:
-        return self.folder / f"{shape.dtype}_m{shape.m}_n{shape.n}_k{shape.k}.json"
+        groups = f"_e{shape.groups}" if shape.groups > 1 else ""
+        return self.folder / f"{shape.dtype}{groups}_m{shape.m}_n{shape.n}_k{shape.k}.json"
 
 
 def _measured(provider: str, shape: GemmShape, times: ShapeTimes) -> Iterator[Measured]:

@@ -53,6 +53,11 @@ class KernelPoint(Record):
     """Rows of both operands, and elements along K a step."""
 
     @property
+    def is_grouped(self) -> bool:
+        """Whether each group of tokens has weights of its own."""
+        return False
+
+    @property
     def words(self) -> tuple[str, ...]:
         """The family's parameters, for the name."""
         raise NotImplementedError

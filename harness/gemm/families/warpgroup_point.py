@@ -59,7 +59,6 @@ class WarpgroupPoint(KernelPoint):
 
     @property
     def is_grouped(self) -> bool:
-        """Whether each group of tokens has weights of its own."""
         return self.generator == "grouped_gemm"
 
     @property

@@ -23,12 +23,15 @@ def write_torch_ops(folder: Path) -> None:
         for one in catalog.kernels
         if one.is_sound
     ]
-    example = kernels[0] if kernels else {"name": "NAME", "dtype": "bf16"}
+    example = kernels[0] if kernels else {"name": "NAME", "dtype": "bf16", "is_grouped": False}
+    scales = ("x_scales", "w_scales") if example["dtype"] in UNSCALED else ()
+    groups = ("group_ends=group_ends",) if example["is_grouped"] else ()
     values = {
         "kernels": kernels,
         "example": example["name"],
         "example_dtype": example["dtype"],
-        "example_scales": ", x_scales, w_scales" if example["dtype"] in UNSCALED else "",
+        "example_operands": ", ".join(("x", "w", *scales, *groups)),
+        "example_is_grouped": example["is_grouped"],
         "way": repr(WAY_WORDS.pattern),
         "caches": repr(CACHES),
         "actions": f"{WORKSPACE}, {PREPARE}, {RUN}",
@@ -46,4 +49,5 @@ def _kernel(one: GeneratedKernel, folder: Path) -> dict[str, object]:
         "dtype": point.dtype,
         "rows": point.rows if isinstance(point, CollectivePoint) else "",
         "may_depend": not (is_collective and "stream_k" in point.words),
+        "is_grouped": point.is_grouped,
     }

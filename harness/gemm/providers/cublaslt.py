@@ -99,8 +99,10 @@ class CublasLt:
     def kernels(self, shape: GemmShape, example: Operands) -> Sequence[str]:
         """What the heuristic gives, then variants of its first two answers, the likeliest first.
 
-        Raises UnsupportedError where it gives none, and for a dtype that it does not have.
+        Raises UnsupportedError where it gives none, for a dtype that it does not have, and for products of groups.
         """
+        if shape.groups > 1:
+            raise UnsupportedError("this provider has single products alone, none of groups")
         if shape.dtype == "scaled_int8":
             raise UnsupportedError(f"cuBLASLt has no {shape.dtype}")
         self.matmul = self._matmul(shape)

@@ -76,7 +76,8 @@ class Generated:
         self._ways.clear()
         self._choose(shape)
         if not self._ways:
-            raise UnsupportedError(f"no kernel of {self.folder} takes {shape.dtype} with these sizes")
+            groups = " of groups" if shape.groups > 1 else ""
+            raise UnsupportedError(f"no kernel of {self.folder} takes {shape.dtype}{groups} with these sizes")
         return list(self._ways)
 
     def _choose(self, shape: GemmShape) -> None:
@@ -143,12 +144,14 @@ class Generated:
 
 
 def _takes(kernel: GeneratedKernel, shape: GemmShape) -> bool:
-    """Whether it is of the shape's dtype, and TMA can bring such rows."""
+    """Whether it is of the shape's dtype, has groups as the shape does, and TMA can bring such rows."""
+    point = kernel.point
     rows_are_aligned = not (
         shape.k * ITEM_BYTES[shape.dtype] % ALIGNMENT_BYTES
         or shape.n * RESULT_BYTES[shape.dtype] % ALIGNMENT_BYTES
     )
-    return rows_are_aligned and kernel.is_sound and kernel.point.dtype == shape.dtype
+    is_of_kind = point.dtype == shape.dtype and point.is_grouped == (shape.groups > 1)
+    return rows_are_aligned and kernel.is_sound and is_of_kind
 
 
 class Scratch:
@@ -197,6 +200,7 @@ class _KernelCall:
             promotion=option.promotion,
             row_cache=option.caches[0],
             column_cache=option.caches[1],
+            groups=shape.groups,
         )
 
     def __call__(self, to: Operands) -> None:
@@ -205,6 +209,8 @@ class _KernelCall:
         if to.x_scales is not None:
             scales = (to.x_scales, to.w_scales) if self.tokens_are_rows else (to.w_scales, to.x_scales)
             self.request.row_scales, self.request.column_scales = (one.data_ptr() for one in scales)
+        if to.group_ends is not None:
+            self.request.group_ends = to.group_ends.data_ptr()
         self.request.result = to.out.data_ptr()
         self.request.stream = torch.cuda.current_stream().cuda_stream
         if not self._is_prepared:

@@ -7,6 +7,8 @@ memory and not from the L2 cache. What is checked is that graph's own results, o
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -57,6 +59,15 @@ ROWS_AT_ONCE = 1 << 26
 """Elements of a reference that are computed at once."""
 
 
+@dataclass(frozen=True)
+class Graph:
+    """Calls that were captured."""
+
+    calls: Any
+    results: Sequence[Any]
+    """Of each call. None is given back while the graph is there, so no two of them share memory."""
+
+
 class ShapeProblem:
     """One shape: its sets of operands and what they give, in float64 rounded to float32."""
 
@@ -64,29 +75,30 @@ class ShapeProblem:
         self.shape = shape
         make: Any = torch.cuda.Stream
         self.stream = make()
-        self._graphs: dict[tuple[str, int], Any] = {}
+        self._graphs: dict[tuple[str, int], Graph] = {}
         self._enough: dict[str, int] = {}
         generator = torch.Generator(device="cuda").manual_seed(seed)
-        self.sets = [self._set(generator) for _ in range(sets or self._cold_sets())]
-        compared = self.sets[:: math.ceil(len(self.sets) / COMPARED_SETS)]
-        self.references = [(one, _reference(one)) for one in compared]
+        self.sets = [operands(shape, generator) for _ in range(sets or self._cold_sets())]
+        compared = range(0, len(self.sets), math.ceil(len(self.sets) / COMPARED_SETS))
+        self.references = {at: _reference(self.sets[at]) for at in compared}
 
     def check(self, kernel: str, launch: Launch) -> str:
         """What is wrong with its results; empty where nothing is."""
-        for one in self.sets:
-            one.out.fill_(math.nan if one.out.is_floating_point() else -(2**31))
+        graph = self._graph(kernel, launch, len(self.sets))
+        for result in graph.results:
+            result.fill_(math.nan if result.is_floating_point() else -(2**31))
         torch.cuda.synchronize()
-        self._graph(kernel, launch, len(self.sets)).replay()
+        graph.calls.replay()
         torch.cuda.synchronize()
-        for one, reference in self.references:
-            if told := self._difference(one, reference):
+        for at, reference in self.references.items():
+            if told := self._difference(self.sets[at], graph.results[at], reference):
                 return told
         return ""
 
     def seconds(self, kernel: str, launch: Launch, calls: int = 0) -> float:
         """Of one call: the graph is replayed twice, and the second time counts."""
         calls = calls or self._calls(kernel, launch)
-        graph = self._graph(kernel, launch, calls)
+        graph = self._graph(kernel, launch, calls).calls
         make: Any = torch.cuda.Event
         start, end = make(enable_timing=True), make(enable_timing=True)
         with torch.cuda.stream(self.stream):
@@ -106,16 +118,18 @@ class ShapeProblem:
             self._enough[kernel] = sets * max(1, times)
         return self._enough[kernel]
 
-    def _graph(self, kernel: str, launch: Launch, calls: int) -> Any:
+    def _graph(self, kernel: str, launch: Launch, calls: int) -> Graph:
         if (kernel, calls) not in self._graphs:
             with torch.cuda.stream(self.stream):
                 launch(self.sets[0])  # what a first call sets up must not be captured
             self.stream.synchronize()
-            graph = torch.cuda.CUDAGraph()
+            graph, results = torch.cuda.CUDAGraph(), list[Any]()
             with torch.cuda.graph(graph, stream=self.stream):
                 for at in range(calls):
-                    launch(self.sets[at % len(self.sets)])
-            self._graphs[kernel, calls] = graph
+                    to = self.sets[at % len(self.sets)]
+                    own = launch(to)
+                    results.append(to.out if own is None else own)
+            self._graphs[kernel, calls] = Graph(graph, results)
         return self._graphs[kernel, calls]
 
     def forget(self, kernel: str) -> None:
@@ -123,8 +137,9 @@ class ShapeProblem:
         for key in [key for key in self._graphs if key[0] == kernel]:
             del self._graphs[key]
 
-    def _difference(self, one: Operands, reference: Any) -> str:
-        result = one.out
+    def _difference(self, one: Operands, result: Any, reference: Any) -> str:
+        if result.dtype != one.out.dtype or result.shape != one.out.shape:
+            return f"the result is {result.dtype} {tuple(result.shape)}"
         error = (result.float() - reference).abs()
         wrong = ~(error <= TOLERANCE[self.shape.dtype] * (reference.abs() + _mean_size(one, reference)))
         if not bool(wrong.any()):
@@ -140,39 +155,59 @@ class ShapeProblem:
         cache = torch.cuda.get_device_properties(0).L2_cache_size
         return max(2, math.ceil(CACHE_MULTIPLE * cache / self.shape.bytes))
 
-    def _set(self, generator: Any) -> Operands:
-        shape = self.shape
-        x = _random((shape.m, shape.k), shape.dtype, generator)
-        w = _random((shape.n, shape.k), shape.dtype, generator)
-        out = torch.empty((shape.m, shape.n), dtype=OUTPUT[shape.dtype], device="cuda")
-        if shape.dtype not in UNSCALED:
-            return Operands(x, w, out)
-        return Operands(x, w, out, _scales(shape.m, generator), _scales(shape.n, generator))
+
+def operands(shape: GemmShape, generator: torch.Generator) -> Operands:
+    """One set of them, on the generator's device."""
+    groups = (shape.groups,) if shape.groups > 1 else ()
+    x = _random((shape.m, shape.k), shape.dtype, generator)
+    w = _random((*groups, shape.n, shape.k), shape.dtype, generator)
+    one = Operands(x, w, x.new_empty((shape.m, shape.n), dtype=OUTPUT[shape.dtype]))
+    if shape.dtype in UNSCALED:
+        x_scales, w_scales = _scales((shape.m,), generator), _scales((*groups, shape.n), generator)
+        one = replace(one, x_scales=x_scales, w_scales=w_scales)
+    if groups:
+        rows = _group_rows(shape, generator)
+        ends = rows.cumsum(0, dtype=torch.int32)
+        one = replace(one, group_rows=tuple(rows.tolist()), group_ends=ends)
+    return one
 
 
-def _random(size: tuple[int, int], dtype: Dtype, generator: Any) -> Any:
+def _group_rows(shape: GemmShape, generator: torch.Generator) -> torch.Tensor:
+    """As many for each group as for another; those that are left go to some of them by lot."""
+    each, left = divmod(shape.m, shape.groups)
+    rows = torch.full((shape.groups,), each, device=generator.device)
+    rows[torch.randperm(shape.groups, generator=generator, device=generator.device)[:left]] += 1
+    return rows
+
+
+def _random(size: tuple[int, ...], dtype: Dtype, generator: torch.Generator) -> torch.Tensor:
     """Of a normal distribution, as are activations and weights; whole numbers of a standard deviation of 30."""
-    values = torch.randn(size, generator=generator, device="cuda", dtype=torch.float32)
+    values = torch.randn(size, generator=generator, device=generator.device, dtype=torch.float32)
     if stored(dtype) == "int8":
         return (values * 30).round().clamp(-127, 127).to(torch.int8)
     return values.to(INPUT[stored(dtype)])
 
 
-def _scales(count: int, generator: Any) -> Any:
+def _scales(size: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
     """From a half to one and a half, so that one of another row is wrong."""
-    return torch.rand(count, generator=generator, device="cuda", dtype=torch.float32) + 0.5
+    return torch.rand(size, generator=generator, device=generator.device, dtype=torch.float32) + 0.5
 
 
 def _mean_size(one: Operands, reference: Any) -> Any:
     """Of all elements; where there are scales, of all sums, times the scales of each element."""
     if one.x_scales is None:
         return reference.abs().mean()
-    scales = one.x_scales[:, None] * one.w_scales
+    w_scales = one.w_scales
+    if one.group_rows:
+        w_scales = w_scales.repeat_interleave(torch.tensor(one.group_rows, device=w_scales.device), dim=0)
+    scales = one.x_scales[:, None] * w_scales
     return (reference / scales).abs().mean() * scales
 
 
 def _reference(one: Operands) -> Any:
     """In float64 by rows, kept in float32. Whole numbers below 2^24 are exact in it."""
+    if one.group_rows:
+        return torch.cat([_reference(of_group) for of_group in one.each_group()])
     w = one.w.double().t()
     rows = max(1, ROWS_AT_ONCE // one.w.shape[0])
     if one.w_scales is not None:

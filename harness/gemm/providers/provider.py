@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Protocol, runtime_checkable
 
 from hillclimb.harness.gemm.shape import GemmShape
@@ -27,10 +28,24 @@ class Operands:
     """Of each token, [m], float32; None where the dtype has no scales."""
     w_scales: Any = None
     """Of each row of weights, [n], likewise. A result is multiplied by both, in float32, before it is rounded."""
+    group_rows: tuple[int, ...] = ()
+    """With groups: how many tokens each has, in their order; `w` is [groups, n, k] then, and `w_scales` [groups, n]."""
+    group_ends: Any = None
+    """Where the tokens of each end, [groups], int32: what a kernel may know of it."""
+
+    def each_group(self) -> Iterator[Operands]:
+        """The products of the groups that have tokens, each with its part of the result."""
+        ends = accumulate(self.group_rows)
+        for group, (rows, end) in enumerate(zip(self.group_rows, ends, strict=True)):
+            if rows:
+                tokens = slice(end - rows, end)
+                scales = (self.x_scales[tokens], self.w_scales[group]) if self.x_scales is not None else ()
+                yield Operands(self.x[tokens], self.w[group], self.out[tokens], *scales)
 
 
-Launch = Callable[[Operands], None]
-"""Begins the product on torch's current stream, and does not wait for it."""
+Launch = Callable[[Operands], Any]
+"""Begins the product on torch's current stream, and does not wait for it. What it returns has the result, where that is
+not in `out`."""
 
 
 class Provider(Protocol):

@@ -68,7 +68,9 @@ class TritonMatmul:
         return {"triton": triton.__version__}
 
     def kernels(self, shape: GemmShape, example: Operands) -> Sequence[str]:
-        """The likeliest by the cost model. Raises UnsupportedError for operands with scales."""
+        """The likeliest by the cost model. Raises UnsupportedError for operands with scales, and for groups."""
+        if shape.groups > 1:
+            raise UnsupportedError("this kernel has single products alone, none of groups")
         if example.x_scales is not None:
             raise UnsupportedError(f"this kernel does not scale its results, as {shape.dtype} asks for")
         self.configurations = {str(one): one for one in likeliest(shape, self.programs)}

@@ -117,19 +117,20 @@ def _fits(point: WarpgroupPoint, option: RunOption, shape: GemmShape) -> bool:
     ):
         return False
     is_tiny = max(shape.m, shape.n) < ROW_BLOCK
-    for size, side, blocks in zip(sides(option.rows, shape), point.tile, option.cluster, strict=False):
+    of_group = sides(option.rows, shape.one_group)
+    for size, side, blocks in zip(of_group, point.tile, option.cluster, strict=False):
         is_too_long = side >= 2 * max(size, 8) and not (is_tiny and side == ROW_BLOCK)
         if is_too_long or side * blocks > OVERHANG * max(size, side):
             return False
-    return not point.is_persistent or _tiles(point, option, shape) > _slots(point, option)
+    is_once_enough = _tiles(point, option, shape) <= _slots(point, option)
+    return point.is_grouped or not (point.is_persistent and is_once_enough)
 
 
 def _tiles(point: WarpgroupPoint, option: RunOption, shape: GemmShape) -> int:
     """Of clusters."""
-    rows, columns = sides(option.rows, shape)
-    return ceil(rows / (point.tile[0] * option.cluster[0])) * ceil(
-        columns / (point.tile[1] * option.cluster[1])
-    )
+    rows, columns = sides(option.rows, shape.one_group)
+    down, across = option.cluster
+    return shape.used_groups * ceil(rows / (point.tile[0] * down)) * ceil(columns / (point.tile[1] * across))
 
 
 def _slots(point: WarpgroupPoint, option: RunOption) -> int:

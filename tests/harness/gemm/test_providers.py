@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from hillclimb.harness.gemm.definitions import FILE, read_definitions
 from hillclimb.harness.gemm.providers import cost, problem
 from hillclimb.harness.gemm.providers.cost import cost_seconds
 from hillclimb.harness.gemm.providers.cublas import Cublas
+from hillclimb.harness.gemm.providers.cublaslt import CublasLt
 from hillclimb.harness.gemm.providers.provider import Operands, UnsupportedError
 from hillclimb.harness.gemm.providers.triton_matmul import TritonMatmul
 from hillclimb.harness.gemm.shape import GemmShape
@@ -59,6 +61,60 @@ def test_a_reference_has_the_scales_of_its_row_and_its_column(monkeypatch: pytes
             assert float(plain[row, column]) == pytest.approx(expected, rel=1e-6, abs=1e-7)
             expected *= float(x_scales[row]) * float(w_scales[column])
             assert float(scaled[row, column]) == pytest.approx(expected, rel=1e-6, abs=1e-7)
+
+
+GROUPED = GemmShape("a", 11, 5, 4, "scaled_fp8", groups=4)
+
+
+def test_a_reference_of_groups_has_the_weights_and_scales_of_its_group() -> None:
+    one = problem.operands(GROUPED, torch.Generator().manual_seed(3))
+    ends = one.group_ends.tolist()
+    assert one.w.shape == (4, 5, 4) and one.w_scales.shape == (4, 5) and one.group_ends.dtype == torch.int32
+    reference, scales = problem._reference(one), torch.empty(11, 5)
+    assert reference.shape == (11, 5)
+    for row in range(11):
+        group = next(at for at, end in enumerate(ends) if row < end)
+        for column in range(5):
+            expected = float(one.x[row].double() @ one.w[group, column].double())
+            scales[row, column] = one.x_scales[row] * one.w_scales[group, column]
+            expected *= float(scales[row, column])
+            assert float(reference[row, column]) == pytest.approx(expected, rel=1e-6, abs=1e-7)
+    assert torch.allclose(problem._mean_size(one, 2.5 * scales), 2.5 * scales)
+
+
+@pytest.mark.parametrize(("m", "groups"), [(3, 8), (8, 8), (21, 8), (1, 512), (4096, 3)])
+def test_tokens_are_spread_evenly_and_otherwise_in_another_set(m: int, groups: int) -> None:
+    shape = GemmShape("a", m, 8, 16, "bf16", groups)
+    generator = torch.Generator().manual_seed(0)
+    sets = [problem.operands(shape, generator) for _ in range(6)]
+    for one in sets:
+        assert sum(one.group_rows) == m == int(one.group_ends[-1]) and len(one.group_rows) == groups
+        assert max(one.group_rows) == shape.one_group.m and max(one.group_rows) - min(one.group_rows) <= 1
+        assert sum(rows > 0 for rows in one.group_rows) == shape.used_groups
+        parts = list(one.each_group())
+        assert torch.equal(torch.cat([part.x for part in parts]), one.x)
+        assert all(part.out.data_ptr() >= one.out.data_ptr() and not part.group_rows for part in parts)
+    assert (len({one.group_rows for one in sets}) > 1) == bool(m % groups)
+
+
+@pytest.mark.parametrize(("m", "groups"), [(20, 3), (5, 9)])
+def test_torch_does_groups_one_by_one(m: int, groups: int) -> None:
+    shape = GemmShape("a", m, 32, 32, "bf16", groups)
+    one = problem.operands(shape, torch.Generator().manual_seed(1))
+    assert list(Cublas().kernels(shape, one)) == ["grouped_mm", "one_by_one"]
+    one.out.fill_(float("nan"))
+    Cublas().launch(shape, "one_by_one")(one)
+    assert torch.allclose(one.out.float(), problem._reference(one), rtol=0.02, atol=0.05)
+
+
+def test_providers_of_single_products_say_so() -> None:
+    of = replace(GROUPED, dtype="bf16")
+    for provider in (CublasLt, TritonMatmul):
+        with pytest.raises(UnsupportedError, match="has single products alone, none of groups"):
+            provider.kernels(object(), of, Operands(None, None, None))  # type: ignore[arg-type]
+    assert list(Cublas().kernels(replace(of, dtype="f16"), Operands(None, None, None))) == ["one_by_one"]
+    with pytest.raises(UnsupportedError, match="takes 17 rows or more, not 16"):
+        Cublas().kernels(GemmShape("a", 67, 16, 16, "int8", 4), Operands(None, None, None))
 
 
 def test_what_a_sum_may_be_off_by_is_scaled_with_it() -> None:

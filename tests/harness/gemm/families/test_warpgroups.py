@@ -20,6 +20,11 @@ from hillclimb.harness.gemm.shape import GemmShape
 
 POINTS = [one for one in chosen_points("warpgroup_gemm", "hopper", "bf16") if isinstance(one, WarpgroupPoint)]
 GOOD = [one for one in POINTS if not refusal(one)]
+GROUPED = [
+    one
+    for one in chosen_points("grouped_gemm", "hopper", "bf16")
+    if isinstance(one, WarpgroupPoint) and not refusal(one)
+]
 POINT = WarpgroupPoint(dtype="bf16", tile=(128, 128, 64), consumers=(2, 1))
 
 points = st.sampled_from(GOOD)
@@ -47,6 +52,8 @@ def test_names_are_identifiers_and_none_comes_twice() -> None:
         (with_(tile=(128, 264, 64)), "TMA brings 256 rows at once, not 264"),
         (with_(tile=(128, 128, 96)), "a step along K has a multiple of 128 bytes, not 96 elements"),
         (with_(dtype="fp8"), "a step along K has a multiple of 128 bytes, not 64 elements"),
+        (with_(generator="grouped_gemm"), "how many tiles the groups have is known when it runs"),
+        (with_(generator="grouped_gemm", is_persistent=True, splits=2), "blocks that share K take one tile"),
         (with_(splits=3), "K is split in 1, 2, 4, 8, not 3"),
         (with_(splits=2, is_persistent=True), "blocks that share K take one tile"),
         (with_(consumers=(2, 2), tile=(128, 128, 64)), "3 consumers are the most, not 4"),
@@ -119,6 +126,38 @@ def test_every_way_to_run_it_fits_and_has_its_name(
         others = [option, *further_options(point, option)]
         assert len({way_name(point, one) for one in others}) == len(others) >= 10
         assert all(one.steps < steps(point) for one in others)
+
+
+@given(st.sampled_from(GROUPED), st.sampled_from([1, 9, 128, 1000, 65536]), st.sampled_from([2, 128, 512]))
+def test_tiles_of_groups_fit_those_and_not_all_tokens(point: WarpgroupPoint, m: int, groups: int) -> None:
+    of = replace(shape(m), groups=groups)
+    for option in run_options(point, of):
+        tokens = point.tile[0 if option.rows == "tokens" else 1]
+        assert tokens < 2 * max(of.one_group.m, 8)
+        assert way_seconds(point, option, of) > of.bytes / 4.5e12
+
+
+def test_groups_take_as_long_as_their_weights() -> None:
+    """Of 128 groups 16 are met by 16 tokens; each of them is a product of one token."""
+    option = RunOption(rows="features", is_dependent=True)
+    few, all_of_them = (replace(shape(m), groups=128) for m in (16, 128))
+    (narrow,) = (
+        one for one in GROUPED if one.name.startswith("grouped_gemm_bf16_64x8x64_1x1_split1_persistent_by1")
+    )
+    assert 6 < way_seconds(narrow, option, all_of_them) / way_seconds(narrow, option, few) < 8
+    for m in (1, 16, 128, 8192):
+        assert any(list(run_options(point, replace(shape(m), groups=128))) for point in GROUPED)
+
+
+def test_a_file_is_grouped_or_not() -> None:
+    """Both are of one template, in which what the other needs is left out."""
+    of_groups = [one for one in GROUPED if one.tile == (64, 8, 64)]
+    for words, points in (("group_ends", of_groups), ("work.tiles", GOOD[:1])):
+        assert words in render(points)
+    assert "work.tiles" not in render(of_groups) and "Groups" not in render(GOOD[:1])
+    assert len({steps(one) for one in of_groups if one.blocks == 1}) == 1
+    single = of_groups[0].model_copy(update={"generator": "warpgroup_gemm"})
+    assert steps(of_groups[0]) <= steps(single)
 
 
 @given(points, sizes, st.data())

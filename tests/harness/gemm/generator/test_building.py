@@ -303,6 +303,20 @@ def test_a_real_compiler_builds_kernels_of_our_own(tmp_path: Path) -> None:
     assert ways == {(1, False, 1), (1, False, 2), (1, True, 1), (2, False, 1), (4, False, 1), (8, False, 1)}
 
 
+@pytest.mark.slow(20)
+@pytest.mark.parametrize("dtype", ["bf16", "scaled_fp8"])
+def test_a_real_compiler_builds_kernels_of_groups(tmp_path: Path, dtype: Dtype) -> None:
+    toolkit = find_toolkit(of_wheels()[0])
+    points = [
+        point
+        for point in chosen_points("grouped_gemm", "hopper", dtype)
+        if point.tile[:2] == (128, 32) and not refusal(point)
+    ]
+    run = CompileRun(BuildStore(tmp_path / "store", toolkit), default_jobs())
+    kernels = KernelBuilding(None, toolkit).build(run, points, tmp_path / "out").kernels
+    assert len(kernels) == 9 and all(one.is_sound and one.registers for one in kernels)
+
+
 @pytest.mark.slow(600)
 @pytest.mark.timeout(3000)
 def test_the_rules_agree_with_a_real_compiler(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -165,6 +166,36 @@ def test_scales_go_with_the_operand_that_they_are_of(
     )
     of_x, of_w = (x.data_ptr(), x_scales.data_ptr()), (w.data_ptr(), w_scales.data_ptr())
     assert {*seen} == {(*of_x, *of_w) if rows == "tokens" else (*of_w, *of_x)}
+
+
+def test_groups_are_told_to_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda _: SimpleNamespace(multi_processor_count=132)
+    )
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=0))
+    monkeypatch.setattr(Scratch, "address", lambda _, size: size)
+    seen = set()
+
+    def function(action: int, request: Any) -> int:
+        of = request._obj
+        seen.add((of.a, of.b, of.rows, of.columns, of.groups, of.group_ends))
+        return 0
+
+    x, w, ends = torch.zeros(40, 8), torch.zeros(3, 16, 8), torch.tensor([9, 9, 40], dtype=torch.int32)
+    shape = GemmShape("a", 40, 16, 8, "bf16", groups=3)
+    call = _KernelCall(function, shape, RunOption(rows="features"), Scratch())  # type: ignore[arg-type]
+    call(Operands(x, w, x, group_rows=(9, 0, 31), group_ends=ends))
+    assert seen == {(w.data_ptr(), x.data_ptr(), 16, 40, 3, ends.data_ptr())}
+
+
+def test_products_of_groups_have_kernels_of_their_own(tmp_path: Path) -> None:
+    grouped = chosen_points("grouped_gemm", "hopper", "bf16")[:60]
+    kernels = [built(one) for one in (*POINTS[:20], *grouped)]
+    single = GemmShape("a", 64, 4096, 4096, "bf16")
+    for shape, kind in ((single, "simple"), (replace(single, groups=8), "grouped")):
+        assert {name.partition("_")[0] for name in names(tmp_path, shape, *kernels)} == {kind}
+    with pytest.raises(UnsupportedError, match="takes bf16 of groups with these sizes"):
+        names(tmp_path, replace(single, groups=8), *kernels[:20])
 
 
 def test_only_those_that_are_named_are_run_and_for_every_shape(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ def of_collectives(generator: str, dtype: Dtype, rows: RowOperand) -> AnyPoint:
 
 TOKENS, FEATURES = (of_collectives("simple_gemm", "int8", rows) for rows in ("tokens", "features"))
 SCALED = of_collectives("scaled_mm", "scaled_int8", "features")
+GROUPED = chosen_points("grouped_gemm", "hopper", "bf16")[0].model_copy(update={"dtype": "scaled_int8"})
 OWN = chosen_points("warpgroup_gemm", "hopper", "bf16")[0]
 STREAM_K = next(one for one in chosen_points("simple_gemm", "hopper", "int8") if "stream_k" in one.words)
 FAILED = OWN.model_copy(update={"splits": 2})
@@ -46,14 +47,18 @@ extern "C" int NAME(GemmAction action, GemmRequest* of) {
   if (!prepared || of->stream || (of->workspace_bytes && workspace != of->workspace)) return 5;
   for (int row = 0; row < of->rows; ++row)
     for (int column = 0; column < of->columns; ++column) {
+      int token = of->is_transposed ? column : row, group = 0;
+      while (of->group_ends && group < of->groups && token >= of->group_ends[group]) ++group;
+      if (group == of->groups) continue;
+      int a_row = row + of->is_transposed * group * of->rows, b_row = column + !of->is_transposed * group * of->columns;
       int sum = 0, at = of->is_transposed ? column * of->rows + row : row * of->columns + column;
-      auto a = (signed char const*)of->a + row * of->inner, b = (signed char const*)of->b + column * of->inner;
+      auto a = (signed char const*)of->a + a_row * of->inner, b = (signed char const*)of->b + b_row * of->inner;
       for (int inner = 0; inner < of->inner; ++inner) sum += a[inner] * b[inner];
       if (!of->row_scales) {
         ((int*)of->result)[at] = sum;
         continue;
       }
-      float scaled = sum * of->row_scales[row] * of->column_scales[column];
+      float scaled = sum * of->row_scales[a_row] * of->column_scales[b_row];
       unsigned bits;
       __builtin_memcpy(&bits, &scaled, 4);
       ((unsigned short*)of->result)[at] = bits >> 16;
@@ -77,14 +82,18 @@ extern "C" int NAME(GemmAction action, GemmRequest* of) {
 def ops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     """Loaded from a folder with kernels of two types, as whoever uses it does."""
     root = tmp_path_factory.mktemp("kernels")
-    points = (TOKENS, FEATURES, SCALED, STREAM_K, OWN, LONGER)
+    points = (TOKENS, FEATURES, SCALED, STREAM_K, GROUPED, OWN, LONGER)
     header = render_template("gemm.h.jinja", {"kernels": [{"name": one.name} for one in points]})
-    bodies = [PRODUCT.replace("NAME", one.name) for one in points[:4]]
+    bodies = [PRODUCT.replace("NAME", one.name) for one in points[:5]]
     bodies += [ECHO.replace("NAME", one.name).replace("BLOCKS", str(one.blocks)) for one in (OWN, LONGER)]  # type: ignore[union-attr]
     source = root / "kernels.cpp"
     source.write_text("\n".join(["#include <cstddef>", "using cudaStream_t = void*;", header, *bodies]))
     subprocess.run(["c++", "-O1", "-shared", "-fPIC", "-o", root / "all.so", source], check=True, timeout=120)
-    for folder, kernels in (("collectives", points[:4]), ("own", (OWN, LONGER, FAILED))):
+    for folder, kernels in (
+        ("collectives", points[:4]),
+        ("grouped", points[4:5]),
+        ("own", (OWN, LONGER, FAILED)),
+    ):
         found = [GeneratedKernel(point=one, outcome="built", library="libraries/all.so") for one in kernels]
         found[-1] = found[-1].model_copy(update={"outcome": "failed"}) if kernels[-1] is FAILED else found[-1]
         library = Library("all.so", root / "all.so", sha256_of(root / "all.so"))
@@ -111,6 +120,10 @@ def operator(point: AnyPoint) -> Any:
 
 def whole(*sizes: int) -> torch.Tensor:
     return torch.randint(-100, 100, sizes, dtype=torch.int8)
+
+
+def whole_ones(*sizes: int) -> torch.Tensor:
+    return torch.ones(sizes, dtype=torch.int8)
 
 
 @pytest.mark.parametrize("point", [TOKENS, FEATURES], ids=["tokens", "features"])
@@ -149,10 +162,60 @@ def test_a_way_is_run_as_it_is_named(ops: ModuleType, option: RunOption, point: 
     assert told == expected
 
 
+@pytest.mark.parametrize("features", [False, True])
+@pytest.mark.parametrize("rows", [(3, 0, 2), (0, 0, 0), (1, 1, 1)])
+def test_each_group_has_weights_and_scales_of_its_own(
+    ops: ModuleType, rows: tuple[int, ...], features: bool
+) -> None:
+    x, w = whole(5, 32) % 3 - 1, whole(3, 8, 32) % 3 - 1  # whose sums bfloat16 has
+    x_scales, w_scales = 2.0 ** torch.randint(-3, 3, (5,)), 2.0 ** torch.randint(-3, 3, (3, 8))
+    ends = torch.tensor(rows).cumsum(0).int()
+    way = way_name(GROUPED, RunOption(raster=1, rows="features" if features else "tokens"))
+    out = ops.gemm(way, x, w, x_scales, w_scales, ends)
+    assert torch.equal(
+        operator(GROUPED)(x, w, x_scales, w_scales, ends, features=features)[: sum(rows)], out[: sum(rows)]
+    )
+    begin = 0
+    for group, end in enumerate(ends.tolist()):
+        expected = x[begin:end].float() @ w[group].float().t() * x_scales[begin:end, None] * w_scales[group]
+        assert torch.equal(out[begin:end], expected.bfloat16())
+        begin = end
+
+
+@pytest.mark.parametrize(
+    ("operands", "told"),
+    [
+        ({"w": whole_ones(8, 32)}, "takes torch.int8 of three sizes, contiguous"),
+        ({"group_ends": None}, "takes group_ends"),
+        (
+            {"group_ends": torch.tensor([1, 2, 4])},
+            "group_ends is torch.int64 (3,); it has to be torch.int32 (3,)",
+        ),
+        ({"group_ends": torch.tensor([4]).int()}, "group_ends is torch.int32 (1,)"),
+        ({"group_ends": torch.tensor([1, 0, 2, 0, 4, 0]).int()[::2]}, "group_ends has to be contiguous"),
+        ({"w_scales": torch.ones(8)}, "w_scales is torch.float32 (8,); it has to be torch.float32 (3, 8)"),
+    ],
+)
+def test_groups_that_are_none_are_told(ops: ModuleType, operands: dict[str, Any], told: str) -> None:
+    right = {
+        "w": whole_ones(3, 8, 32),
+        "x_scales": torch.ones(4),
+        "w_scales": torch.ones(3, 8),
+        "group_ends": torch.tensor([1, 2, 4]).int(),
+    }
+    operator(GROUPED)(whole_ones(4, 32), **right)
+    with pytest.raises(ValueError, match=re.escape(told)):
+        operator(GROUPED)(whole_ones(4, 32), **{**right, **operands})
+    with pytest.raises(ValueError, match="takes no group_ends"):
+        operator(TOKENS)(whole_ones(4, 32), whole_ones(8, 32), group_ends=right["group_ends"])
+
+
 def test_operators_are_what_torch_asks_of_one(ops: ModuleType) -> None:
     torch.library.opcheck(operator(TOKENS), (whole(4, 32), whole(8, 32)))
     scales = (torch.rand(4), torch.rand(8))
     torch.library.opcheck(operator(SCALED), (whole(4, 32), whole(8, 32), *scales))
+    groups = (torch.rand(4), torch.rand(3, 8), torch.tensor([1, 1, 4]).int())
+    torch.library.opcheck(operator(GROUPED), (whole(4, 32), whole(3, 8, 32), *groups))
     with FakeTensorMode():
         out = operator(FEATURES)(whole(4, 32), whole(8, 32))
     assert out.shape == (4, 8) and out.dtype == torch.int32
@@ -183,7 +246,7 @@ def test_what_a_kernel_cannot_take_is_told(
     [
         ((), "takes x_scales"),
         ((torch.ones(4),), "takes w_scales"),
-        ((torch.ones(8), torch.ones(8)), "x_scales is torch.float32 (8,); it has to be float32 (4,)"),
+        ((torch.ones(8), torch.ones(8)), "x_scales is torch.float32 (8,); it has to be torch.float32 (4,)"),
         ((torch.ones(4), torch.ones(8).double()), "w_scales is torch.float64 (8,)"),
         ((torch.ones(4), torch.ones(16)[::2]), "w_scales has to be contiguous"),
     ],
