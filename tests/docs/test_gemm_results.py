@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import geometric_mean
 
 import pytest
 
@@ -46,6 +47,23 @@ def test_tables_by_m_are_those_of_the_evidence(folder: str, providers: tuple[str
         cells = " | ".join(f"{one.geometric_means[name]:.3f}" for name in names)
         assert f"| {label} | {one.shapes} | {cells} |" in PAGE
     smallest = " | ".join(f"{found.summary.smallest[name]:.3f}" for name in names)
+    assert f"| smallest | | {smallest} |" in PAGE
+
+
+def test_the_table_of_experts_is_that_of_the_evidence() -> None:
+    endings = ("", "_no_pdl", "_scaled_fp8")
+    found = [compared("gemm_grouped_h200", f"cublas{end}", f"generated{end}") for end in endings]
+    by_tokens: dict[float, list[list[float]]] = {}
+    for rows in zip(*(one.shapes for one in found), strict=True):
+        assert len({(row.m, row.n, row.k, row.groups) for row in rows}) == 1
+        speedups = [row.cells["generated"].speedup for row in rows]
+        by_tokens.setdefault(rows[0].m / rows[0].groups, []).append(speedups)
+    for tokens, of_shapes in by_tokens.items():
+        cells = " | ".join(f"{geometric_mean(values):.3f}" for values in zip(*of_shapes, strict=True))
+        assert f"| {tokens:g} | {len(of_shapes)} | {cells} |" in PAGE
+    means = " | ".join(f"{one.summary.geometric_means['generated']:.3f}" for one in found)
+    assert f"| all | 24 | {means} |" in PAGE
+    smallest = " | ".join(f"{one.summary.smallest['generated']:.3f}" for one in found)
     assert f"| smallest | | {smallest} |" in PAGE
 
 

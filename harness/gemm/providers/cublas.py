@@ -33,8 +33,10 @@ class Cublas:
         return {}
 
     def kernels(self, shape: GemmShape, example: Operands) -> Sequence[str]:
-        """One, whatever the shape; two of groups in bf16. Raises UnsupportedError for int8 with scales, or of fewer than 17
-        rows, and for fp8 whose n or k is no multiple of 16.
+        """One, whatever the shape; two of groups in bf16.
+
+        Raises UnsupportedError for int8 with scales, or of fewer than 17 rows, and for fp8 whose n or k is no multiple
+        of 16.
         """
         if shape.dtype == "scaled_int8":
             raise UnsupportedError("torch has no product of int8 with scales")

@@ -208,6 +208,36 @@ def test_the_layers_of_a_model_but_for_its_experts(folder: Path) -> None:
         typed("model")
 
 
+def test_products_of_experts_are_asked_for(folder: Path) -> None:
+    words = ("--batch-sizes", "16", "--rounds", "1", "--providers", "one", "--output-dir", "times")
+    typed("model", "--models", "Qwen/Qwen3-30B-A3B,Qwen/Qwen3-32B", *words, "--grouped")
+    found = read_results(folder / "times" / "one_results.json").results
+    assert {(one.m, one.n, one.k, one.groups) for one in found} == {
+        (128, 1536, 2048, 128),
+        (128, 2048, 768, 128),
+    }
+    assert (folder / "times" / "bf16_e128_m128_n1536_k2048.json").exists()
+    typed(
+        "range",
+        "--dim-start",
+        "1536",
+        "--dim-end",
+        "1536",
+        "--dim-increment",
+        "1",
+        "--m-constant",
+        "128",
+        "--k-constant",
+        "2048",
+        *words[2:],
+    )
+    assert [one.groups for one in read_results(folder / "times" / "one_results.json").results] == [1]
+    with pytest.raises(UsageError, match="these models have no experts; leave --grouped out"):
+        typed("model", "--models", "Qwen/Qwen3-32B", *words, "--grouped")
+    with pytest.raises(UsageError, match="--shapes names them, those of experts too; leave --grouped out"):
+        typed("shapes", "--shapes", "qkv_m16_n6144_k4096", "--grouped")
+
+
 def test_what_is_left_is_told_and_goes_on(folder: Path) -> None:
     words = ("square", *RANGE, "--providers", "one")
     told = typed(*words, "--seconds", "0.000001", status=1).splitlines()
