@@ -290,7 +290,7 @@ def _of_kind(shapes: Sequence[GemmShape], *, grouped: bool) -> list[GemmShape]:
     found = [shape for shape in shapes if (shape.groups > 1) == grouped]
     if not found:
         raise UsageError(
-            "these models have no experts; leave --grouped out"
+            "there are no products of experts among these shapes; leave --grouped out"
             if grouped
             else "no shape is a single product; --grouped takes those of experts"
         )

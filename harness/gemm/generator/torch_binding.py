@@ -23,7 +23,8 @@ def write_torch_ops(folder: Path) -> None:
         for one in catalog.kernels
         if one.is_sound
     ]
-    example = kernels[0] if kernels else {"name": "NAME", "dtype": "bf16", "is_grouped": False}
+    example = {"name": "NAME", "dtype": "bf16", "is_grouped": False}
+    example = min(kernels, key=lambda kernel: bool(kernel["is_grouped"]), default=example)
     scales = ("x_scales", "w_scales") if example["dtype"] in UNSCALED else ()
     groups = ("group_ends=group_ends",) if example["is_grouped"] else ()
     values = {

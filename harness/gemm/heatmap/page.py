@@ -12,6 +12,7 @@ import numpy as np
 from hillclimb.harness.gemm.folder import write
 from hillclimb.harness.gemm.heatmap.picture import COLOURS, LOWEST, order
 from hillclimb.harness.gemm.portfolio.portfolio import Portfolio
+from hillclimb.harness.gemm.shape import GemmShape
 from hillclimb.harness.report.page import environment, style
 from hillclimb.harness.report.page_packs import embed
 
@@ -46,16 +47,18 @@ def page_data(portfolio: Portfolio, chosen: Sequence[str]) -> dict[str, object]:
     columns = order(portfolio)
     times = portfolio.kernel_milliseconds[:, columns]
     return {
-        "shapes": [
-            {"name": one.name, "size": f"{one.m} x {one.n} x {one.k}", "dtype": one.dtype}
-            for one in portfolio.shapes
-        ],
+        "shapes": [{"name": one.name, "size": _size(one), "dtype": one.dtype} for one in portfolio.shapes],
         "kernels": [portfolio.kernels[column] for column in columns],
         "milliseconds": [[_digits(value) for value in row] for row in times],
         "chosen": list(chosen),
         "lowest": LOWEST,
         "shades": _shades(),
     }
+
+
+def _size(shape: GemmShape) -> str:
+    groups = f", {shape.groups} groups" if shape.groups > 1 else ""
+    return f"{shape.m} x {shape.n} x {shape.k}{groups}"
 
 
 def _digits(value: float) -> float | None:

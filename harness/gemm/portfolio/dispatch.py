@@ -2,8 +2,9 @@
 
 A matrix of weights has a span of m for each way to run a kernel: a measured m has its fastest, and any other what is
 predicted (`prediction`). Weights that were not measured get the spans of the nearest that were, over the logarithms of
-n, k and the number of groups. A dtype that was never measured gets the fall-back, the way whose worst shape is best,
-and of several the one that is best in the mean.
+n, k and the number of groups; single products are near single ones alone, and those of groups near those of groups. What
+was never measured in a dtype gets the fall-back, the way whose worst shape is best, and of several the one that is best
+in the mean.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ class Dispatch(Record):
 
     def index(self, shape: GemmShape) -> int:
         """Of the first of equally near weights."""
-        same = [one for one in self.known if one.dtype == shape.dtype]
+        kind = (shape.dtype, shape.groups > 1)
+        same = [one for one in self.known if (one.dtype, one.groups > 1) == kind]
         if not same:
             return self.fall_back
         nearest = min(same, key=lambda one: one.distance(shape))

@@ -48,7 +48,7 @@ inline std::size_t choose(Dtype dtype, long long m, double n, double k, double g
   const Known* nearest = nullptr;
   double least = 0;
   for (std::size_t i = 0; i < known_count; ++i) {
-    if (known[i].dtype != dtype) continue;
+    if (known[i].dtype != dtype || (known[i].groups > 1) != (groups > 1)) continue;
     const double dn = std::log2(known[i].n) - std::log2(n), dk = std::log2(known[i].k) - std::log2(k);
     const double dg = std::log2(known[i].groups) - std::log2(groups);
     const double distance = std::sqrt(dn * dn + dk * dk + dg * dg);
@@ -84,7 +84,7 @@ def choose(dtype, m, n, k, groups=1):
     same = [
         (math.dist([math.log2(size) for size in one[1:4]], sizes), at)
         for at, one in enumerate(KNOWN)
-        if one[0] == dtype
+        if one[0] == dtype and (one[3] > 1) == (groups > 1)
     ]
     if not same:
         return KERNELS[FALL_BACK]

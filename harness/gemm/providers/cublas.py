@@ -15,9 +15,6 @@ GROUPED, ONE_BY_ONE = "grouped_mm", "one_by_one"
 """Of products of groups: one call, which is told on the device where they end, or a call for each, of a size that is
 known before. The latter is no way to serve a model, whose router has to be waited for then."""
 
-LEAST_ROWS = 16
-"""torch._int_mm takes more."""
-
 GROUPED_DTYPES: dict[Dtype, tuple[str, ...]] = {"bf16": (GROUPED, ONE_BY_ONE), "scaled_fp8": (GROUPED,)}
 """That torch has one call for. cuBLASLt takes scales from multiples of 16 bytes on, where no group need begin."""
 
@@ -35,8 +32,8 @@ class Cublas:
     def kernels(self, shape: GemmShape, example: Operands) -> Sequence[str]:
         """One, whatever the shape; two of groups in bf16.
 
-        Raises UnsupportedError for int8 with scales, or of fewer than 17 rows, and for fp8 whose n or k is no multiple
-        of 16.
+        Raises UnsupportedError for int8 with scales, of groups or of fewer than 17 rows, and for fp8 whose n or k is no
+        multiple of 16.
         """
         if shape.dtype == "scaled_int8":
             raise UnsupportedError("torch has no product of int8 with scales")
@@ -44,9 +41,9 @@ class Cublas:
             raise UnsupportedError(
                 f"torch._scaled_mm takes multiples of 16, not n = {shape.n}, k = {shape.k}"
             )
-        least = shape.m if shape.groups == 1 else shape.m // shape.groups
-        if shape.dtype == "int8" and least <= LEAST_ROWS:
-            raise UnsupportedError(f"torch._int_mm takes {LEAST_ROWS + 1} rows or more, not {least}")
+        if shape.dtype == "int8" and (shape.m <= 16 or shape.groups > 1):
+            least = shape.m if shape.groups == 1 else "as few as a group may have"
+            raise UnsupportedError(f"torch._int_mm takes 17 rows or more, not {least}")
         if shape.groups == 1:
             return [HEURISTIC]
         return GROUPED_DTYPES.get(shape.dtype, (ONE_BY_ONE,))

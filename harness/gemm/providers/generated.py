@@ -13,6 +13,7 @@ import torch
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.families.point import RESULT_BYTES
 from hillclimb.harness.gemm.families.run_option import RunOption, option_named, way_name
+from hillclimb.harness.gemm.families.warpgroup_rules import MAX_GROUPS
 from hillclimb.harness.gemm.generator.catalog import ARCHITECTURE, GeneratedKernel, is_whole, read_catalogs
 from hillclimb.harness.gemm.generator.interface import PREPARE, RUN, SUCCESS, WORKSPACE, GemmRequest
 from hillclimb.harness.gemm.generator.types import AnyPoint
@@ -76,7 +77,7 @@ class Generated:
         self._ways.clear()
         self._choose(shape)
         if not self._ways:
-            groups = " of groups" if shape.groups > 1 else ""
+            groups = f" of {shape.groups} groups" if shape.groups > 1 else ""
             raise UnsupportedError(f"no kernel of {self.folder} takes {shape.dtype}{groups} with these sizes")
         return list(self._ways)
 
@@ -144,14 +145,14 @@ class Generated:
 
 
 def _takes(kernel: GeneratedKernel, shape: GemmShape) -> bool:
-    """Whether it is of the shape's dtype, has groups as the shape does, and TMA can bring such rows."""
+    """Whether it is of the shape's dtype, has such groups, and TMA can bring such rows."""
     point = kernel.point
     rows_are_aligned = not (
         shape.k * ITEM_BYTES[shape.dtype] % ALIGNMENT_BYTES
         or shape.n * RESULT_BYTES[shape.dtype] % ALIGNMENT_BYTES
     )
-    is_of_kind = point.dtype == shape.dtype and point.is_grouped == (shape.groups > 1)
-    return rows_are_aligned and kernel.is_sound and is_of_kind
+    has_groups = point.is_grouped == (shape.groups > 1) and shape.groups <= MAX_GROUPS
+    return rows_are_aligned and kernel.is_sound and point.dtype == shape.dtype and has_groups
 
 
 class Scratch:

@@ -7,29 +7,17 @@ memory and not from the L2 cache. What is checked is that graph's own results, o
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import cycle, islice
 from typing import Any
 
 import torch
 
+from hillclimb.harness.gemm.providers.operand_sets import operand_sets, unevenly_spread
 from hillclimb.harness.gemm.providers.provider import Launch, Operands
-from hillclimb.harness.gemm.shape import UNSCALED, Dtype, GemmShape, stored
-
-INPUT: dict[Dtype, torch.dtype] = {
-    "bf16": torch.bfloat16,
-    "f16": torch.float16,
-    "fp8": torch.float8_e4m3fn,
-    "int8": torch.int8,
-}
-OUTPUT: dict[Dtype, torch.dtype] = {
-    "bf16": torch.bfloat16,
-    "f16": torch.float16,
-    "fp8": torch.bfloat16,
-    "int8": torch.int32,
-    "scaled_fp8": torch.bfloat16,
-    "scaled_int8": torch.bfloat16,
-}
+from hillclimb.harness.gemm.shape import Dtype, GemmShape
 
 TOLERANCE: dict[Dtype, float] = {
     "bf16": 2.0**-8,
@@ -65,7 +53,7 @@ class Graph:
 
     calls: Any
     results: Sequence[Any]
-    """Of each call. None is given back while the graph is there, so no two of them share memory."""
+    """Of the last calls, one for each set of operands. They are kept, so that no two of them share memory."""
 
 
 class ShapeProblem:
@@ -75,30 +63,36 @@ class ShapeProblem:
         self.shape = shape
         make: Any = torch.cuda.Stream
         self.stream = make()
-        self._graphs: dict[tuple[str, int], Graph] = {}
+        self._graphs: dict[tuple[str, int, int], Graph] = {}
         self._enough: dict[str, int] = {}
         generator = torch.Generator(device="cuda").manual_seed(seed)
-        self.sets = [operands(shape, generator) for _ in range(sets or self._cold_sets())]
-        compared = range(0, len(self.sets), math.ceil(len(self.sets) / COMPARED_SETS))
-        self.references = {at: _reference(self.sets[at]) for at in compared}
+        self.sets = list(operand_sets(shape, sets or self._cold_sets(), generator))
+        self.checked_sets = list(self.sets)
+        """All that are timed; of groups also one whose tokens are spread unevenly."""
+        compared = {*range(0, len(self.sets), math.ceil(len(self.sets) / COMPARED_SETS))}
+        if shape.groups > 1:
+            compared.add(len(self.sets))
+            self.checked_sets.append(unevenly_spread(self.sets[0], generator))
+        self.references = {at: _reference(self.checked_sets[at]) for at in sorted(compared)}
+        torch.cuda.empty_cache()  # what it took to make them is free for the processes of other providers
 
     def check(self, kernel: str, launch: Launch) -> str:
         """What is wrong with its results; empty where nothing is."""
-        graph = self._graph(kernel, launch, len(self.sets))
+        graph = self._graph(kernel, launch, self.checked_sets, len(self.checked_sets))
         for result in graph.results:
             result.fill_(math.nan if result.is_floating_point() else -(2**31))
         torch.cuda.synchronize()
         graph.calls.replay()
         torch.cuda.synchronize()
         for at, reference in self.references.items():
-            if told := self._difference(self.sets[at], graph.results[at], reference):
+            if told := self._difference(self.checked_sets[at], graph.results[at], reference):
                 return told
         return ""
 
     def seconds(self, kernel: str, launch: Launch, calls: int = 0) -> float:
         """Of one call: the graph is replayed twice, and the second time counts."""
         calls = calls or self._calls(kernel, launch)
-        graph = self._graph(kernel, launch, calls).calls
+        graph = self._graph(kernel, launch, self.sets, calls).calls
         make: Any = torch.cuda.Event
         start, end = make(enable_timing=True), make(enable_timing=True)
         with torch.cuda.stream(self.stream):
@@ -118,19 +112,20 @@ class ShapeProblem:
             self._enough[kernel] = sets * max(1, times)
         return self._enough[kernel]
 
-    def _graph(self, kernel: str, launch: Launch, calls: int) -> Graph:
-        if (kernel, calls) not in self._graphs:
+    def _graph(self, kernel: str, launch: Launch, sets: Sequence[Operands], calls: int) -> Graph:
+        """Of so many calls, with one of these sets after another."""
+        key = (kernel, len(sets), calls)
+        if key not in self._graphs:
             with torch.cuda.stream(self.stream):
-                launch(self.sets[0])  # what a first call sets up must not be captured
+                launch(sets[0])  # what a first call sets up must not be captured
             self.stream.synchronize()
-            graph, results = torch.cuda.CUDAGraph(), list[Any]()
+            graph, results = torch.cuda.CUDAGraph(), deque[Any](maxlen=len(sets))
             with torch.cuda.graph(graph, stream=self.stream):
-                for at in range(calls):
-                    to = self.sets[at % len(self.sets)]
+                for to in islice(cycle(sets), calls):
                     own = launch(to)
                     results.append(to.out if own is None else own)
-            self._graphs[kernel, calls] = Graph(graph, results)
-        return self._graphs[kernel, calls]
+            self._graphs[key] = Graph(graph, results)
+        return self._graphs[key]
 
     def forget(self, kernel: str) -> None:
         """Its graphs."""
@@ -154,43 +149,6 @@ class ShapeProblem:
     def _cold_sets(self) -> int:
         cache = torch.cuda.get_device_properties(0).L2_cache_size
         return max(2, math.ceil(CACHE_MULTIPLE * cache / self.shape.bytes))
-
-
-def operands(shape: GemmShape, generator: torch.Generator) -> Operands:
-    """One set of them, on the generator's device."""
-    groups = (shape.groups,) if shape.groups > 1 else ()
-    x = _random((shape.m, shape.k), shape.dtype, generator)
-    w = _random((*groups, shape.n, shape.k), shape.dtype, generator)
-    one = Operands(x, w, x.new_empty((shape.m, shape.n), dtype=OUTPUT[shape.dtype]))
-    if shape.dtype in UNSCALED:
-        x_scales, w_scales = _scales((shape.m,), generator), _scales((*groups, shape.n), generator)
-        one = replace(one, x_scales=x_scales, w_scales=w_scales)
-    if groups:
-        rows = _group_rows(shape, generator)
-        ends = rows.cumsum(0, dtype=torch.int32)
-        one = replace(one, group_rows=tuple(rows.tolist()), group_ends=ends)
-    return one
-
-
-def _group_rows(shape: GemmShape, generator: torch.Generator) -> torch.Tensor:
-    """As many for each group as for another; those that are left go to some of them by lot."""
-    each, left = divmod(shape.m, shape.groups)
-    rows = torch.full((shape.groups,), each, device=generator.device)
-    rows[torch.randperm(shape.groups, generator=generator, device=generator.device)[:left]] += 1
-    return rows
-
-
-def _random(size: tuple[int, ...], dtype: Dtype, generator: torch.Generator) -> torch.Tensor:
-    """Of a normal distribution, as are activations and weights; whole numbers of a standard deviation of 30."""
-    values = torch.randn(size, generator=generator, device=generator.device, dtype=torch.float32)
-    if stored(dtype) == "int8":
-        return (values * 30).round().clamp(-127, 127).to(torch.int8)
-    return values.to(INPUT[stored(dtype)])
-
-
-def _scales(size: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
-    """From a half to one and a half, so that one of another row is wrong."""
-    return torch.rand(size, generator=generator, device=generator.device, dtype=torch.float32) + 0.5
 
 
 def _mean_size(one: Operands, reference: Any) -> Any:

@@ -116,8 +116,8 @@ def _fits(point: WarpgroupPoint, option: RunOption, shape: GemmShape) -> bool:
         or point.tile[1] % (8 * down)
     ):
         return False
-    is_tiny = max(shape.m, shape.n) < ROW_BLOCK
     of_group = sides(option.rows, shape.one_group)
+    is_tiny = max(of_group) < ROW_BLOCK
     for size, side, blocks in zip(of_group, point.tile, option.cluster, strict=False):
         is_too_long = side >= 2 * max(size, 8) and not (is_tiny and side == ROW_BLOCK)
         if is_too_long or side * blocks > OVERHANG * max(size, side):
@@ -127,10 +127,15 @@ def _fits(point: WarpgroupPoint, option: RunOption, shape: GemmShape) -> bool:
 
 
 def _tiles(point: WarpgroupPoint, option: RunOption, shape: GemmShape) -> int:
-    """Of clusters."""
-    rows, columns = sides(option.rows, shape.one_group)
+    """Of clusters, over all groups: some have a row more than the others."""
     down, across = option.cluster
-    return shape.used_groups * ceil(rows / (point.tile[0] * down)) * ceil(columns / (point.tile[1] * across))
+    each, more = divmod(shape.m, shape.used_groups)
+
+    def of_group(m: int) -> int:
+        rows, columns = sides(option.rows, replace(shape, m=m))
+        return ceil(rows / (point.tile[0] * down)) * ceil(columns / (point.tile[1] * across))
+
+    return more * of_group(each + 1) + (shape.used_groups - more) * of_group(each)
 
 
 def _slots(point: WarpgroupPoint, option: RunOption) -> int:

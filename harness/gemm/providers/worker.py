@@ -39,6 +39,12 @@ class ProviderWorker:
 
     def answer(self, ask: WorkerAsk) -> WorkerAnswer:
         """Whatever a kernel does to this process, short of ending it, is told."""
+        answer = self._answer(ask)
+        if answer.fault and ask.action == "prepare" and not answer.is_broken:
+            self._forget()  # other providers may need the memory
+        return answer
+
+    def _answer(self, ask: WorkerAsk) -> WorkerAnswer:
         try:
             return self._do(ask)
         except UnsupportedError as error:
@@ -69,10 +75,13 @@ class ProviderWorker:
             del self._launches[ask.kernel]
         return WorkerAnswer(fault="incorrect", detail=told) if told else WorkerAnswer()
 
-    def _prepare(self, ask: WorkerAsk) -> Sequence[str]:
+    def _forget(self) -> None:
         self.problem = None
         self._launches.clear()
         torch.cuda.empty_cache()
+
+    def _prepare(self, ask: WorkerAsk) -> Sequence[str]:
+        self._forget()
         if ask.product is None:
             raise ValueError("no shape is named")
         self.problem = ShapeProblem(ask.product.shape, ask.operand_sets)

@@ -232,7 +232,7 @@ def test_products_of_experts_are_asked_for(folder: Path) -> None:
         *words[2:],
     )
     assert [one.groups for one in read_results(folder / "times" / "one_results.json").results] == [1]
-    with pytest.raises(UsageError, match="these models have no experts; leave --grouped out"):
+    with pytest.raises(UsageError, match="no products of experts among these shapes; leave --grouped out"):
         typed("model", "--models", "Qwen/Qwen3-32B", *words, "--grouped")
     with pytest.raises(UsageError, match="--shapes names them, those of experts too; leave --grouped out"):
         typed("shapes", "--shapes", "qkv_m16_n6144_k4096", "--grouped")

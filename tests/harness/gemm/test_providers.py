@@ -17,6 +17,7 @@ from hillclimb.harness.gemm.providers import cost, problem
 from hillclimb.harness.gemm.providers.cost import cost_seconds
 from hillclimb.harness.gemm.providers.cublas import Cublas
 from hillclimb.harness.gemm.providers.cublaslt import CublasLt
+from hillclimb.harness.gemm.providers.operand_sets import operand_sets, unevenly_spread
 from hillclimb.harness.gemm.providers.provider import Operands, UnsupportedError
 from hillclimb.harness.gemm.providers.triton_matmul import TritonMatmul
 from hillclimb.harness.gemm.shape import GemmShape
@@ -67,7 +68,7 @@ GROUPED = GemmShape("a", 11, 5, 4, "scaled_fp8", groups=4)
 
 
 def test_a_reference_of_groups_has_the_weights_and_scales_of_its_group() -> None:
-    one = problem.operands(GROUPED, torch.Generator().manual_seed(3))
+    (one,) = operand_sets(GROUPED, 1, torch.Generator().manual_seed(3))
     ends = one.group_ends.tolist()
     assert one.w.shape == (4, 5, 4) and one.w_scales.shape == (4, 5) and one.group_ends.dtype == torch.int32
     reference, scales = problem._reference(one), torch.empty(11, 5)
@@ -86,7 +87,7 @@ def test_a_reference_of_groups_has_the_weights_and_scales_of_its_group() -> None
 def test_tokens_are_spread_evenly_and_otherwise_in_another_set(m: int, groups: int) -> None:
     shape = GemmShape("a", m, 8, 16, "bf16", groups)
     generator = torch.Generator().manual_seed(0)
-    sets = [problem.operands(shape, generator) for _ in range(6)]
+    sets = list(operand_sets(shape, 6, generator))
     for one in sets:
         assert sum(one.group_rows) == m == int(one.group_ends[-1]) and len(one.group_rows) == groups
         assert max(one.group_rows) == shape.one_group.m and max(one.group_rows) - min(one.group_rows) <= 1
@@ -97,14 +98,39 @@ def test_tokens_are_spread_evenly_and_otherwise_in_another_set(m: int, groups: i
     assert (len({one.group_rows for one in sets}) > 1) == bool(m % groups)
 
 
+@pytest.mark.parametrize("is_uneven", [False, True])
 @pytest.mark.parametrize(("m", "groups"), [(20, 3), (5, 9)])
-def test_torch_does_groups_one_by_one(m: int, groups: int) -> None:
+def test_torch_does_groups_one_by_one(m: int, groups: int, is_uneven: bool) -> None:
     shape = GemmShape("a", m, 32, 32, "bf16", groups)
-    one = problem.operands(shape, torch.Generator().manual_seed(1))
+    (even,) = operand_sets(shape, 1, torch.Generator().manual_seed(1))
+    one = unevenly_spread(even, torch.Generator().manual_seed(1)) if is_uneven else even
     assert list(Cublas().kernels(shape, one)) == ["grouped_mm", "one_by_one"]
     one.out.fill_(float("nan"))
     Cublas().launch(shape, "one_by_one")(one)
     assert torch.allclose(one.out.float(), problem._reference(one), rtol=0.02, atol=0.05)
+
+
+@pytest.mark.parametrize(("m", "groups"), [(3, 8), (1, 40), (8, 8)])
+def test_sets_of_few_tokens_share_weights_and_meet_others_of_them(m: int, groups: int) -> None:
+    sets = list(operand_sets(GemmShape("a", m, 8, 16, "bf16", groups), 7, torch.Generator().manual_seed(0)))
+    by_weights: dict[int, list[int]] = {}
+    for one in sets:
+        met = [group for group, rows in enumerate(one.group_rows) if rows]
+        by_weights.setdefault(one.w.data_ptr(), []).extend(met)
+    assert all(len(set(met)) == len(met) for met in by_weights.values())
+    assert len(by_weights) == -(-7 // (groups // m))
+    assert len({one.x.data_ptr() for one in sets}) == len({one.out.data_ptr() for one in sets}) == 7
+
+
+@pytest.mark.parametrize("groups", [2, 3, 128])
+def test_tokens_may_be_spread_unevenly(groups: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    (even,) = operand_sets(GemmShape("a", 4096, 8, 16, "bf16", groups), 1, generator)
+    one = unevenly_spread(even, generator)
+    assert sum(one.group_rows) == 4096 == int(one.group_ends[-1]) and len(one.group_rows) == groups
+    assert sum(rows == 0 for rows in one.group_rows) == groups // 2
+    assert max(one.group_rows) > 2 * 4096 / groups or groups < 4
+    assert one.w is even.w and one.x is even.x and one.out.data_ptr() != even.out.data_ptr()
 
 
 def test_providers_of_single_products_say_so() -> None:
@@ -113,8 +139,8 @@ def test_providers_of_single_products_say_so() -> None:
         with pytest.raises(UnsupportedError, match="has single products alone, none of groups"):
             provider.kernels(object(), of, Operands(None, None, None))  # type: ignore[arg-type]
     assert list(Cublas().kernels(replace(of, dtype="f16"), Operands(None, None, None))) == ["one_by_one"]
-    with pytest.raises(UnsupportedError, match="takes 17 rows or more, not 16"):
-        Cublas().kernels(GemmShape("a", 67, 16, 16, "int8", 4), Operands(None, None, None))
+    with pytest.raises(UnsupportedError, match="takes 17 rows or more, not as few as a group may have"):
+        Cublas().kernels(GemmShape("a", 400, 16, 16, "int8", 4), Operands(None, None, None))
 
 
 def test_what_a_sum_may_be_off_by_is_scaled_with_it() -> None:

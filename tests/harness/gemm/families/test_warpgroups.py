@@ -15,6 +15,7 @@ from hillclimb.harness.gemm.families.warpgroup_point import REGISTERS, Warpgroup
 from hillclimb.harness.gemm.families.warpgroup_rules import steps
 from hillclimb.harness.gemm.generator.source import ALIKE, grouped, render
 from hillclimb.harness.gemm.generator.types import chosen_points, refusal
+from hillclimb.harness.gemm.providers import ways
 from hillclimb.harness.gemm.providers.ways import further_options, run_options, sides, way_seconds
 from hillclimb.harness.gemm.shape import GemmShape
 
@@ -147,6 +148,18 @@ def test_groups_take_as_long_as_their_weights() -> None:
     assert 6 < way_seconds(narrow, option, all_of_them) / way_seconds(narrow, option, few) < 8
     for m in (1, 16, 128, 8192):
         assert any(list(run_options(point, replace(shape(m), groups=128))) for point in GROUPED)
+
+
+def test_tiles_are_those_of_each_group() -> None:
+    """Of 128 groups eight have 65 tokens and the others 64, so but eight of them have one tile of tokens."""
+    (narrow,) = (
+        one for one in GROUPED if one.name.startswith("grouped_gemm_bf16_64x64x64_1x1_split1_persistent_by1")
+    )
+    of, option = replace(shape(128 * 64 + 8, 1536), groups=128), RunOption(rows="features")
+    assert ways._tiles(narrow, option, of) == 24 * (120 + 2 * 8)
+    assert ways._tiles(narrow, option, replace(of, m=40)) == 24 * 40
+    for m in (63, 64, 1024):
+        assert any(list(run_options(point, replace(shape(m, 32), groups=128))) for point in GROUPED)
 
 
 def test_a_file_is_grouped_or_not() -> None:

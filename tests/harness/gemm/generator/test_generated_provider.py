@@ -194,8 +194,10 @@ def test_products_of_groups_have_kernels_of_their_own(tmp_path: Path) -> None:
     single = GemmShape("a", 64, 4096, 4096, "bf16")
     for shape, kind in ((single, "simple"), (replace(single, groups=8), "grouped")):
         assert {name.partition("_")[0] for name in names(tmp_path, shape, *kernels)} == {kind}
-    with pytest.raises(UnsupportedError, match="takes bf16 of groups with these sizes"):
+    with pytest.raises(UnsupportedError, match="takes bf16 of 8 groups with these sizes"):
         names(tmp_path, replace(single, groups=8), *kernels[:20])
+    with pytest.raises(UnsupportedError, match="takes bf16 of 513 groups with these sizes"):
+        names(tmp_path, replace(single, groups=513), *kernels)
 
 
 def test_only_those_that_are_named_are_run_and_for_every_shape(tmp_path: Path) -> None:

@@ -225,12 +225,24 @@ def test_any_shape_gets_one_of_the_kernels(seed: int, shape: GemmShape) -> None:
     assert Dispatch.model_validate_json(table.model_dump_json(by_alias=True)) == table
 
 
+def test_products_of_groups_and_single_ones_are_never_near() -> None:
+    known = [
+        KnownWeight(n=64, k=64, groups=groups, dtype="bf16", starts=(1,), chosen=(at,))
+        for at, groups in enumerate((1, 128))
+    ]
+    table = Dispatch(schema=2, kernels=("single", "grouped", "other"), fall_back=2, known=tuple(known))
+    for groups, kernel in ((1, "single"), (2, "grouped"), (512, "grouped")):
+        assert table.choose(GemmShape("", 5, 64, 64, "bf16", groups)) == kernel
+    table = table.model_copy(update={"known": table.known[1:]})
+    assert table.choose(GemmShape("", 5, 64, 64, "bf16")) == "other"
+
+
 def asked(seed: int, count: int) -> list[GemmShape]:
     secret = random.Random(seed)
     return [
         GemmShape(
             "", secret.choice([0, secret.randint(1, 9000)]), secret.choice([1024, 2000]), 4096,
-            secret.choice(["bf16", "f16", "fp8"]),
+            secret.choice(["bf16", "f16", "fp8"]), secret.choice([1, 1, 2, 64]),
         )
         for _ in range(count)
     ]  # fmt: skip
@@ -260,8 +272,9 @@ def test_cpp_source_chooses_as_the_table_does(tmp_path: Path) -> None:
         includes.append(source)
         for one in asked(seed, 60):
             place = f"table_{seed}"
-            name = f"{place}::kernel_names[{place}::choose({place}::Dtype::{one.dtype}, {one.m}, {one.n}, {one.k})]"
-            calls.append(f"std::puts({name});")
+            sizes = ", ".join(map(str, (one.m, one.n, one.k, one.groups)))
+            chosen = f"{place}::choose({place}::Dtype::{one.dtype}, {sizes})"
+            calls.append(f"std::puts({place}::kernel_names[{chosen}]);")
             wanted.append(table.choose(one))
     program = "\n".join([*includes, "#include <cstdio>", "int main() {", *calls, "}"])
     (tmp_path / "main.cpp").write_text(program)
