@@ -2,9 +2,9 @@
 
 A matrix of weights has a span of m for each way to run a kernel: a measured m has its fastest, and any other what is
 predicted (`prediction`). Weights that were not measured get the spans of the nearest that were, over the logarithms of
-n, k and the number of groups; single products are near single ones alone, and those of groups near those of groups. What
-was never measured in a dtype gets the fall-back, the way whose worst shape is best, and of several the one that is best
-in the mean.
+n, k and the number of groups. Single products are near single ones alone, and those of groups near those of groups.
+Where a dtype has no weights of the kind, it gets the fall-back: the way whose worst shape is best, and of several the
+one that is best in the mean.
 """
 
 from __future__ import annotations
