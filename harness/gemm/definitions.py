@@ -130,7 +130,5 @@ def choose(shapes: Iterable[GemmShape], names: Sequence[str]) -> list[GemmShape]
 
 
 def _shape(weight: Weight, tokens: int, dtype: Dtype) -> GemmShape:
-    rows, groups = tokens * weight.rows_per_token, weight.groups
-    spread = f"_e{groups}" if groups > 1 else ""
-    name = f"{weight.layer}{spread}_m{rows}_n{weight.n}_k{weight.k}"
-    return GemmShape(name, rows, weight.n, weight.k, dtype, groups)
+    shape = GemmShape("", tokens * weight.rows_per_token, weight.n, weight.k, dtype, weight.groups)
+    return shape.named(f"{weight.layer}_{shape.sizes}")

@@ -42,6 +42,12 @@ class GemmShape:
         return replace(self, name=name)
 
     @property
+    def sizes(self) -> str:
+        """As names have them."""
+        groups = f"e{self.groups}_" if self.groups > 1 else ""
+        return f"{groups}m{self.m}_n{self.n}_k{self.k}"
+
+    @property
     def used_groups(self) -> int:
         """Matrices B that any row meets."""
         return min(self.groups, self.m)

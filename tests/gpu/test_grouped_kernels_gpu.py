@@ -9,20 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from hillclimb.harness.gemm.compiler.machine import default_jobs
-from hillclimb.harness.gemm.compiler.parallel import CompileRun
-from hillclimb.harness.gemm.compiler.store import BuildStore
-from hillclimb.harness.gemm.compiler.toolkit import find_toolkit
-from hillclimb.harness.gemm.families.run_option import way_name
-from hillclimb.harness.gemm.generator.building import KernelBuilding
 from hillclimb.harness.gemm.generator.torch_binding import TORCH_OPS, write_torch_ops
-from hillclimb.harness.gemm.generator.types import chosen_points, refusal
 from hillclimb.harness.gemm.providers.cublas import Cublas
-from hillclimb.harness.gemm.providers.generated import Generated, KernelWay
+from hillclimb.harness.gemm.providers.generated import Generated
 from hillclimb.harness.gemm.providers.problem import ShapeProblem, _reference
 from hillclimb.harness.gemm.providers.provider import Operands, UnsupportedError
 from hillclimb.harness.gemm.shape import Dtype, GemmShape
-from tests.gpu.test_generated_kernels_gpu import loaded, ways
+from tests.gpu.own_kernels import build_own, check_every_way, loaded
 
 pytestmark = [pytest.mark.gpu, pytest.mark.xdist_group("gpu")]
 
@@ -52,43 +45,19 @@ def spread_anew(problem: ShapeProblem, at: int, rows: Sequence[int], ends: Seque
 def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Dtype, Path]:
     """Of one dtype, built, with the operators of torch beside them."""
     folder, dtype = tmp_path_factory.mktemp("kernels"), request.param
-    points = [
-        point
-        for point in chosen_points("grouped_gemm", "hopper", dtype)
-        if point.tile[1] in COLUMNS[dtype] and not refusal(point)
-    ]
-    toolkit = find_toolkit()
-    run = CompileRun(BuildStore(folder / "store", toolkit), default_jobs())
-    built = KernelBuilding(None, toolkit).build(run, points, folder / "kernels").kernels
-    assert len(built) > 30 and sum(one.is_sound for one in built) > 0.95 * len(built)
-    write_torch_ops(folder / "kernels")
-    return dtype, folder / "kernels"
-
-
-def checked(provider: Generated, problem: ShapeProblem, way: KernelWay) -> str | None:
-    """What is wrong; None where the kernel refuses to be run so."""
-    name = way_name(way.point, way.option)
-    provider._keep([way])
-    try:
-        return problem.check(name, provider.launch(problem.shape, name))
-    except UnsupportedError:
-        return None
-    finally:
-        problem.forget(name)
+    built = build_own(folder, "grouped_gemm", dtype, COLUMNS[dtype])
+    write_torch_ops(built)
+    return dtype, built
 
 
 @pytest.mark.timeout(600)
 def test_grouped_kernels_are_right_in_every_way(kernels: tuple[Dtype, Path]) -> None:
     dtype, folder = kernels
     provider = Generated(str(folder))
-    tried, refused, wrong = 0, 0, []
+    tried, refused, wrong = 0, 0, list[str]()
     for rows, (n, k) in zip(ROWS, SIZES * 2, strict=True):
-        problem = problem_of(rows, n, k, dtype)
-        for way in ways(provider):
-            told = checked(provider, problem, way)
-            tried, refused = tried + (told is not None), refused + (told is None)
-            if told:
-                wrong.append(f"{way_name(way.point, way.option)} on {rows[:8]} of {n}x{k}: {told}")
+        counts = check_every_way(provider, problem_of(rows, n, k, dtype))
+        tried, refused, wrong = tried + counts[0], refused + counts[1], wrong + counts[2]
     assert not wrong, f"{len(wrong)} of {tried}: " + "\n".join(wrong[:20])
     assert tried > refused
 

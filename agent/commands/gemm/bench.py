@@ -304,7 +304,8 @@ def _sizes(start: int, end: int, step: int) -> range:
 
 
 def _shape(m: int, n: int, k: int, dtype: Dtype | None) -> GemmShape:
-    return GemmShape(f"m{m}_n{n}_k{k}", m, n, k, dtype or "bf16")
+    shape = GemmShape("", m, n, k, dtype or "bf16")
+    return shape.named(shape.sizes)
 
 
 def _bench(shapes: Sequence[GemmShape], wish: BenchWish) -> None:

@@ -226,8 +226,7 @@ class Bench:
         )
 
     def _file(self, shape: GemmShape) -> Path:
-        groups = f"_e{shape.groups}" if shape.groups > 1 else ""
-        return self.folder / f"{shape.dtype}{groups}_m{shape.m}_n{shape.n}_k{shape.k}.json"
+        return self.folder / f"{shape.dtype}_{shape.sizes}.json"
 
 
 def _measured(provider: str, shape: GemmShape, times: ShapeTimes) -> Iterator[Measured]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
 from hillclimb.harness.gemm.families.point import SLICE_BYTES
-from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
+from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupGenerator, WarpgroupPoint
 from hillclimb.harness.gemm.shape import ITEM_BYTES, Dtype
 
 FORMS = (((1, 1), 64), ((1, 1), 128), ((2, 1), 128), ((2, 1), 256), ((1, 2), 128), ((3, 1), 192))
@@ -19,8 +19,8 @@ STYLES = (
 )
 """Splits, whether it is persistent, blocks of a multiprocessor, and slices of 128 bytes a step."""
 
-GROUPED_STYLES = ((1, 1), (2, 1), (1, 2))
-"""Blocks of a multiprocessor, and slices a step, of products of groups."""
+GROUPED_STYLES = ((1, True, 1, 1), (1, True, 2, 1), (1, True, 1, 2))
+"""Likewise, of products of groups: a block takes one tile after another."""
 
 MOST_SPLITS, FEW_COLUMNS = 8, 32
 """The former are for narrow tiles alone. No shape of the grid had one of them as its best on an H200."""
@@ -28,29 +28,28 @@ MOST_SPLITS, FEW_COLUMNS = 8, 32
 
 def hopper(dtype: Dtype) -> Iterator[WarpgroupPoint]:
     """Columns in steps of 8, from 128 on of 16; K split in a cluster, and one or two blocks a multiprocessor."""
-    for (consumers, rows), columns, style in product(FORMS, COLUMNS, STYLES):
+    return _points("warpgroup_gemm", dtype, STYLES)
+
+
+def grouped(dtype: Dtype) -> Iterator[WarpgroupPoint]:
+    """The same tiles, with as many blocks a multiprocessor."""
+    return _points("grouped_gemm", dtype, GROUPED_STYLES)
+
+
+def _points(
+    generator: WarpgroupGenerator, dtype: Dtype, styles: Sequence[tuple[int, bool, int, int]]
+) -> Iterator[WarpgroupPoint]:
+    for (consumers, rows), columns, style in product(FORMS, COLUMNS, styles):
         splits, is_persistent, blocks, slices = style
         if splits == MOST_SPLITS and columns > FEW_COLUMNS:
             continue
         yield WarpgroupPoint(
+            generator=generator,
             dtype=dtype,
             tile=(rows, columns, slices * SLICE_BYTES // ITEM_BYTES[dtype]),
             consumers=consumers,
             splits=splits,
             is_persistent=is_persistent,
-            blocks=blocks,
-        )
-
-
-def grouped(dtype: Dtype) -> Iterator[WarpgroupPoint]:
-    """The same tiles, one after another in each block; one or two blocks a multiprocessor."""
-    for (consumers, rows), columns, (blocks, slices) in product(FORMS, COLUMNS, GROUPED_STYLES):
-        yield WarpgroupPoint(
-            generator="grouped_gemm",
-            dtype=dtype,
-            tile=(rows, columns, slices * SLICE_BYTES // ITEM_BYTES[dtype]),
-            consumers=consumers,
-            is_persistent=True,
             blocks=blocks,
         )
 

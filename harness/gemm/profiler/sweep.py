@@ -150,7 +150,7 @@ class ProfilerSweep:
                 yield shape, folder, _kernels_in(folder)
 
     def _folder(self, shape: GemmShape) -> Path:
-        return self.folder / f"{shape.dtype}_m{shape.m}_n{shape.n}_k{shape.k}"
+        return self.folder / f"{shape.dtype}_{shape.sizes}"
 
     def _kernels(self, shape: GemmShape, folder: Path) -> tuple[str, ...]:
         """Those that the profiler would run, asked once. Raises UsageError where it does not say."""

@@ -56,13 +56,14 @@ def test_every_set_has_some_to_build_and_names_that_are_identifiers(name: str) -
 
 @pytest.mark.parametrize("kind", GENERATOR_TYPES)
 def test_a_point_is_found_by_its_name(kind: str) -> None:
+    own = ("warpgroup_gemm", "grouped_gemm")
     for dtype in GENERATOR_TYPES[kind].dtypes:
         for name in GENERATOR_TYPES[kind].parameter_sets:
             for point in chosen_points(kind, name, dtype):
                 assert point_named(point.name) == point
                 longer = point_named(f"{point.name}0")
-                assert longer is None or longer.blocks == 10 * point.blocks
-    other = {"simple_gemm": "scaled_int8", "scaled_mm": "bf16"}.get(kind, "int8")
+                assert longer is None or (kind in own and longer.blocks == 10 * point.blocks)
+    other = {"simple_gemm": "scaled_int8", "scaled_mm": "bf16", **dict.fromkeys(own, "int8")}[kind]
     assert point_named(point.model_copy(update={"dtype": other}).name) is None
     assert point_named(point.name.replace(kind, "other_gemm")) is None
 

@@ -122,12 +122,18 @@ def test_memory_is_shared_and_what_was_given_out_stays(monkeypatch: pytest.Monke
     assert addresses == [made[at].data_ptr() for at in (0, 0, 0, 1, 1, 1)]
 
 
-def test_a_kernel_is_prepared_once_and_again_where_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a call asks of the GPU."""
     monkeypatch.setattr(
         torch.cuda, "get_device_properties", lambda _: SimpleNamespace(multi_processor_count=132)
     )
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=0))
     monkeypatch.setattr(Scratch, "address", lambda _, size: size)
+
+
+@pytest.mark.usefixtures("stream")
+def test_a_kernel_is_prepared_once_and_again_where_that_failed() -> None:
     asked, refused = list[int](), [PREPARE]
 
     def function(action: int, _: object) -> int:
@@ -143,15 +149,9 @@ def test_a_kernel_is_prepared_once_and_again_where_that_failed(monkeypatch: pyte
     assert asked == [WORKSPACE, PREPARE, WORKSPACE, PREPARE, RUN, RUN]
 
 
+@pytest.mark.usefixtures("stream")
 @pytest.mark.parametrize("rows", ["tokens", "features"])
-def test_scales_go_with_the_operand_that_they_are_of(
-    monkeypatch: pytest.MonkeyPatch, rows: RowOperand
-) -> None:
-    monkeypatch.setattr(
-        torch.cuda, "get_device_properties", lambda _: SimpleNamespace(multi_processor_count=132)
-    )
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=0))
-    monkeypatch.setattr(Scratch, "address", lambda _, size: size)
+def test_scales_go_with_the_operand_that_they_are_of(rows: RowOperand) -> None:
     seen = []
 
     def function(action: int, request: Any) -> int:
@@ -168,12 +168,8 @@ def test_scales_go_with_the_operand_that_they_are_of(
     assert {*seen} == {(*of_x, *of_w) if rows == "tokens" else (*of_w, *of_x)}
 
 
-def test_groups_are_told_to_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        torch.cuda, "get_device_properties", lambda _: SimpleNamespace(multi_processor_count=132)
-    )
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=0))
-    monkeypatch.setattr(Scratch, "address", lambda _, size: size)
+@pytest.mark.usefixtures("stream")
+def test_groups_are_told_to_a_kernel() -> None:
     seen = set()
 
     def function(action: int, request: Any) -> int:

@@ -189,11 +189,11 @@ def test_each_group_has_weights_and_scales_of_its_own(
         ({"group_ends": None}, "takes group_ends"),
         (
             {"group_ends": torch.tensor([1, 2, 4])},
-            "group_ends is torch.int64 (3,); it has to be torch.int32 (3,)",
+            "group_ends is torch.int64 (3,); it has to be int32 (3,)",
         ),
         ({"group_ends": torch.tensor([4]).int()}, "group_ends is torch.int32 (1,)"),
         ({"group_ends": torch.tensor([1, 0, 2, 0, 4, 0]).int()[::2]}, "group_ends has to be contiguous"),
-        ({"w_scales": torch.ones(8)}, "w_scales is torch.float32 (8,); it has to be torch.float32 (3, 8)"),
+        ({"w_scales": torch.ones(8)}, "w_scales is torch.float32 (8,); it has to be float32 (3, 8)"),
     ],
 )
 def test_groups_that_are_none_are_told(ops: ModuleType, operands: dict[str, Any], told: str) -> None:
@@ -246,7 +246,7 @@ def test_what_a_kernel_cannot_take_is_told(
     [
         ((), "takes x_scales"),
         ((torch.ones(4),), "takes w_scales"),
-        ((torch.ones(8), torch.ones(8)), "x_scales is torch.float32 (8,); it has to be torch.float32 (4,)"),
+        ((torch.ones(8), torch.ones(8)), "x_scales is torch.float32 (8,); it has to be float32 (4,)"),
         ((torch.ones(4), torch.ones(8).double()), "w_scales is torch.float64 (8,)"),
         ((torch.ones(4), torch.ones(16)[::2]), "w_scales has to be contiguous"),
     ],
