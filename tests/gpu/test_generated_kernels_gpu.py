@@ -83,9 +83,11 @@ def test_kernels_with_scales_are_right(tmp_path: Path, dtype: Dtype) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("dtype", COLUMNS)
-def test_own_kernels_are_right_in_every_way(tmp_path: Path, dtype: Dtype) -> None:
-    provider = Generated(str(build_own(tmp_path, "warpgroup_gemm", dtype, COLUMNS[dtype])))
+@pytest.mark.parametrize(
+    ("dtype", "parameters"), [*((dtype, "hopper") for dtype in COLUMNS), ("bf16", "flexible")]
+)
+def test_own_kernels_are_right_in_every_way(tmp_path: Path, dtype: Dtype, parameters: str) -> None:
+    provider = Generated(str(build_own(tmp_path, "warpgroup_gemm", dtype, COLUMNS[dtype], parameters)))
     tried, refused, wrong = 0, 0, list[str]()
     for m, n, k in SIZES:
         counts = check_every_way(provider, ShapeProblem(GemmShape(f"m{m}", m, n, k, dtype), 2))

@@ -14,6 +14,7 @@ from hillclimb.harness.gemm.families.run_option import (
     ALONG_ROWS,
     CACHES,
     RunOption,
+    as_run,
 )
 from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
 from hillclimb.harness.gemm.families.warpgroup_source import device_values
@@ -128,11 +129,14 @@ def _may_be_claimed(one: Measured) -> bool:
 
 
 def kernel_named(name: str) -> tuple[WarpgroupPoint, RunOption]:
-    """What a name of a bench stands for. Raises UsageError for one that stands for nothing."""
+    """What a name of a bench stands for, a flexible kernel as a fixed one.
+
+    Raises UsageError for one that stands for nothing.
+    """
     found = way_named(name)
     if found is None or not isinstance(found[0], WarpgroupPoint):
         raise UsageError(f"{name} is no kernel of {FAMILY} that can be built")
-    return found[0], found[1]
+    return as_run(found[0], found[1]), replace(found[1], splits=1, is_persistent=False)
 
 
 def device_source(dtype: Dtype) -> str:

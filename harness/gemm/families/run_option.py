@@ -13,7 +13,7 @@ CHOICE, ALONG_ROWS, ALONG_COLUMNS = 0, 1, 2
 
 CACHES = {0: "usual", 1: "first", 2: "last"}
 WAY_WORDS = re.compile(
-    r"((?P<rows>tokens|features)_(?P<down>[1-9])x(?P<across>[1-9])_)?raster(?P<raster>[0-2])(_splits(?P<splits>[1-9]\d{0,3}))?"
+    r"((?P<rows>tokens|features)_(?P<down>[1-9])x(?P<across>[1-9])_)?raster(?P<raster>[0-2])(_splits(?P<splits>[1-9]\d{0,3}))?(?P<persistent>_persistent)?"
     r"(_swizzle(?P<swizzle>[1-9]\d{0,3}))?(_steps(?P<steps>[1-9]\d{0,3}))?(?P<promotion>_fetch128)?"
     r"(_(?P<first>usual|first|last)_(?P<second>usual|first|last))?(?P<dependent>_pdl)?"
 )
@@ -25,7 +25,7 @@ class RunOption:
 
     raster: int = CHOICE
     splits: int = 1
-    """Of K, by stream-K."""
+    """Of K, by stream-K, or by a flexible kernel's cluster."""
     is_dependent: bool = False
     """Programmatic dependent launch: it begins while the kernel before it ends."""
     rows: RowOperand = "tokens"
@@ -38,6 +38,8 @@ class RunOption:
     """What becomes of both operands in the L2 cache."""
     promotion: int = 0
     """1 for 128 bytes that the cache takes from memory at once, instead of 256."""
+    is_persistent: bool = False
+    """Whether a block of a flexible kernel takes one tile after another."""
 
 
 def way_name(point: KernelPoint, option: RunOption) -> str:
@@ -46,8 +48,10 @@ def way_name(point: KernelPoint, option: RunOption) -> str:
     if isinstance(point, WarpgroupPoint):
         words += [option.rows, "x".join(map(str, option.cluster))]
     words.append(f"raster{option.raster}")
-    if isinstance(point, CollectivePoint):
+    if isinstance(point, CollectivePoint) or _is_flexible(point):
         words.append(f"splits{option.splits}")
+    if option.is_persistent:
+        words.append("persistent")
     if option.swizzle > 1:
         words.append(f"swizzle{option.swizzle}")
     if option.steps:
@@ -81,8 +85,20 @@ def option_named(point: KernelPoint, words: str) -> RunOption | None:
         steps=int(found["steps"] or 0),
         caches=(_cache(found["first"]), _cache(found["second"])),
         promotion=int(bool(found["promotion"])),
+        is_persistent=bool(found["persistent"]),
     )
+    if option.is_persistent and not _is_flexible(point):
+        return None
     return option if way_name(point, option) == f"{point.name}_{words}" else None
+
+
+def as_run(point: WarpgroupPoint, option: RunOption) -> WarpgroupPoint:
+    """What it is when it is run so: of a flexible kernel the fixed one."""
+    return point.fixed(option.splits, is_persistent=option.is_persistent) if point.is_flexible else point
+
+
+def _is_flexible(point: KernelPoint) -> bool:
+    return isinstance(point, WarpgroupPoint) and point.is_flexible
 
 
 def _cache(word: str | None) -> int:

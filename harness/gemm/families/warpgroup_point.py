@@ -22,7 +22,7 @@ WarpgroupGenerator = Literal["warpgroup_gemm", "grouped_gemm"]
 NUMBERS = ("rows", "columns", "inner", "down", "across", "splits", "blocks")
 NAME = re.compile(
     rf"(?P<generator>{'|'.join(get_args(WarpgroupGenerator))})_(?P<dtype>{'|'.join(get_args(Dtype))})"
-    rf"_(?P<rows>{SIZE})x(?P<columns>{SIZE})x(?P<inner>{SIZE})_(?P<down>{SIZE})x(?P<across>{SIZE})_split(?P<splits>{SIZE})_(?P<style>once|persistent)_by(?P<blocks>{SIZE})"
+    rf"_(?P<rows>{SIZE})x(?P<columns>{SIZE})x(?P<inner>{SIZE})_(?P<down>{SIZE})x(?P<across>{SIZE})_(split(?P<splits>{SIZE})_(?P<style>once|persistent)|flexible)_by(?P<blocks>{SIZE})"
 )
 
 
@@ -38,6 +38,8 @@ class WarpgroupPoint(KernelPoint):
     """Whether a block takes one tile after another."""
     blocks: int = 1
     """Of a multiprocessor."""
+    is_flexible: bool = False
+    """Whether splits, and how many tiles a block takes, are chosen when it is called, too."""
 
     @classmethod
     def named(cls, name: str) -> WarpgroupPoint | None:
@@ -45,7 +47,7 @@ class WarpgroupPoint(KernelPoint):
         found = NAME.fullmatch(name)
         if found is None:
             return None
-        rows, columns, inner, down, across, splits, blocks = map(int, found.group(*NUMBERS))
+        rows, columns, inner, down, across, splits, blocks = (int(one or 1) for one in found.group(*NUMBERS))
         return cls.model_validate(
             {
                 **{word: found[word] for word in ("generator", "dtype")},
@@ -54,6 +56,7 @@ class WarpgroupPoint(KernelPoint):
                 "splits": splits,
                 "is_persistent": found["style"] == "persistent",
                 "blocks": blocks,
+                "is_flexible": found["style"] is None,
             }
         )
 
@@ -64,20 +67,21 @@ class WarpgroupPoint(KernelPoint):
     @property
     def words(self) -> tuple[str, ...]:
         """How it shares its work."""
-        consumers = "x".join(map(str, self.consumers))
-        return (
-            consumers,
-            f"split{self.splits}",
-            "persistent" if self.is_persistent else "once",
-            f"by{self.blocks}",
-        )
+        style = f"split{self.splits}_{'persistent' if self.is_persistent else 'once'}"
+        style = "flexible" if self.is_flexible else style
+        return ("x".join(map(str, self.consumers)), style, f"by{self.blocks}")
 
     @property
     def alike(self) -> tuple[object, ...]:
         """All but the columns."""
         rows, _, inner = self.tile
-        own = (self.consumers, self.splits, self.is_persistent, self.blocks)
+        own = (self.consumers, self.splits, self.is_persistent, self.blocks, self.is_flexible)
         return (self.generator, self.dtype, rows, inner, *own)
+
+    def fixed(self, splits: int, *, is_persistent: bool) -> WarpgroupPoint:
+        """The kernel that has compiled in what is chosen for a flexible one."""
+        update = {"splits": splits, "is_persistent": is_persistent, "is_flexible": False}
+        return self.model_copy(update=update)
 
     @property
     def warpgroups(self) -> int:

@@ -34,7 +34,13 @@ OTHER_REGISTERS = 40
 INSTRUCTION_REGISTERS = 26
 """Beside the sums of one instruction, of those that a thread has at the start: the compiler goes by these."""
 
+FLEXIBLE_REGISTERS = 80
+"""Likewise, of a flexible kernel, which has several ways to finish a tile."""
+
 SPLITS = (1, 2, 4, 8)
+FLEXIBLE_FORMS = ((1, False), (1, True), (2, False), (4, False))
+"""Splits, and whether a block takes more than one tile: how a flexible kernel can be called."""
+
 MAX_WARPGROUPS = 3
 STAGING_BYTES = 144 * 64
 """Of a consumer: 64 columns of results on their way out, in rows that are 16 bytes apart."""
@@ -42,9 +48,26 @@ STAGING_BYTES = 144 * 64
 
 def refusal(point: WarpgroupPoint) -> str:
     """Empty for a kernel that is worth a compiler's time."""
+    if point.is_flexible:
+        return _flexible_refusal(point)
     for rule in (_layout, _sharing, _registers, _memory):
         if told := rule(point):
             return told
+    return ""
+
+
+def flexible_forms(point: WarpgroupPoint) -> list[WarpgroupPoint]:
+    """The kernels that a flexible one is, as it is called."""
+    return [point.fixed(splits, is_persistent=is_persistent) for splits, is_persistent in FLEXIBLE_FORMS]
+
+
+def _flexible_refusal(point: WarpgroupPoint) -> str:
+    if point.splits > 1 or point.is_persistent or point.is_grouped:
+        return "a flexible kernel is of single products, and has neither splits nor a number of tiles"
+    if told := next((told for form in flexible_forms(point) if (told := refusal(form))), ""):
+        return told
+    if point.sums > point.registers - FLEXIBLE_REGISTERS:
+        return f"{point.sums} sums a thread, and all ways to add them, do not fit into its {point.registers} registers"
     return ""
 
 
@@ -105,5 +128,7 @@ def _memory(point: WarpgroupPoint) -> str:
 
 def exchange_bytes(point: WarpgroupPoint) -> int:
     """Of shared memory when a tile is done: the parts of others' sums, and results on their way out."""
+    if point.is_flexible:
+        return max(map(exchange_bytes, flexible_forms(point)))
     part = -(-point.own_columns // 8 // point.splits) * point.row_blocks * WARPGROUP * 16
     return point.warpgroups * ((point.splits - 1) * part + STAGING_BYTES)

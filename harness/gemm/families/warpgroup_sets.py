@@ -22,6 +22,9 @@ STYLES = (
 GROUPED_STYLES = ((1, True, 1, 1), (1, True, 2, 1), (1, True, 1, 2))
 """Likewise, of products of groups: a block takes one tile after another."""
 
+FLEXIBLE_STYLES = ((1, False, 1, 1), (1, False, 2, 1), (1, False, 1, 2))
+"""Likewise, of flexible kernels."""
+
 MOST_SPLITS, FEW_COLUMNS = 8, 32
 """The former are for narrow tiles alone. No shape of the grid had one of them as its best on an H200."""
 
@@ -29,6 +32,12 @@ MOST_SPLITS, FEW_COLUMNS = 8, 32
 def hopper(dtype: Dtype) -> Iterator[WarpgroupPoint]:
     """Columns in steps of 8, from 128 on of 16; K split in a cluster, and one or two blocks a multiprocessor."""
     return _points("warpgroup_gemm", dtype, STYLES)
+
+
+def flexible(dtype: Dtype) -> Iterator[WarpgroupPoint]:
+    """The same tiles, where K is split in as many parts as the call says: few kernels for many shapes."""
+    for point in _points("warpgroup_gemm", dtype, FLEXIBLE_STYLES):
+        yield point.model_copy(update={"is_flexible": True})
 
 
 def grouped(dtype: Dtype) -> Iterator[WarpgroupPoint]:
@@ -54,5 +63,8 @@ def _points(
         )
 
 
-WARPGROUP_SETS: dict[str, Callable[[Dtype], Iterator[WarpgroupPoint]]] = {"hopper": hopper}
+WARPGROUP_SETS: dict[str, Callable[[Dtype], Iterator[WarpgroupPoint]]] = {
+    "hopper": hopper,
+    "flexible": flexible,
+}
 GROUPED_SETS: dict[str, Callable[[Dtype], Iterator[WarpgroupPoint]]] = {"hopper": grouped}

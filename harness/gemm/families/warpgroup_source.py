@@ -10,7 +10,13 @@ from hillclimb.harness.gemm.families.warpgroup_point import (
     PRODUCER_REGISTERS,
     WarpgroupPoint,
 )
-from hillclimb.harness.gemm.families.warpgroup_rules import MAX_GROUPS, STAGING_BYTES, exchange_bytes, room
+from hillclimb.harness.gemm.families.warpgroup_rules import (
+    FLEXIBLE_FORMS,
+    MAX_GROUPS,
+    STAGING_BYTES,
+    exchange_bytes,
+    room,
+)
 from hillclimb.harness.gemm.shape import ITEM_BYTES, UNSCALED, Dtype, stored
 
 INSTRUCTION_BYTES = 32
@@ -28,18 +34,23 @@ PAIRS: dict[Dtype, str] = {
 
 
 def values(points: Sequence[WarpgroupPoint]) -> Mapping[str, object]:
-    """Of one file. All of its kernels have the same dtype, and are grouped or not."""
-    dtype = points[0].dtype
+    """Of one file. All of its kernels have the same dtype, and are grouped, flexible, or neither."""
+    dtype, kind = points[0].dtype, points[0]
     return {
         **device_values(
-            dtype, sorted({point.own_columns for point in points}), is_grouped=points[0].is_grouped
+            dtype,
+            sorted({point.own_columns for point in points}),
+            is_grouped=kind.is_grouped,
+            is_flexible=kind.is_flexible,
         ),
         "map_type": MAP_TYPES[stored(dtype)],
         "kernels": [_kernel(point) for point in points],
     }
 
 
-def device_values(dtype: Dtype, columns: Sequence[int], *, is_grouped: bool = False) -> Mapping[str, object]:
+def device_values(
+    dtype: Dtype, columns: Sequence[int], *, is_grouped: bool = False, is_flexible: bool = False
+) -> Mapping[str, object]:
     """Of the device's side alone, with the instructions of so many columns."""
     return {
         "instructions": [_instruction(count, dtype) for count in columns],
@@ -49,6 +60,8 @@ def device_values(dtype: Dtype, columns: Sequence[int], *, is_grouped: bool = Fa
         "is_scaled": dtype in UNSCALED,
         "is_grouped": is_grouped,
         "max_groups": MAX_GROUPS,
+        "is_flexible": is_flexible,
+        "split_choices": sorted({splits for splits, _ in FLEXIBLE_FORMS}),
     }
 
 
@@ -78,7 +91,7 @@ def _kernel(point: WarpgroupPoint) -> Mapping[str, object]:
             columns,
             slices,
             point.splits,
-            point.is_persistent,
+            point.is_persistent or point.is_flexible,
             point.blocks,
         ),
         *((PRODUCER_REGISTERS, point.registers) if gives_registers else (0, 0)),

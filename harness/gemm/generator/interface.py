@@ -22,4 +22,5 @@ class GemmRequest(ctypes.Structure):
         *((name, ctypes.c_int) for name in ("cluster_rows", "cluster_columns", "steps", "promotion")),
         *((name, ctypes.c_int) for name in ("row_cache", "column_cache", "groups")),
         ("group_ends", ctypes.c_void_p),
+        ("persistent", ctypes.c_int),
     ]

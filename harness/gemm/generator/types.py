@@ -13,7 +13,7 @@ from hillclimb.harness.gemm.families.collective_rules import refusal as collecti
 from hillclimb.harness.gemm.families.collective_sets import COLLECTIVE_SETS
 from hillclimb.harness.gemm.families.collective_source import values as collective_values
 from hillclimb.harness.gemm.families.point import MAX_CLUSTER, KernelPoint
-from hillclimb.harness.gemm.families.run_option import RunOption, compiled_name, option_named
+from hillclimb.harness.gemm.families.run_option import RunOption, as_run, compiled_name, option_named
 from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
 from hillclimb.harness.gemm.families.warpgroup_rules import refusal as warpgroup_refusal
 from hillclimb.harness.gemm.families.warpgroup_sets import GROUPED_SETS, WARPGROUP_SETS
@@ -103,8 +103,11 @@ def way_named(name: str) -> tuple[AnyPoint, RunOption] | None:
     option = option_named(point, name[len(compiled) + 1 :]) if point else None
     if point is None or option is None or refusal(point):
         return None
-    splits = point.splits if isinstance(point, WarpgroupPoint) else 1
-    return (point, option) if option.cluster[0] * option.cluster[1] * splits <= MAX_CLUSTER else None
+    if isinstance(point, WarpgroupPoint):
+        run = as_run(point, option)
+        if refusal(run) or option.cluster[0] * option.cluster[1] * run.splits > MAX_CLUSTER:
+            return None
+    return point, option
 
 
 def refusal(point: KernelPoint) -> str:

@@ -18,12 +18,22 @@ from hillclimb.harness.gemm.generator.catalog import ARCHITECTURE, GeneratedKern
 from hillclimb.harness.gemm.generator.interface import PREPARE, RUN, SUCCESS, WORKSPACE, GemmRequest
 from hillclimb.harness.gemm.generator.types import AnyPoint
 from hillclimb.harness.gemm.providers.provider import Launch, Operands, UnsupportedError
-from hillclimb.harness.gemm.providers.ways import further_options, run_options, sides, way_seconds
+from hillclimb.harness.gemm.providers.ways import (
+    all_options,
+    further_options,
+    run_options,
+    sides,
+    way_seconds,
+)
 from hillclimb.harness.gemm.shape import ITEM_BYTES, GemmShape
 
 CAPABILITY = (9, 0)
 LOOKS = 96
 """Kernels of one type, each with its way to run, that are worth a look for a shape."""
+
+LOOKS_OF_KERNEL = 4
+LOOKS_NEAR = 1.3
+"""Ways of a kernel that is named without one, and how many times the likeliest time of all each may take."""
 
 ALIGNMENT_BYTES = 16
 
@@ -46,14 +56,18 @@ class Generated:
     """All sound kernels of one folder, and of those in it."""
 
     def __init__(self, folder: str, *only: str, pdl: bool = True) -> None:
-        """`only` are names of kernels with the ways to run them; without any, the likeliest are looked at.
+        """`only` are names of kernels, with the way to run each, or without for its likeliest ones.
+
+        Without any, the likeliest of all are looked at.
 
         With `pdl` a kernel may begin while the one before it ends (programmatic dependent launch).
         Raises UsageError for a name that is of none.
         """
         self.folder, self._pdl = Path(folder), pdl
         self.catalogs = read_catalogs(self.folder)
-        self._only = [self._named(name) for name in only]
+        self._whole = [one for one in self._kernels() if one[1].point.name in only]
+        whole = {kernel.point.name for _, kernel in self._whole}
+        self._only = [self._named(name) for name in only if name not in whole]
         self._libraries: dict[Path, ctypes.CDLL] = {}
         self._ways: dict[str, KernelWay] = {}
         self._scratch = Scratch()
@@ -64,8 +78,9 @@ class Generated:
         for folder, catalog in self.catalogs.items():
             for name, version in {**catalog.software, f"kernels {folder.name}": catalog.digest}.items():
                 software.setdefault(name, set()).add(version)
-        if self._only:
-            names = "\n".join(way_name(way.point, way.option) for way in self._only)
+        if self._only or self._whole:
+            chosen = [way_name(way.point, way.option) for way in self._only]
+            names = "\n".join([*chosen, *(kernel.point.name for _, kernel in self._whole)])
             software["chosen"] = {hashlib.sha256(names.encode()).hexdigest()}
         return {name: ", ".join(sorted(versions)) for name, versions in software.items()}
 
@@ -82,8 +97,9 @@ class Generated:
         return list(self._ways)
 
     def _choose(self, shape: GemmShape) -> None:
-        if self._only:
+        if self._only or self._whole:
             self._keep(way for way in self._only if _takes(way.kernel, shape))
+            self._keep(self._ways_of_whole(shape))
             return
         by_type: dict[str, list[KernelWay]] = {}
         for way in self._all_ways(shape):
@@ -94,7 +110,7 @@ class Generated:
 
     def refine(self, best: Sequence[str]) -> Sequence[str]:
         """Other ways to run these kernels."""
-        if self._only:
+        if self._only or self._whole:
             return ()
         before = set(self._ways)
         found = [self._ways[name] for name in best]
@@ -124,21 +140,38 @@ class Generated:
             self._libraries[path] = ctypes.CDLL(str(path))
         return self._libraries[path]
 
-    def _all_ways(self, shape: GemmShape) -> Iterator[KernelWay]:
+    def _kernels(self) -> Iterator[tuple[Path, GeneratedKernel]]:
+        """The sound ones, with their folders."""
         for folder, catalog in self.catalogs.items():
-            for kernel in catalog.kernels:
-                if _takes(kernel, shape):
-                    for option in run_options(kernel.point, shape, pdl=self._pdl):
-                        yield KernelWay(folder, kernel, option)
+            yield from ((folder, kernel) for kernel in catalog.kernels if kernel.is_sound)
+
+    def _all_ways(self, shape: GemmShape) -> Iterator[KernelWay]:
+        for folder, kernel in self._kernels():
+            if _takes(kernel, shape):
+                for option in run_options(kernel.point, shape, pdl=self._pdl):
+                    yield KernelWay(folder, kernel, option)
+
+    def _ways_of_whole(self, shape: GemmShape) -> Iterator[KernelWay]:
+        """The likeliest of each kernel, but for those of kernels that are far from the best."""
+        found: list[list[tuple[float, KernelWay]]] = []
+        for folder, kernel in self._whole:
+            options = all_options(kernel.point, shape, pdl=self._pdl) if _takes(kernel, shape) else ()
+            ways = [
+                (way_seconds(kernel.point, option, shape), KernelWay(folder, kernel, option))
+                for option in options
+            ]
+            found.append(sorted(ways, key=lambda way: way[0])[:LOOKS_OF_KERNEL])
+        best = min((seconds for ways in found for seconds, _ in ways), default=0.0)
+        for ways in found:
+            yield from (way for seconds, way in ways if seconds <= LOOKS_NEAR * best)
 
     def _named(self, name: str) -> KernelWay:
-        for folder, catalog in self.catalogs.items():
-            for kernel in catalog.kernels:
-                if name.startswith(f"{kernel.point.name}_"):
-                    option = option_named(kernel.point, name[len(kernel.point.name) + 1 :])
-                    if option and kernel.is_sound:
-                        is_dependent = option.is_dependent and self._pdl
-                        return KernelWay(folder, kernel, replace(option, is_dependent=is_dependent))
+        for folder, kernel in self._kernels():
+            if name.startswith(f"{kernel.point.name}_"):
+                option = option_named(kernel.point, name[len(kernel.point.name) + 1 :])
+                if option:
+                    is_dependent = option.is_dependent and self._pdl
+                    return KernelWay(folder, kernel, replace(option, is_dependent=is_dependent))
         raise UsageError(
             f"{self.folder} has no kernel {name}; `hillclimb gemm generate` writes those of a set"
         )
@@ -152,7 +185,7 @@ def _takes(kernel: GeneratedKernel, shape: GemmShape) -> bool:
         or shape.n * RESULT_BYTES[shape.dtype] % ALIGNMENT_BYTES
     )
     has_groups = point.is_grouped == (shape.groups > 1) and shape.groups <= MAX_GROUPS
-    return rows_are_aligned and kernel.is_sound and point.dtype == shape.dtype and has_groups
+    return rows_are_aligned and point.dtype == shape.dtype and has_groups
 
 
 class Scratch:
@@ -202,6 +235,7 @@ class _KernelCall:
             row_cache=option.caches[0],
             column_cache=option.caches[1],
             groups=shape.groups,
+            persistent=option.is_persistent,
         )
 
     def __call__(self, to: Operands) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any
@@ -54,6 +55,16 @@ class Graph:
     calls: Any
     results: Sequence[Any]
     """Of the last calls, one for each set of operands. They are kept, so that no two of them share memory."""
+
+
+@contextmanager
+def _capture(graph: Any) -> Iterator[None]:
+    """What the current stream is given. torch.cuda.graph also gives all free memory back, which takes far longer."""
+    graph.capture_begin()
+    try:
+        yield
+    finally:
+        graph.capture_end()
 
 
 class ShapeProblem:
@@ -120,7 +131,7 @@ class ShapeProblem:
                 launch(sets[0])  # what a first call sets up must not be captured
             self.stream.synchronize()
             graph, results = torch.cuda.CUDAGraph(), deque[Any](maxlen=len(sets))
-            with torch.cuda.graph(graph, stream=self.stream):
+            with torch.cuda.stream(self.stream), _capture(graph):
                 for to in islice(cycle(sets), calls):
                     own = launch(to)
                     results.append(to.out if own is None else own)

@@ -9,9 +9,9 @@ from math import ceil, log2
 
 from hillclimb.harness.gemm.families.collective_point import CollectivePoint
 from hillclimb.harness.gemm.families.point import CLUSTERS, MAX_CLUSTER, ROW_BLOCK, SLICE_BYTES, RowOperand
-from hillclimb.harness.gemm.families.run_option import ALONG_COLUMNS, ALONG_ROWS, CHOICE, RunOption
+from hillclimb.harness.gemm.families.run_option import ALONG_COLUMNS, ALONG_ROWS, CHOICE, RunOption, as_run
 from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
-from hillclimb.harness.gemm.families.warpgroup_rules import steps
+from hillclimb.harness.gemm.families.warpgroup_rules import FLEXIBLE_FORMS, steps
 from hillclimb.harness.gemm.generator.types import AnyPoint
 from hillclimb.harness.gemm.providers.cost import CLUSTERS_AT_ONCE, MULTIPROCESSORS, cost_seconds
 from hillclimb.harness.gemm.shape import ITEM_BYTES, GemmShape
@@ -19,6 +19,9 @@ from hillclimb.harness.gemm.shape import ITEM_BYTES, GemmShape
 SPLITS = (1, 2, 4)
 OVERHANG = 1.3
 """Times a size, that a cluster's tile may span where one tile would do."""
+
+WASTE, MOST_WASTE = 2, 4
+"""Times a size, that a tile's side is too long; and where a kernel has to serve sizes for which it was not made."""
 
 OTHER_CACHES = ((1, 1), (1, 2), (2, 1), (0, 2), (2, 0))
 OTHER_STEPS = (3, 4, 5)
@@ -46,7 +49,18 @@ def run_options(point: AnyPoint, shape: GemmShape, *, pdl: bool = True) -> Itera
     """Those that are worth a look, dependent launches among them with `pdl`."""
     if isinstance(point, CollectivePoint):
         return _of_collective(point, shape, pdl)
-    return _of_warpgroups(point, shape, pdl)
+    return _of_flexible(point, shape, pdl, WASTE)
+
+
+def all_options(point: AnyPoint, shape: GemmShape, *, pdl: bool = True) -> Iterator[RunOption]:
+    """As `run_options`, also with longer tiles, and in both orders of tiles where they are not all there at once."""
+    if isinstance(point, CollectivePoint):
+        yield from _of_collective(point, shape, pdl)
+        return
+    for option in _of_flexible(point, shape, pdl, MOST_WASTE):
+        yield option
+        if _waves(as_run(point, option), option, shape) > 1:
+            yield _in_other_order(option)
 
 
 def further_options(point: AnyPoint, option: RunOption, *, pdl: bool = True) -> Iterator[RunOption]:
@@ -55,21 +69,21 @@ def further_options(point: AnyPoint, option: RunOption, *, pdl: bool = True) -> 
         return
     if pdl:
         yield replace(option, is_dependent=not option.is_dependent)
-    yield replace(option, raster=ALONG_ROWS + ALONG_COLUMNS - option.raster)
+    yield _in_other_order(option)
     for swizzle in OTHER_SWIZZLES:
         yield replace(option, swizzle=swizzle)
     for caches in OTHER_CACHES:
         yield replace(option, caches=caches)
     yield replace(option, promotion=1 - option.promotion)
     for fewer in OTHER_STEPS:
-        if fewer < steps(point):
+        if fewer < steps(as_run(point, option)):
             yield replace(option, steps=fewer)
 
 
 def way_seconds(point: AnyPoint, option: RunOption, shape: GemmShape) -> float:
     """By the model."""
     if isinstance(point, WarpgroupPoint):
-        return _warpgroup_seconds(point, option, shape)
+        return _warpgroup_seconds(as_run(point, option), option, shape)
     rows, columns, _ = point.tile
     tile, cluster = (columns, rows), (point.cluster[1], point.cluster[0])
     if point.rows == "features":
@@ -95,20 +109,30 @@ def _of_collective(point: CollectivePoint, shape: GemmShape, pdl: bool) -> Itera
         yield RunOption(raster=raster, is_dependent=is_dependent, rows=point.rows)
 
 
-def _of_warpgroups(point: WarpgroupPoint, shape: GemmShape, pdl: bool) -> Iterator[RunOption]:
+def _of_flexible(point: WarpgroupPoint, shape: GemmShape, pdl: bool, waste: int) -> Iterator[RunOption]:
+    """Of a fixed kernel those that it has, and of a flexible one those of all that it can be."""
+    if not point.is_flexible:
+        yield from _of_warpgroups(point, shape, pdl, waste)
+        return
+    for splits, is_persistent in FLEXIBLE_FORMS:
+        for option in _of_warpgroups(point.fixed(splits, is_persistent=is_persistent), shape, pdl, waste):
+            yield replace(option, splits=splits, is_persistent=is_persistent)
+
+
+def _of_warpgroups(point: WarpgroupPoint, shape: GemmShape, pdl: bool, waste: int) -> Iterator[RunOption]:
     """Where all tiles are there at once, those one after another share tokens, and else weights."""
     if ceil(shape.k / point.tile[2]) < point.splits:
         return
     operands: tuple[RowOperand, ...] = ("tokens", "features")
     for rows, cluster in product(operands, CLUSTERS):
         option = RunOption(is_dependent=pdl, rows=rows, cluster=cluster)
-        if _fits(point, option, shape):
-            is_one_wave = _tiles(point, option, shape) <= _slots(point, option)
+        if _fits(point, option, shape, waste):
+            is_one_wave = _waves(point, option, shape) == 1
             is_along_rows = is_one_wave == (rows == "features")
             yield replace(option, raster=ALONG_ROWS if is_along_rows else ALONG_COLUMNS)
 
 
-def _fits(point: WarpgroupPoint, option: RunOption, shape: GemmShape) -> bool:
+def _fits(point: WarpgroupPoint, option: RunOption, shape: GemmShape, waste: int) -> bool:
     down, across = option.cluster
     if (
         down * across * point.splits > MAX_CLUSTER
@@ -119,11 +143,19 @@ def _fits(point: WarpgroupPoint, option: RunOption, shape: GemmShape) -> bool:
     of_group = sides(option.rows, shape.one_group)
     is_tiny = max(of_group) < ROW_BLOCK
     for size, side, blocks in zip(of_group, point.tile, option.cluster, strict=False):
-        is_too_long = side >= 2 * max(size, 8) and not (is_tiny and side == ROW_BLOCK)
+        is_too_long = side >= waste * max(size, 8) and not (is_tiny and side == ROW_BLOCK)
         if is_too_long or side * blocks > OVERHANG * max(size, side):
             return False
-    is_once_enough = _tiles(point, option, shape) <= _slots(point, option)
+    is_once_enough = _waves(point, option, shape) == 1
     return point.is_grouped or not (point.is_persistent and is_once_enough)
+
+
+def _in_other_order(option: RunOption) -> RunOption:
+    return replace(option, raster=ALONG_ROWS + ALONG_COLUMNS - option.raster)
+
+
+def _waves(point: WarpgroupPoint, option: RunOption, shape: GemmShape) -> int:
+    return max(1, ceil(_tiles(point, option, shape) / _slots(point, option)))
 
 
 def _tiles(point: WarpgroupPoint, option: RunOption, shape: GemmShape) -> int:
@@ -155,7 +187,7 @@ def _warpgroup_seconds(point: WarpgroupPoint, option: RunOption, shape: GemmShap
     slices = ceil(shape.k * ITEM_BYTES[shape.dtype] / SLICE_BYTES)
     own = point.own_columns
     a_slice = (rows / 64) * (columns / own) * max(own / 2, 16 + own / 4) * 4 / CLOCK_HERTZ
-    waves = ceil(tiles / _slots(point, option))
+    waves = _waves(point, option, shape)
     between = WAVE_SECONDS * (waves - 1) * (not point.is_persistent and point.blocks == 1)
     busy = waves * slices / point.splits * a_slice * point.blocks + between
     read = tiles * down * across * slices * SLICE_BYTES * (rows / across + columns / down) + shape.bytes

@@ -145,6 +145,13 @@ def test_every_kernel_that_may_run_may_be_claimed(point: WarpgroupPoint, option:
             assert won_kernel(point.dtype, knob_values(point, way)) == name
 
 
+def test_a_flexible_kernel_is_claimed_as_what_it_is_run_as() -> None:
+    name = "warpgroup_gemm_bf16_128x96x64_2x1_flexible_by1_tokens_2x1_raster2_splits2_steps3_pdl"
+    fixed = "warpgroup_gemm_bf16_128x96x64_2x1_split2_once_by1_tokens_2x1_raster2_steps3_pdl"
+    assert kernel_named(name) == kernel_named(fixed)
+    assert won_kernel("bf16", knob_values(*kernel_named(name))) == fixed
+
+
 @dataclass(frozen=True)
 class Drawn:
     """A setting of the knobs that make a kernel, and the point of it."""

@@ -10,13 +10,25 @@ from hypothesis import strategies as st
 
 from hillclimb.harness.gemm.families.collective_point import CollectivePoint
 from hillclimb.harness.gemm.families.point import SHARED_BYTES, WARPGROUP
-from hillclimb.harness.gemm.families.run_option import RunOption, compiled_name, option_named, way_name
+from hillclimb.harness.gemm.families.run_option import (
+    RunOption,
+    as_run,
+    compiled_name,
+    option_named,
+    way_name,
+)
 from hillclimb.harness.gemm.families.warpgroup_point import REGISTERS, WarpgroupPoint
 from hillclimb.harness.gemm.families.warpgroup_rules import steps
 from hillclimb.harness.gemm.generator.source import ALIKE, grouped, render
-from hillclimb.harness.gemm.generator.types import chosen_points, refusal
+from hillclimb.harness.gemm.generator.types import chosen_points, refusal, way_named
 from hillclimb.harness.gemm.providers import ways
-from hillclimb.harness.gemm.providers.ways import further_options, run_options, sides, way_seconds
+from hillclimb.harness.gemm.providers.ways import (
+    all_options,
+    further_options,
+    run_options,
+    sides,
+    way_seconds,
+)
 from hillclimb.harness.gemm.shape import GemmShape
 
 POINTS = [one for one in chosen_points("warpgroup_gemm", "hopper", "bf16") if isinstance(one, WarpgroupPoint)]
@@ -24,6 +36,11 @@ GOOD = [one for one in POINTS if not refusal(one)]
 GROUPED = [
     one
     for one in chosen_points("grouped_gemm", "hopper", "bf16")
+    if isinstance(one, WarpgroupPoint) and not refusal(one)
+]
+FLEXIBLE = [
+    one
+    for one in chosen_points("warpgroup_gemm", "flexible", "bf16")
     if isinstance(one, WarpgroupPoint) and not refusal(one)
 ]
 POINT = WarpgroupPoint(dtype="bf16", tile=(128, 128, 64), consumers=(2, 1))
@@ -63,6 +80,12 @@ def test_names_are_identifiers_and_none_comes_twice() -> None:
             with_(tile=(64, 208, 64), consumers=(1, 1), blocks=2),
             "an instruction of 208 columns takes more than 128",
         ),
+        (with_(is_flexible=True, splits=2), "has neither splits nor a number of tiles"),
+        (with_(is_flexible=True, is_persistent=True), "has neither splits nor a number of tiles"),
+        (with_(is_flexible=True, generator="grouped_gemm"), "a flexible kernel is of single products"),
+        (with_(is_flexible=True, tile=(192, 128, 64)), "rows in steps of 128"),
+        (with_(is_flexible=True, tile=(256, 160, 64)), "160 sums a thread, and all ways to add them"),
+        (with_(is_flexible=True, tile=(128, 256, 192)), "shared memory holds 1 of 2 steps"),
         (with_(tile=(128, 256, 256)), "shared memory holds 1 of 2 steps"),
     ],
 )
@@ -127,6 +150,56 @@ def test_every_way_to_run_it_fits_and_has_its_name(
         others = [option, *further_options(point, option)]
         assert len({way_name(point, one) for one in others}) == len(others) >= 10
         assert all(one.steps < steps(point) for one in others)
+
+
+@given(st.sampled_from(FLEXIBLE), sizes)
+def test_a_flexible_kernel_is_run_as_the_fixed_ones_that_it_stands_for(point: WarpgroupPoint, m: int) -> None:
+    of, expected = shape(m), dict[str, float]()
+    for splits, is_persistent in ((1, False), (1, True), (2, False), (4, False)):
+        form = point.fixed(splits, is_persistent=is_persistent)
+        assert not refusal(form)
+        expected |= {way_name(form, one): way_seconds(form, one, of) for one in run_options(form, of)}
+    found = {}
+    for option in run_options(point, of):
+        assert way_named(way_name(point, option)) == (point, option)
+        plain = replace(option, splits=1, is_persistent=False)
+        found[way_name(as_run(point, option), plain)] = way_seconds(point, option, of)
+    assert found == expected
+
+
+def test_flexible_kernels_are_named_for_what_is_compiled() -> None:
+    names = [point.name for point in FLEXIBLE]
+    assert len({*names} | {point.name for point in POINTS}) == len(FLEXIBLE) + len(POINTS)
+    assert all(WarpgroupPoint.named(point.name) == point for point in (*FLEXIBLE, *POINTS))
+    option = RunOption(raster=1, splits=2, is_dependent=True)
+    name = way_name(FLEXIBLE[0], option)
+    assert name.endswith("_flexible_by1_tokens_1x1_raster1_splits2_pdl")
+    assert compiled_name(name) == FLEXIBLE[0].name
+    assert way_named(name.replace("splits2", "splits3")) is None
+    assert way_named(name.replace("splits2", "splits2_persistent")) is None
+    assert way_named(name.replace("tokens_1x1", "tokens_1x4").replace("splits2", "splits4")) is None
+    fixed = way_name(POINT, replace(option, splits=1))
+    assert way_named(fixed) and way_named(fixed.replace("raster1", "raster1_persistent")) is None
+
+
+@given(st.sampled_from([*GOOD, *FLEXIBLE]), sizes)
+def test_all_options_are_more_than_those_worth_a_look(point: WarpgroupPoint, m: int) -> None:
+    of = shape(m)
+    every = list(all_options(point, of))
+    assert {*run_options(point, of)} <= {*every} and len({*every}) == len(every)
+    assert all(
+        side < 4 * max(size, 8)
+        for one in every
+        for side, size in zip(point.tile, sides(one.rows, of), strict=False)
+    )
+
+
+def test_longer_tiles_and_both_orders_are_options_of_a_kernel_that_serves_many_shapes() -> None:
+    point = with_(tile=(64, 16, 64), consumers=(1, 1))
+    assert not list(run_options(point, shape(1))) and list(all_options(point, shape(1)))
+    assert {one.raster for one in run_options(POINT, shape(4096)) if one.rows == "tokens"} == {1}
+    assert {one.raster for one in all_options(POINT, shape(4096)) if one.rows == "tokens"} == {1, 2}
+    assert {one.raster for one in all_options(POINT, shape(100)) if one.rows == "tokens"} == {2}
 
 
 @given(st.sampled_from(GROUPED), st.sampled_from([1, 9, 128, 1000, 65536]), st.sampled_from([2, 128, 512]))

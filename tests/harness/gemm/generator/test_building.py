@@ -304,6 +304,22 @@ def test_a_real_compiler_builds_kernels_of_our_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow(20)
+@pytest.mark.parametrize(("dtype", "inner"), [("bf16", 64), ("fp8", 128)])
+def test_a_real_compiler_builds_flexible_kernels(tmp_path: Path, dtype: Dtype, inner: int) -> None:
+    """The largest among them, which may run out of registers."""
+    toolkit = find_toolkit(of_wheels()[0])
+    tiles = {(256, 144, inner): (2, 1), (128, 256, inner): (2, 1), (192, 32, inner): (3, 1)}
+    points = [
+        point
+        for point in chosen_points("warpgroup_gemm", "flexible", dtype)
+        if tiles.get(point.tile) == getattr(point, "consumers", None) and not refusal(point)
+    ]
+    run = CompileRun(BuildStore(tmp_path / "store", toolkit), default_jobs())
+    kernels = KernelBuilding(None, toolkit).build(run, points, tmp_path / "out").kernels
+    assert len(kernels) >= 3 and all(one.is_sound and one.registers for one in kernels)
+
+
+@pytest.mark.slow(20)
 @pytest.mark.parametrize("dtype", ["bf16", "scaled_fp8"])
 def test_a_real_compiler_builds_kernels_of_groups(tmp_path: Path, dtype: Dtype) -> None:
     toolkit = find_toolkit(of_wheels()[0])

@@ -16,7 +16,13 @@ from hillclimb.harness.gemm.families.run_option import RunOption
 from hillclimb.harness.gemm.generator.catalog import GeneratedKernel, KernelCatalog, write_catalog
 from hillclimb.harness.gemm.generator.interface import PREPARE, RUN, WORKSPACE
 from hillclimb.harness.gemm.generator.types import AnyPoint, chosen_points
-from hillclimb.harness.gemm.providers.generated import LOOKS, Generated, Scratch, _KernelCall
+from hillclimb.harness.gemm.providers.generated import (
+    LOOKS,
+    LOOKS_OF_KERNEL,
+    Generated,
+    Scratch,
+    _KernelCall,
+)
 from hillclimb.harness.gemm.providers.provider import Operands, UnsupportedError
 from hillclimb.harness.gemm.providers.worker import load
 from hillclimb.harness.gemm.shape import GemmShape
@@ -210,6 +216,33 @@ def test_only_those_that_are_named_are_run_and_for_every_shape(tmp_path: Path) -
     for name in (POINTS[50].name + "_raster0_splits1", chosen[0] + "_x", "nothing"):
         with pytest.raises(UsageError, match="has no kernel"):
             Generated(str(tmp_path), name)
+
+
+def test_a_kernel_that_is_named_alone_is_run_in_its_likeliest_ways(tmp_path: Path) -> None:
+    narrow, wide = (
+        next(
+            one
+            for one in chosen_points("warpgroup_gemm", "flexible", "bf16")
+            if one.name == f"warpgroup_gemm_bf16_{name}_flexible_by1"
+        )
+        for name in ("64x16x64_1x1", "128x128x64_2x1")
+    )
+    every = provider(tmp_path, built(narrow), built(wide), *(built(one) for one in POINTS[:20]))
+    shape = GemmShape("a", 2048, 4096, 4096, "bf16")
+    named = next(name for name in every.kernels(shape, NOTHING) if name.startswith("simple_gemm"))
+    found = Generated(str(tmp_path), narrow.name, wide.name, named)
+    ways = list(found.kernels(shape, NOTHING))
+    assert ways[0] == named and not found.refine(ways)
+    of_wide = [name for name in ways if name.startswith(f"{wide.name}_")]
+    assert len(of_wide) == LOOKS_OF_KERNEL == len(ways) - 1, "a tile of 16 columns is hopeless at m 2048"
+    assert any("persistent" in name for name in of_wide)
+    assert any("splits2" in name for name in found.kernels(replace(shape, m=256), NOTHING))
+    few = [name for name in found.kernels(replace(shape, m=4), NOTHING) if name != named]
+    assert few and all(name.startswith(f"{narrow.name}_") for name in few)
+    others = [
+        Generated(str(tmp_path), *names).software() for names in ([narrow.name], [wide.name, narrow.name])
+    ]
+    assert others[0] != others[1]
 
 
 def test_without_pdl_no_kernel_begins_before_the_one_before_it_ends(tmp_path: Path) -> None:

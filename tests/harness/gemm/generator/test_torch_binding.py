@@ -34,6 +34,7 @@ SCALED = of_collectives("scaled_mm", "scaled_int8", "features")
 GROUPED = chosen_points("grouped_gemm", "hopper", "bf16")[0].model_copy(update={"dtype": "scaled_int8"})
 OWN = chosen_points("warpgroup_gemm", "hopper", "bf16")[0]
 STREAM_K = next(one for one in chosen_points("simple_gemm", "hopper", "int8") if "stream_k" in one.words)
+FLEXIBLE = chosen_points("warpgroup_gemm", "flexible", "bf16")[0].model_copy(update={"blocks": 3})
 FAILED = OWN.model_copy(update={"splits": 2})
 LONGER = OWN.model_copy(update={"blocks": 12})
 """Whose name begins as that of the one before it, if its last letter is left out."""
@@ -71,7 +72,7 @@ extern "C" int NAME(GemmAction action, GemmRequest* of) {
   if (action != GEMM_RUN) return 0;
   int const told[] = {of->raster, of->swizzle, of->splits, of->dependent, of->is_transposed, of->cluster_rows,
                       of->cluster_columns, of->steps, of->promotion, of->row_cache, of->column_cache, BLOCKS,
-                      of->rows, of->columns, of->inner, 0};
+                      of->rows, of->columns, of->inner, of->persistent};
   for (int at = 0; at < 16; ++at) ((short*)of->result)[at] = told[at];
   return 0;
 }
@@ -82,17 +83,17 @@ extern "C" int NAME(GemmAction action, GemmRequest* of) {
 def ops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     """Loaded from a folder with kernels of two types, as whoever uses it does."""
     root = tmp_path_factory.mktemp("kernels")
-    points = (TOKENS, FEATURES, SCALED, STREAM_K, GROUPED, OWN, LONGER)
+    points = (TOKENS, FEATURES, SCALED, STREAM_K, GROUPED, OWN, LONGER, FLEXIBLE)
     header = render_template("gemm.h.jinja", {"kernels": [{"name": one.name} for one in points]})
     bodies = [PRODUCT.replace("NAME", one.name) for one in points[:5]]
-    bodies += [ECHO.replace("NAME", one.name).replace("BLOCKS", str(one.blocks)) for one in (OWN, LONGER)]  # type: ignore[union-attr]
+    bodies += [ECHO.replace("NAME", one.name).replace("BLOCKS", str(one.blocks)) for one in points[5:]]  # type: ignore[union-attr]
     source = root / "kernels.cpp"
     source.write_text("\n".join(["#include <cstddef>", "using cudaStream_t = void*;", header, *bodies]))
     subprocess.run(["c++", "-O1", "-shared", "-fPIC", "-o", root / "all.so", source], check=True, timeout=120)
     for folder, kernels in (
         ("collectives", points[:4]),
         ("grouped", points[4:5]),
-        ("own", (OWN, LONGER, FAILED)),
+        ("own", (OWN, LONGER, FLEXIBLE, FAILED)),
     ):
         found = [GeneratedKernel(point=one, outcome="built", library="libraries/all.so") for one in kernels]
         found[-1] = found[-1].model_copy(update={"outcome": "failed"}) if kernels[-1] is FAILED else found[-1]
@@ -151,7 +152,7 @@ def test_scales_are_of_tokens_and_of_rows_of_weights(ops: ModuleType) -> None:
         RunOption(raster=1, caches=(2, 0), is_dependent=True),
     ],
 )
-@pytest.mark.parametrize("point", [OWN, LONGER], ids=["own", "longer"])
+@pytest.mark.parametrize("point", [OWN, LONGER, FLEXIBLE], ids=["own", "longer", "flexible"])
 def test_a_way_is_run_as_it_is_named(ops: ModuleType, option: RunOption, point: Any) -> None:
     x, w = torch.zeros(4, 8).bfloat16(), torch.zeros(16, 8).bfloat16()
     told = ops.gemm(way_name(point, option), x, w).view(torch.int16).flatten()[:15].tolist()
@@ -160,6 +161,13 @@ def test_a_way_is_run_as_it_is_named(ops: ModuleType, option: RunOption, point: 
     expected = [option.raster, option.swizzle, option.splits, option.is_dependent, is_transposed]
     expected += [*option.cluster, option.steps, option.promotion, *option.caches, point.blocks, *sizes]
     assert told == expected
+
+
+@pytest.mark.parametrize("option", [RunOption(splits=4), RunOption(raster=2, is_persistent=True)])
+def test_a_flexible_kernel_is_told_how_it_shares_its_work(ops: ModuleType, option: RunOption) -> None:
+    x, w = torch.zeros(4, 8).bfloat16(), torch.zeros(16, 8).bfloat16()
+    told = ops.gemm(way_name(FLEXIBLE, option), x, w).view(torch.int16).flatten()[:16].tolist()
+    assert (told[2], told[15]) == (option.splits, option.is_persistent)
 
 
 @pytest.mark.parametrize("features", [False, True])
