@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from statistics import geometric_mean
+from typing import Any
 
 import pytest
 
 from hillclimb.agent.record.ledger import Ledger
 from hillclimb.harness.gemm.comparison import BEST, ProviderComparison, compare
+from hillclimb.harness.gemm.generator.types import way_named
 from hillclimb.harness.gemm.portfolio.choosing import Wish, choose_kernels
 from hillclimb.harness.gemm.portfolio.portfolio import gather
 from hillclimb.harness.gemm.results import read_results
@@ -33,6 +35,7 @@ def compared(folder: str, *providers: str) -> ProviderComparison:
 @pytest.mark.parametrize(
     ("folder", "providers"),
     [
+        ("gemm_grid_h200", ("cublas", "generated")),
         ("gemm_warpgroups_h200", ("cublas", "generated", "cublaslt")),
         ("gemm_no_pdl_h200", ("cublas", "generated")),
         ("gemm_scaled_fp8_h200", ("cublas", "generated", "cublaslt")),
@@ -48,6 +51,30 @@ def test_tables_by_m_are_those_of_the_evidence(folder: str, providers: tuple[str
         assert f"| {label} | {one.shapes} | {cells} |" in PAGE
     smallest = " | ".join(f"{found.summary.smallest[name]:.3f}" for name in names)
     assert f"| smallest | | {smallest} |" in PAGE
+
+
+def test_flexible_kernels_take_as_long_as_the_evidence_says() -> None:
+    rows = evidence("gemm_flexible_h200")
+    mean = geometric_mean(row["flexible_us"] / row["fixed_us"] for row in rows)
+    assert f"It takes {mean:.3f} times as\n  long" in PAGE and f"in the mean of {len(rows)} pairs" in PAGE
+    for row in rows:
+        assert way_named(row["kernel"]) is not None
+
+
+def test_starts_are_as_fast_as_the_evidence_says() -> None:
+    rows = evidence("gemm_starts_h200")
+    means = [
+        geometric_mean(one for row in rows if least <= row["m"] <= most for one in row["speedups"])
+        for least, most in ((1, 64), (65, 1024), (1025, 8192))
+    ]
+    told = "Without them they are {:.3f} times as fast up to 64 rows, {:.3f} up to 1024, and {:.3f} beyond"
+    assert told.format(*means) in PAGE
+
+
+def evidence(name: str) -> list[dict[str, Any]]:
+    """The rows of a file that the lab did not write by itself."""
+    rows: list[dict[str, Any]] = json.loads((DOCS / "evidence" / f"{name}.json").read_text())["rows"]
+    return rows
 
 
 def test_the_table_of_experts_is_that_of_the_evidence() -> None:

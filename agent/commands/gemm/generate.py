@@ -42,7 +42,9 @@ GeneratorTypeOption = Annotated[
 ParameterSetOption = Annotated[
     str | None,
     typer.Option(
-        "--args", metavar="SET", help="Set of parameters: hopper, or seed002 of CUTLASS's. Default: hopper."
+        "--args",
+        metavar="SET",
+        help="Set of parameters: hopper, or seed002 of CUTLASS's, or flexible of ours. Default: hopper.",
     ),
 ]
 KernelDtypeOption = Annotated[Dtype | None, dtype_option("the first that the type has")]
@@ -85,6 +87,9 @@ def generate(
     result by a scale of its row and one of its column; it takes scaled_fp8, or else scaled_int8. `warpgroup_gemm` is
     a template of our own, a second a kernel. `grouped_gemm` is of the same template; it multiplies each group of tokens
     by weights of its own, as a mixture of experts does.
+
+    Of the set `flexible`, how K is split and whether a block takes one tile or more is chosen when a kernel is called.
+    So it takes few of them to serve many shapes.
 
     A kernel that cannot be built, or that would be of no use, is told by rules before a compiler is asked. Kernels that
     are alike are compiled twelve to a file. What is compiled is kept, so the same command goes on where it was stopped.

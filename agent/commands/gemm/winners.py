@@ -16,13 +16,13 @@ WinnersOption = Annotated[
         "--winners",
         metavar="FILE",
         help="Only the best of each shape in these results, those of a dispatch.json, or names one a line, as of "
-        "`gemm won`; may be repeated.",
+        "`gemm won`; may be repeated. A kernel's name without a way to run it stands for its likeliest ways.",
     ),
 ]
 
 
 def read_winners(paths: Iterable[Path]) -> list[str]:
-    """Of generated kernels, each with its way to run it, as a bench names them.
+    """Of generated kernels, as a bench names them: each with its way to run it, or without.
 
     Raises UsageError for a file that names none, or those of another provider.
     """
