@@ -11,7 +11,8 @@ import pytest
 
 from hillclimb.agent.record.ledger import Ledger
 from hillclimb.harness.gemm.comparison import BEST, ProviderComparison, compare
-from hillclimb.harness.gemm.generator.types import way_named
+from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
+from hillclimb.harness.gemm.generator.types import refusal, way_named
 from hillclimb.harness.gemm.portfolio.choosing import Wish, choose_kernels
 from hillclimb.harness.gemm.portfolio.portfolio import gather
 from hillclimb.harness.gemm.results import read_results
@@ -55,10 +56,18 @@ def test_tables_by_m_are_those_of_the_evidence(folder: str, providers: tuple[str
 
 def test_flexible_kernels_take_as_long_as_the_evidence_says() -> None:
     rows = evidence("gemm_flexible_h200")
-    mean = geometric_mean(row["flexible_us"] / row["fixed_us"] for row in rows)
-    assert f"It takes {mean:.3f} times as\n  long" in PAGE and f"in the mean of {len(rows)} pairs" in PAGE
+    of_forms: dict[str, list[float]] = {}
     for row in rows:
-        assert way_named(row["kernel"]) is not None
+        way = way_named(row["kernel"])
+        assert way and isinstance(way[0], WarpgroupPoint)
+        twin = way[0].fixed(1, is_persistent=False).model_copy(update={"is_flexible": True})
+        assert not refusal(twin)
+        of_forms.setdefault(way[0].words[1], []).append(row["flexible_us"] / row["fixed_us"])
+    mean = geometric_mean(ratio for ratios in of_forms.values() for ratio in ratios)
+    assert f"It takes {mean:.3f}\n  times as long" in PAGE and f"the mean of {len(rows)} pairs:" in PAGE
+    plain, split, longer = (of_forms[form] for form in ("split1_once", "split2_once", "split1_persistent"))
+    assert f"{len(plain)} plain, {len(split)} with K in two parts, and {len(longer)} whose blocks" in PAGE
+    assert f"take more tiles, at {geometric_mean(longer):.3f}" in PAGE and len(of_forms) == 3
 
 
 def test_starts_are_as_fast_as_the_evidence_says() -> None:
@@ -67,8 +76,9 @@ def test_starts_are_as_fast_as_the_evidence_says() -> None:
         geometric_mean(one for row in rows if least <= row["m"] <= most for one in row["speedups"])
         for least, most in ((1, 64), (65, 1024), (1025, 8192))
     ]
-    told = "Without them they are {:.3f} times as fast up to 64 rows, {:.3f} up to 1024, and {:.3f} beyond"
-    assert told.format(*means) in PAGE
+    told = "are {:.3f} times\nas fast up to 64 rows, {:.3f} up to 1024, and {:.3f} at 2048"
+    assert told.format(*means) in PAGE and f"{len(rows)} shapes, of each\nsix ways" in PAGE
+    assert {len(row["speedups"]) for row in rows} == {6} and max(row["m"] for row in rows) == 2048
 
 
 def evidence(name: str) -> list[dict[str, Any]]:

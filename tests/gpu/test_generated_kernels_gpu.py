@@ -84,7 +84,8 @@ def test_kernels_with_scales_are_right(tmp_path: Path, dtype: Dtype) -> None:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("dtype", "parameters"), [*((dtype, "hopper") for dtype in COLUMNS), ("bf16", "flexible")]
+    ("dtype", "parameters"),
+    [*((dtype, "hopper") for dtype in COLUMNS), *((dtype, "flexible") for dtype in ("bf16", "scaled_fp8"))],
 )
 def test_own_kernels_are_right_in_every_way(tmp_path: Path, dtype: Dtype, parameters: str) -> None:
     provider = Generated(str(build_own(tmp_path, "warpgroup_gemm", dtype, COLUMNS[dtype], parameters)))

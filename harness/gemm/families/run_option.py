@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hillclimb.harness.gemm.families.collective_point import CollectivePoint
 from hillclimb.harness.gemm.families.point import KernelPoint, RowOperand
 from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
+from hillclimb.harness.gemm.families.warpgroup_rules import FLEXIBLE_FORMS
 
 CHOICE, ALONG_ROWS, ALONG_COLUMNS = 0, 1, 2
 
@@ -87,7 +88,8 @@ def option_named(point: KernelPoint, words: str) -> RunOption | None:
         promotion=int(bool(found["promotion"])),
         is_persistent=bool(found["persistent"]),
     )
-    if option.is_persistent and not _is_flexible(point):
+    forms = FLEXIBLE_FORMS if _is_flexible(point) else ((option.splits, False),)
+    if (option.splits, option.is_persistent) not in forms:
         return None
     return option if way_name(point, option) == f"{point.name}_{words}" else None
 

@@ -31,11 +31,11 @@ GROUP_BYTES = 8
 OTHER_REGISTERS = 40
 """Of a thread, beside its sums."""
 
+FLEXIBLE_REGISTERS, FEW_FLEXIBLE_REGISTERS, FEW_REGISTERS = 80, 48, 96
+"""Likewise, of a flexible kernel, which has several ways to finish a tile; fewer where a thread has few."""
+
 INSTRUCTION_REGISTERS = 26
 """Beside the sums of one instruction, of those that a thread has at the start: the compiler goes by these."""
-
-FLEXIBLE_REGISTERS = 80
-"""Likewise, of a flexible kernel, which has several ways to finish a tile."""
 
 SPLITS = (1, 2, 4, 8)
 FLEXIBLE_FORMS = ((1, False), (1, True), (2, False), (4, False))
@@ -66,8 +66,9 @@ def _flexible_refusal(point: WarpgroupPoint) -> str:
         return "a flexible kernel is of single products, and has neither splits nor a number of tiles"
     if told := next((told for form in flexible_forms(point) if (told := refusal(form))), ""):
         return told
-    if point.sums > point.registers - FLEXIBLE_REGISTERS:
-        return f"{point.sums} sums a thread, and all ways to add them, do not fit into its {point.registers} registers"
+    other = FEW_FLEXIBLE_REGISTERS if point.registers <= FEW_REGISTERS else FLEXIBLE_REGISTERS
+    if point.sums > point.registers - other:
+        return f"{point.sums} sums a thread, and all ways to add them, hardly fit into its {point.registers} registers"
     return ""
 
 

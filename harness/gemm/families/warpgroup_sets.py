@@ -35,7 +35,7 @@ def hopper(dtype: Dtype) -> Iterator[WarpgroupPoint]:
 
 
 def flexible(dtype: Dtype) -> Iterator[WarpgroupPoint]:
-    """The same tiles, where K is split in as many parts as the call says: few kernels for many shapes."""
+    """The same tiles, but for the largest: they leave no registers for all that may be chosen at the call."""
     for point in _points("warpgroup_gemm", dtype, FLEXIBLE_STYLES):
         yield point.model_copy(update={"is_flexible": True})
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from hillclimb.harness.gemm.families.collective_point import CollectivePoint
 from hillclimb.harness.gemm.families.run_option import CACHES, WAY_WORDS
+from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
 from hillclimb.harness.gemm.folder import write
 from hillclimb.harness.gemm.generator.catalog import GeneratedKernel, read_catalogs
 from hillclimb.harness.gemm.generator.interface import PREPARE, RUN, WORKSPACE, GemmRequest
@@ -51,4 +52,5 @@ def _kernel(one: GeneratedKernel, folder: Path) -> dict[str, object]:
         "rows": point.rows if isinstance(point, CollectivePoint) else "",
         "may_depend": not (is_collective and "stream_k" in point.words),
         "is_grouped": point.is_grouped,
+        "is_flexible": isinstance(point, WarpgroupPoint) and point.is_flexible,
     }

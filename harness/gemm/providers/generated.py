@@ -21,6 +21,7 @@ from hillclimb.harness.gemm.providers.provider import Launch, Operands, Unsuppor
 from hillclimb.harness.gemm.providers.ways import (
     all_options,
     further_options,
+    orders,
     run_options,
     sides,
     way_seconds,
@@ -31,9 +32,10 @@ CAPABILITY = (9, 0)
 LOOKS = 96
 """Kernels of one type, each with its way to run, that are worth a look for a shape."""
 
-LOOKS_OF_KERNEL = 4
+LOOKS_OF_KERNEL = 3
 LOOKS_NEAR = 1.3
-"""Ways of a kernel that is named without one, and how many times the likeliest time of all each may take."""
+"""Ways of a kernel that is named without one, but for the order of tiles, and how many times the likeliest time of all
+each may take."""
 
 ALIGNMENT_BYTES = 16
 
@@ -163,7 +165,9 @@ class Generated:
             found.append(sorted(ways, key=lambda way: way[0])[:LOOKS_OF_KERNEL])
         best = min((seconds for ways in found for seconds, _ in ways), default=0.0)
         for ways in found:
-            yield from (way for seconds, way in ways if seconds <= LOOKS_NEAR * best)
+            near = [way for seconds, way in ways if seconds <= LOOKS_NEAR * best]
+            for way in near:
+                yield from (replace(way, option=option) for option in orders(way.point, way.option, shape))
 
     def _named(self, name: str) -> KernelWay:
         for folder, kernel in self._kernels():

@@ -53,14 +53,17 @@ def run_options(point: AnyPoint, shape: GemmShape, *, pdl: bool = True) -> Itera
 
 
 def all_options(point: AnyPoint, shape: GemmShape, *, pdl: bool = True) -> Iterator[RunOption]:
-    """As `run_options`, also with longer tiles, and in both orders of tiles where they are not all there at once."""
+    """As `run_options`, also with longer tiles."""
     if isinstance(point, CollectivePoint):
-        yield from _of_collective(point, shape, pdl)
-        return
-    for option in _of_flexible(point, shape, pdl, MOST_WASTE):
-        yield option
-        if _waves(as_run(point, option), option, shape) > 1:
-            yield _in_other_order(option)
+        return _of_collective(point, shape, pdl)
+    return _of_flexible(point, shape, pdl, MOST_WASTE)
+
+
+def orders(point: AnyPoint, option: RunOption, shape: GemmShape) -> Iterator[RunOption]:
+    """It, and the other order of tiles where they are not all there at once."""
+    yield option
+    if isinstance(point, WarpgroupPoint) and _waves(as_run(point, option), option, shape) > 1:
+        yield _in_other_order(option)
 
 
 def further_options(point: AnyPoint, option: RunOption, *, pdl: bool = True) -> Iterator[RunOption]:

@@ -22,13 +22,7 @@ from hillclimb.harness.gemm.families.warpgroup_rules import steps
 from hillclimb.harness.gemm.generator.source import ALIKE, grouped, render
 from hillclimb.harness.gemm.generator.types import chosen_points, refusal, way_named
 from hillclimb.harness.gemm.providers import ways
-from hillclimb.harness.gemm.providers.ways import (
-    all_options,
-    further_options,
-    run_options,
-    sides,
-    way_seconds,
-)
+from hillclimb.harness.gemm.providers.ways import further_options, run_options, sides, way_seconds
 from hillclimb.harness.gemm.shape import GemmShape
 
 POINTS = [one for one in chosen_points("warpgroup_gemm", "hopper", "bf16") if isinstance(one, WarpgroupPoint)]
@@ -44,6 +38,8 @@ FLEXIBLE = [
     if isinstance(one, WarpgroupPoint) and not refusal(one)
 ]
 POINT = WarpgroupPoint(dtype="bf16", tile=(128, 128, 64), consumers=(2, 1))
+
+COLLECTIVE = "simple_gemm_bf16_128x128x64_2x1_cooperative_shared_persistent_tokens"
 
 points = st.sampled_from(GOOD)
 sizes = st.sampled_from([1, 16, 100, 512, 4096])
@@ -85,6 +81,10 @@ def test_names_are_identifiers_and_none_comes_twice() -> None:
         (with_(is_flexible=True, generator="grouped_gemm"), "a flexible kernel is of single products"),
         (with_(is_flexible=True, tile=(192, 128, 64)), "rows in steps of 128"),
         (with_(is_flexible=True, tile=(256, 160, 64)), "160 sums a thread, and all ways to add them"),
+        (
+            with_(is_flexible=True, tile=(128, 104, 64), blocks=2),
+            "52 sums a thread, and all ways to add them",
+        ),
         (with_(is_flexible=True, tile=(128, 256, 192)), "shared memory holds 1 of 2 steps"),
         (with_(tile=(128, 256, 256)), "shared memory holds 1 of 2 steps"),
     ],
@@ -175,7 +175,9 @@ def test_flexible_kernels_are_named_for_what_is_compiled() -> None:
     name = way_name(FLEXIBLE[0], option)
     assert name.endswith("_flexible_by1_tokens_1x1_raster1_splits2_pdl")
     assert compiled_name(name) == FLEXIBLE[0].name
-    assert way_named(name.replace("splits2", "splits3")) is None
+    for splits in (3, 8):
+        assert way_named(name.replace("splits2", f"splits{splits}")) is None
+        assert option_named(FLEXIBLE[0], f"tokens_1x1_raster1_splits{splits}") is None
     assert way_named(name.replace("splits2", "splits2_persistent")) is None
     assert way_named(name.replace("tokens_1x1", "tokens_1x4").replace("splits2", "splits4")) is None
     fixed = way_name(POINT, replace(option, splits=1))
@@ -185,7 +187,7 @@ def test_flexible_kernels_are_named_for_what_is_compiled() -> None:
 @given(st.sampled_from([*GOOD, *FLEXIBLE]), sizes)
 def test_all_options_are_more_than_those_worth_a_look(point: WarpgroupPoint, m: int) -> None:
     of = shape(m)
-    every = list(all_options(point, of))
+    every = list(ways.all_options(point, of))
     assert {*run_options(point, of)} <= {*every} and len({*every}) == len(every)
     assert all(
         side < 4 * max(size, 8)
@@ -196,10 +198,13 @@ def test_all_options_are_more_than_those_worth_a_look(point: WarpgroupPoint, m: 
 
 def test_longer_tiles_and_both_orders_are_options_of_a_kernel_that_serves_many_shapes() -> None:
     point = with_(tile=(64, 16, 64), consumers=(1, 1))
-    assert not list(run_options(point, shape(1))) and list(all_options(point, shape(1)))
-    assert {one.raster for one in run_options(POINT, shape(4096)) if one.rows == "tokens"} == {1}
-    assert {one.raster for one in all_options(POINT, shape(4096)) if one.rows == "tokens"} == {1, 2}
-    assert {one.raster for one in all_options(POINT, shape(100)) if one.rows == "tokens"} == {2}
+    assert not list(run_options(point, shape(1))) and list(ways.all_options(point, shape(1)))
+    for m, rasters in ((4096, {1, 2}), (100, {2})):
+        one = next(one for one in ways.all_options(POINT, shape(m)) if one.rows == "tokens")
+        assert {other.raster for other in ways.orders(POINT, one, shape(m))} == rasters
+    (collective,) = (one for one in chosen_points("simple_gemm", "hopper", "bf16") if one.name == COLLECTIVE)
+    one = next(ways.all_options(collective, shape(4096)))
+    assert list(ways.orders(collective, one, shape(4096))) == [one]
 
 
 @given(st.sampled_from(GROUPED), st.sampled_from([1, 9, 128, 1000, 65536]), st.sampled_from([2, 128, 512]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 import shutil
 from pathlib import Path
@@ -26,6 +27,7 @@ from hillclimb.harness.gemm.generator.catalog import (
     read_catalog,
     read_catalogs,
 )
+from hillclimb.harness.gemm.generator.interface import WORKSPACE, GemmRequest
 from hillclimb.harness.gemm.generator.source import grouped, render
 from hillclimb.harness.gemm.generator.types import AnyPoint, chosen_points, refusal
 from hillclimb.harness.gemm.shape import UNSCALED, Dtype
@@ -317,6 +319,21 @@ def test_a_real_compiler_builds_flexible_kernels(tmp_path: Path, dtype: Dtype, i
     run = CompileRun(BuildStore(tmp_path / "store", toolkit), default_jobs())
     kernels = KernelBuilding(None, toolkit).build(run, points, tmp_path / "out").kernels
     assert len(kernels) >= 3 and all(one.is_sound and one.registers for one in kernels)
+    library = ctypes.CDLL(str(tmp_path / "out" / kernels[0].library))
+
+    def answer(**of: int) -> int:
+        sizes = {"rows": 512, "columns": 512, "inner": 1024, "cluster_rows": 1, "cluster_columns": 1}
+        request = GemmRequest(**{**sizes, "swizzle": 1, **of})
+        return int(getattr(library, kernels[0].point.name)(WORKSPACE, ctypes.byref(request)))
+
+    assert (
+        [answer(splits=splits) for splits in (1, 2, 4)]
+        == [0, 0, 0]
+        == [3 * answer(splits=1, persistent=1)] * 3
+    )
+    assert {answer(splits=splits) for splits in (-1, 0, 3, 8, 16)} == {8} == {answer(splits=2, persistent=1)}
+    assert answer(splits=1, swizzle=0) == 9 and answer(splits=1, steps=-1) == 3
+    assert answer(splits=4, cluster_rows=4) == 2 == answer(splits=1, cluster_rows=-1, cluster_columns=-1)
 
 
 @pytest.mark.slow(20)

@@ -170,6 +170,15 @@ def test_a_flexible_kernel_is_told_how_it_shares_its_work(ops: ModuleType, optio
     assert (told[2], told[15]) == (option.splits, option.is_persistent)
 
 
+@pytest.mark.parametrize("words", ["raster1_splits2", "raster1_persistent"])
+def test_only_a_flexible_kernel_is_told_how_it_shares_its_work(ops: ModuleType, words: str) -> None:
+    x, w = torch.zeros(4, 8).bfloat16(), torch.zeros(16, 8).bfloat16()
+    with pytest.raises(ValueError, match="is not flexible; leave splits and persistent out"):
+        ops.gemm(f"{OWN.name}_tokens_1x1_{words}", x, w)
+    with pytest.raises(ValueError, match="is not flexible"):
+        ops.gemm(f"{TOKENS.name}_raster1_persistent", whole(4, 16), whole(16, 16))
+
+
 @pytest.mark.parametrize("features", [False, True])
 @pytest.mark.parametrize("rows", [(3, 0, 2), (0, 0, 0), (1, 1, 1)])
 def test_each_group_has_weights_and_scales_of_its_own(
