@@ -35,15 +35,15 @@ PAIRS: dict[Dtype, str] = {
 
 def values(points: Sequence[WarpgroupPoint]) -> Mapping[str, object]:
     """Of one file. All of its kernels have the same dtype, and are grouped, flexible, or neither."""
-    dtype, kind = points[0].dtype, points[0]
+    first = points[0]
     return {
         **device_values(
-            dtype,
+            first.dtype,
             sorted({point.own_columns for point in points}),
-            is_grouped=kind.is_grouped,
-            is_flexible=kind.is_flexible,
+            is_grouped=first.is_grouped,
+            is_flexible=first.is_flexible,
         ),
-        "map_type": MAP_TYPES[stored(dtype)],
+        "map_type": MAP_TYPES[stored(first.dtype)],
         "kernels": [_kernel(point) for point in points],
     }
 

@@ -103,11 +103,8 @@ def way_named(name: str) -> tuple[AnyPoint, RunOption] | None:
     option = option_named(point, name[len(compiled) + 1 :]) if point else None
     if point is None or option is None or refusal(point):
         return None
-    if isinstance(point, WarpgroupPoint):
-        run = as_run(point, option)
-        if refusal(run) or option.cluster[0] * option.cluster[1] * run.splits > MAX_CLUSTER:
-            return None
-    return point, option
+    splits = as_run(point, option).splits if isinstance(point, WarpgroupPoint) else 1
+    return (point, option) if option.cluster[0] * option.cluster[1] * splits <= MAX_CLUSTER else None
 
 
 def refusal(point: KernelPoint) -> str:

@@ -19,7 +19,7 @@ from hillclimb.harness.gemm.generator.interface import PREPARE, RUN, SUCCESS, WO
 from hillclimb.harness.gemm.generator.types import AnyPoint
 from hillclimb.harness.gemm.providers.provider import Launch, Operands, UnsupportedError
 from hillclimb.harness.gemm.providers.ways import (
-    all_options,
+    MOST_WASTE,
     further_options,
     orders,
     run_options,
@@ -67,6 +67,7 @@ class Generated:
         """
         self.folder, self._pdl = Path(folder), pdl
         self.catalogs = read_catalogs(self.folder)
+        self._is_named = bool(only)
         self._whole = [one for one in self._kernels() if one[1].point.name in only]
         whole = {kernel.point.name for _, kernel in self._whole}
         self._only = [self._named(name) for name in only if name not in whole]
@@ -80,7 +81,7 @@ class Generated:
         for folder, catalog in self.catalogs.items():
             for name, version in {**catalog.software, f"kernels {folder.name}": catalog.digest}.items():
                 software.setdefault(name, set()).add(version)
-        if self._only or self._whole:
+        if self._is_named:
             chosen = [way_name(way.point, way.option) for way in self._only]
             names = "\n".join([*chosen, *(kernel.point.name for _, kernel in self._whole)])
             software["chosen"] = {hashlib.sha256(names.encode()).hexdigest()}
@@ -99,7 +100,7 @@ class Generated:
         return list(self._ways)
 
     def _choose(self, shape: GemmShape) -> None:
-        if self._only or self._whole:
+        if self._is_named:
             self._keep(way for way in self._only if _takes(way.kernel, shape))
             self._keep(self._ways_of_whole(shape))
             return
@@ -112,7 +113,7 @@ class Generated:
 
     def refine(self, best: Sequence[str]) -> Sequence[str]:
         """Other ways to run these kernels."""
-        if self._only or self._whole:
+        if self._is_named:
             return ()
         before = set(self._ways)
         found = [self._ways[name] for name in best]
@@ -157,12 +158,13 @@ class Generated:
         """The likeliest of each kernel, but for those of kernels that are far from the best."""
         found: list[list[tuple[float, KernelWay]]] = []
         for folder, kernel in self._whole:
-            options = all_options(kernel.point, shape, pdl=self._pdl) if _takes(kernel, shape) else ()
-            ways = [
-                (way_seconds(kernel.point, option, shape), KernelWay(folder, kernel, option))
-                for option in options
-            ]
-            found.append(sorted(ways, key=lambda way: way[0])[:LOOKS_OF_KERNEL])
+            if _takes(kernel, shape):
+                options = run_options(kernel.point, shape, pdl=self._pdl, waste=MOST_WASTE)
+                ways = [
+                    (way_seconds(kernel.point, option, shape), KernelWay(folder, kernel, option))
+                    for option in options
+                ]
+                found.append(sorted(ways, key=lambda way: way[0])[:LOOKS_OF_KERNEL])
         best = min((seconds for ways in found for seconds, _ in ways), default=0.0)
         for ways in found:
             near = [way for seconds, way in ways if seconds <= LOOKS_NEAR * best]

@@ -11,7 +11,7 @@ from hillclimb.harness.gemm.families.collective_point import CollectivePoint
 from hillclimb.harness.gemm.families.point import CLUSTERS, MAX_CLUSTER, ROW_BLOCK, SLICE_BYTES, RowOperand
 from hillclimb.harness.gemm.families.run_option import ALONG_COLUMNS, ALONG_ROWS, CHOICE, RunOption, as_run
 from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
-from hillclimb.harness.gemm.families.warpgroup_rules import FLEXIBLE_FORMS, steps
+from hillclimb.harness.gemm.families.warpgroup_rules import flexible_forms, steps
 from hillclimb.harness.gemm.generator.types import AnyPoint
 from hillclimb.harness.gemm.providers.cost import CLUSTERS_AT_ONCE, MULTIPROCESSORS, cost_seconds
 from hillclimb.harness.gemm.shape import ITEM_BYTES, GemmShape
@@ -45,18 +45,18 @@ OVERLAP = 0.3
 """Of the shorter of two times, that is not hidden behind the longer."""
 
 
-def run_options(point: AnyPoint, shape: GemmShape, *, pdl: bool = True) -> Iterator[RunOption]:
+def run_options(
+    point: AnyPoint, shape: GemmShape, *, pdl: bool = True, waste: int = WASTE
+) -> Iterator[RunOption]:
     """Those that are worth a look, dependent launches among them with `pdl`."""
     if isinstance(point, CollectivePoint):
-        return _of_collective(point, shape, pdl)
-    return _of_flexible(point, shape, pdl, WASTE)
-
-
-def all_options(point: AnyPoint, shape: GemmShape, *, pdl: bool = True) -> Iterator[RunOption]:
-    """As `run_options`, also with longer tiles."""
-    if isinstance(point, CollectivePoint):
-        return _of_collective(point, shape, pdl)
-    return _of_flexible(point, shape, pdl, MOST_WASTE)
+        yield from _of_collective(point, shape, pdl)
+    elif not point.is_flexible:
+        yield from _of_warpgroups(point, shape, pdl, waste)
+    else:
+        for form in flexible_forms(point):
+            for option in _of_warpgroups(form, shape, pdl, waste):
+                yield replace(option, splits=form.splits, is_persistent=form.is_persistent)
 
 
 def orders(point: AnyPoint, option: RunOption, shape: GemmShape) -> Iterator[RunOption]:
@@ -110,16 +110,6 @@ def _of_collective(point: CollectivePoint, shape: GemmShape, pdl: bool) -> Itera
     rasters = (CHOICE,) if point.schedule == "basic" or is_one_wave else (ALONG_ROWS, ALONG_COLUMNS)
     for raster, is_dependent in product(rasters, (False, True) if pdl else (False,)):
         yield RunOption(raster=raster, is_dependent=is_dependent, rows=point.rows)
-
-
-def _of_flexible(point: WarpgroupPoint, shape: GemmShape, pdl: bool, waste: int) -> Iterator[RunOption]:
-    """Of a fixed kernel those that it has, and of a flexible one those of all that it can be."""
-    if not point.is_flexible:
-        yield from _of_warpgroups(point, shape, pdl, waste)
-        return
-    for splits, is_persistent in FLEXIBLE_FORMS:
-        for option in _of_warpgroups(point.fixed(splits, is_persistent=is_persistent), shape, pdl, waste):
-            yield replace(option, splits=splits, is_persistent=is_persistent)
 
 
 def _of_warpgroups(point: WarpgroupPoint, shape: GemmShape, pdl: bool, waste: int) -> Iterator[RunOption]:
