@@ -13,6 +13,7 @@ from hillclimb.harness.gemm.compiler.machine import default_jobs
 from hillclimb.harness.gemm.compiler.parallel import CompileRun
 from hillclimb.harness.gemm.compiler.store import BuildStore
 from hillclimb.harness.gemm.compiler.toolkit import find_toolkit
+from hillclimb.harness.gemm.families.run_option import way_name
 from hillclimb.harness.gemm.generator.building import KernelBuilding
 from hillclimb.harness.gemm.generator.torch_binding import TORCH_OPS, write_torch_ops
 from hillclimb.harness.gemm.generator.types import chosen_points, refusal
@@ -22,7 +23,7 @@ from hillclimb.harness.gemm.providers.generated import Generated
 from hillclimb.harness.gemm.providers.problem import ShapeProblem
 from hillclimb.harness.gemm.providers.provider import Provider, UnsupportedError
 from hillclimb.harness.gemm.shape import UNSCALED, Dtype, GemmShape
-from tests.gpu.own_kernels import build_own, check_every_way, loaded
+from tests.gpu.own_kernels import build_own, check_every_way, every_way, loaded
 
 pytestmark = [pytest.mark.gpu, pytest.mark.xdist_group("gpu")]
 
@@ -95,3 +96,31 @@ def test_own_kernels_are_right_in_every_way(tmp_path: Path, dtype: Dtype, parame
         tried, refused, wrong = tried + counts[0], refused + counts[1], wrong + counts[2]
     assert not wrong, f"{len(wrong)} of {tried}: " + "\n".join(wrong[:20])
     assert tried > refused
+
+
+@pytest.mark.timeout(600)
+def test_a_result_does_not_depend_on_where_its_tile_begins(tmp_path: Path) -> None:
+    """The last tiles of a result begin earlier than they would, and what they share with others is written twice."""
+    provider = Generated(str(build_own(tmp_path, "warpgroup_gemm", "bf16", {40, 120, 192}, "flexible")))
+    whole, part = (ShapeProblem(GemmShape(f"m{m}", m, n, 2048, "bf16"), 2) for m, n in ((776, 1400), (520, 1288)))
+    of_whole, of_part = whole.sets[0], part.sets[0]
+    of_part.x.copy_(of_whole.x[:520])
+    of_part.w.copy_(of_whole.w[:1288])
+    tried, wrong = 0, list[str]()
+    for way in every_way(provider):
+        name = way_name(way.point, way.option)
+        provider._keep([way])
+        try:
+            provider.launch(whole.shape, name)(of_whole)
+            again = provider.launch(part.shape, name)
+        except UnsupportedError:
+            continue
+        tried += 1
+        for _ in range(5):
+            of_part.out.fill_(float("nan"))
+            again(of_part)
+            if not torch.equal(of_part.out, of_whole.out[:520, :1288]):
+                wrong.append(name)
+                break
+    assert not wrong, f"{len(wrong)} of {tried}: {wrong[:5]}"
+    assert tried > 100

@@ -62,9 +62,10 @@ def run(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor) -> None:
     inner = SLICE_BYTES // ITEM_BYTES
     inner_steps = _tiles(x.shape[1], inner * PLAN.slices)
     plan = PLAN if inner_steps >= PLAN.splits else replace(PLAN, splits=1)
+    a_box, b_box = _box(plan.rows, ACROSS, a.shape[0]), _box(plan.columns, DOWN, b.shape[0])
     maps = (
-        tensor_map(DTYPE, a, (plan.rows // ACROSS, inner), PROMOTION),
-        tensor_map(DTYPE, b, (plan.columns // DOWN, inner), PROMOTION),
+        tensor_map(DTYPE, a, (a_box, inner), PROMOTION),
+        tensor_map(DTYPE, b, (b_box, inner), PROMOTION),
     )
     row_tiles, column_tiles = _tiles(a.shape[0], plan.rows * DOWN), _tiles(b.shape[0], plan.columns * ACROSS)
     tiles = row_tiles * column_tiles
@@ -73,17 +74,23 @@ def run(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor) -> None:
         *(a.shape[0], b.shape[0], not TOKENS_ARE_ROWS),
         *(DOWN, ACROSS, STEPS, RASTER, SWIZZLE),
         *(row_tiles, column_tiles, tiles, clusters, inner_steps),
+        plan.slices * SLICE_BYTES * (a_box * ACROSS + b_box * DOWN),
     )
     shared = ALIGNMENT + max(STEPS * plan.step_bytes + plan.own_staging, plan.exchange)
     compiled(plan)(clusters, DOWN * ACROSS * plan.splits, shared, maps, _work(out.data_ptr(), numbers))
 
 
 def _work(result: int, numbers: tuple[int, ...]) -> array[int]:
-    """The struct Work of gemm.cu: an address, 13 numbers and 4 bytes that fill up, and two policies."""
+    """The struct Work of gemm.cu: an address, 14 numbers and two policies."""
     work = array("B", array("Q", [result]).tobytes())
-    work.frombytes(array("i", [*numbers, 0]).tobytes())
+    work.frombytes(array("i", numbers).tobytes())
     work.frombytes(array("Q", POLICY).tobytes())
     return work
+
+
+def _box(tile: int, sharers: int, size: int) -> int:
+    """Rows of an operand that TMA brings at once: no more than there are, but for what is brought for others, too."""
+    return tile // sharers if sharers > 1 else min(tile, size)
 
 
 def _tiles(size: int, tile: int) -> int:
