@@ -119,7 +119,8 @@ def _weights(portfolio: Portfolio, ways: list[int]) -> list[MeasuredWeight]:
     found = []
     for _, group in groupby(rows, key=lambda at: _weight_of(portfolio.shapes[at])):
         of_weight = list(group)
-        found.append(MeasuredWeight([portfolio.shapes[at] for at in of_weight], names, times[of_weight]))
+        shapes = [portfolio.shapes[at] for at in of_weight]
+        found.append(MeasuredWeight(shapes, names, times[of_weight], portfolio.expected))
     return found
 
 

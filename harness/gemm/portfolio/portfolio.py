@@ -14,6 +14,7 @@ import numpy as np
 
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.families.run_option import compiled_name
+from hillclimb.harness.gemm.portfolio.learned import LearnedTimes
 from hillclimb.harness.gemm.portfolio.selection import Matrix, Selector, efficiencies
 from hillclimb.harness.gemm.results import GENERATED, ProviderResults
 from hillclimb.harness.gemm.shape import GemmShape
@@ -50,6 +51,11 @@ class Portfolio:
     def ranked(self) -> Matrix:
         """Shapes x ways: the times that choose."""
         return self.milliseconds if self.choosing is None else self.choosing
+
+    @cached_property
+    def expected(self) -> LearnedTimes:
+        """What the times that choose say of other sizes. Raises UsageError where scikit-learn is missing for it."""
+        return LearnedTimes(self.shapes, self.ways, self.ranked)
 
     @cached_property
     def way_efficiency(self) -> Matrix:

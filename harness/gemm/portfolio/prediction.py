@@ -1,7 +1,8 @@
 """Which way to run a kernel is the fastest for each m of a matrix of weights, of which some were measured.
 
-Between two measured m a time is what the cost model says, times what measured times are of the model's: that factor is
-interpolated over the logarithm of m. A kernel that the model does not know has its times interpolated themselves.
+Between two measured m a time is the expected one (`LearnedTimes`), times what measured times are of those expected of
+them: that factor is interpolated over the logarithm of m. A kernel of which nothing is expected has its times
+interpolated themselves.
 """
 
 from __future__ import annotations
@@ -15,10 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hillclimb.harness.gemm.families.run_option import RunOption
-from hillclimb.harness.gemm.generator.types import AnyPoint, way_named
+from hillclimb.harness.gemm.portfolio.learned import KnownWay, LearnedTimes, known_ways
 from hillclimb.harness.gemm.portfolio.selection import Matrix
-from hillclimb.harness.gemm.providers.ways import way_seconds
 from hillclimb.harness.gemm.shape import GemmShape
 
 STEPS = ((256, 8), (1024, 16), (4096, 64), (16384, 256))
@@ -26,7 +25,7 @@ STEPS = ((256, 8), (1024, 16), (4096, 64), (16384, 256))
 
 ONE_SIDED = log(1.2)
 """What a way's time is taken to be longer by where only one of both neighbours has it. A bench leaves out what takes
-twice as long as the best, so it is slow on the other side."""
+twice as long as the best, so it is slow on the other side. Where times were learnt, they say so themselves."""
 
 
 class WaySpan(NamedTuple):
@@ -44,6 +43,7 @@ class MeasuredWeight:
     ways: Sequence[str]
     times: Matrix
     """Shapes x ways, in any unit; NaN where there is none. Every shape has one."""
+    expected: LearnedTimes
 
     @cached_property
     def measured(self) -> list[int]:
@@ -51,21 +51,17 @@ class MeasuredWeight:
         return [shape.m for shape in self.shapes]
 
     @cached_property
-    def kernels(self) -> list[tuple[AnyPoint, RunOption] | None]:
+    def kernels(self) -> list[KnownWay | None]:
         """Of the ways; None where the cost model does not know one."""
-        return [way_named(way.partition(":")[2]) for way in self.ways]
+        return known_ways(self.ways)
 
     @cached_property
     def residuals(self) -> Matrix:
-        """Shapes x ways: the logarithm of a time over that of the model."""
-        modelled = np.array([self.modelled(m) for m in self.measured])
-        found: Matrix = np.log(self.times) - modelled
+        """Shapes x ways: the logarithm of a time over the expected one."""
+        found: Matrix = np.log(self.times) - [
+            self.expected.logs(self.kernels, shape) for shape in self.shapes
+        ]
         return found
-
-    def modelled(self, m: int) -> Matrix:
-        """Logarithms of the times of all ways by the model; 0 where it does not know one."""
-        shape = replace(self.shapes[0], m=m)
-        return np.array([log(way_seconds(*one, shape)) if one else 0.0 for one in self.kernels])
 
     def fastest(self, m: int) -> int:
         """Which way, by the times of this m, or else of both beside it."""
@@ -75,10 +71,16 @@ class MeasuredWeight:
         above = next(at for at, known in enumerate(measured) if known > m)
         share = log(m / measured[above - 1]) / log(measured[above] / measured[above - 1])
         low, high = self.residuals[above - 1], self.residuals[above]
+        shape = replace(self.shapes[0], m=m)
+        is_sure = self.expected.are_sure(self.kernels, shape)
+        late = np.where(is_sure, 0.0, ONE_SIDED)
         between = (1 - share) * low + share * high
-        between = np.where(np.isnan(low), high + ONE_SIDED * (1 - share), between)
-        between = np.where(np.isnan(high), low + ONE_SIDED * share, between)
-        return int(np.nanargmin(self.modelled(m) + between))
+        between = np.where(np.isnan(low), high + late * (1 - share), between)
+        between = np.where(np.isnan(high), low + late * share, between)
+        between = np.where(np.isnan(between) & is_sure, 0.0, between)
+        told = np.flatnonzero(~np.isnan(between))
+        logs = self.expected.logs([self.kernels[at] for at in told], shape)
+        return int(told[np.argmin(logs + between[told])])
 
 
 def fastest_spans(weight: MeasuredWeight) -> list[WaySpan]:

@@ -94,6 +94,24 @@ def way_seconds(point: AnyPoint, option: RunOption, shape: GemmShape) -> float:
     return cost_seconds(shape, tile, cluster, option.splits)
 
 
+def way_traits(point: WarpgroupPoint, option: RunOption, shape: GemmShape) -> tuple[float, ...]:
+    """Numbers in which ways and shapes differ: what a regression of measured times goes by."""
+    fixed = as_run(point, option)
+    (rows, columns, inner), (down, across) = fixed.tile, option.cluster
+    has_tokens_down = option.rows == "tokens"
+    tokens, features = (rows, columns) if has_tokens_down else (columns, rows)
+    along_tokens, along_features = (down, across) if has_tokens_down else (across, down)
+    waves = _waves(fixed, option, shape)
+    filled = _tiles(fixed, option, shape) / (_slots(fixed, option) * waves)
+    runs_along_tokens = (option.raster == ALONG_ROWS) == has_tokens_down
+    return (
+        *(log2(shape.m), log2(shape.n), log2(shape.k), log2(shape.groups), ITEM_BYTES[shape.dtype]),
+        *(tokens, features, inner, along_tokens, along_features, has_tokens_down),
+        *(fixed.splits, fixed.is_persistent, fixed.blocks, waves, filled, runs_along_tokens),
+        *(option.is_dependent, option.promotion, option.swizzle, option.steps, *option.caches),
+    )
+
+
 def sides(rows: RowOperand, shape: GemmShape) -> tuple[int, int]:
     """Rows and columns of the product as the kernel sees it."""
     return (shape.m, shape.n) if rows == "tokens" else (shape.n, shape.m)
@@ -114,21 +132,21 @@ def _of_collective(point: CollectivePoint, shape: GemmShape, pdl: bool) -> Itera
 
 def _of_warpgroups(point: WarpgroupPoint, shape: GemmShape, pdl: bool, waste: int) -> Iterator[RunOption]:
     """Where all tiles are there at once, those one after another share tokens, and else weights."""
-    if ceil(shape.k / point.tile[2]) < point.splits:
-        return
     operands: tuple[RowOperand, ...] = ("tokens", "features")
     for rows, cluster in product(operands, CLUSTERS):
-        option = RunOption(is_dependent=pdl, rows=rows, cluster=cluster)
-        if _fits(point, option, shape, waste):
+        option = RunOption(is_dependent=pdl, rows=rows, cluster=cluster, promotion=1)
+        if fits(point, option, shape, waste):
             is_one_wave = _waves(point, option, shape) == 1
             is_along_rows = is_one_wave == (rows == "features")
             yield replace(option, raster=ALONG_ROWS if is_along_rows else ALONG_COLUMNS)
 
 
-def _fits(point: WarpgroupPoint, option: RunOption, shape: GemmShape, waste: int) -> bool:
+def fits(point: WarpgroupPoint, option: RunOption, shape: GemmShape, waste: int) -> bool:
+    """Whether it is worth a look: of a flexible kernel, the point that it is run as."""
     down, across = option.cluster
     if (
-        down * across * point.splits > MAX_CLUSTER
+        ceil(shape.k / point.tile[2]) < point.splits
+        or down * across * point.splits > MAX_CLUSTER
         or point.tile[0] % (8 * across)
         or point.tile[1] % (8 * down)
     ):
@@ -153,14 +171,13 @@ def _waves(point: WarpgroupPoint, option: RunOption, shape: GemmShape) -> int:
 
 def _tiles(point: WarpgroupPoint, option: RunOption, shape: GemmShape) -> int:
     """Of clusters, over all groups: some have a row more than the others."""
-    down, across = option.cluster
+    (rows, columns, _), (down, across) = point.tile, option.cluster
+    tokens, features = (
+        (rows * down, columns * across) if option.rows == "tokens" else (columns * across, rows * down)
+    )
     each, more = divmod(shape.m, shape.used_groups)
-
-    def of_group(m: int) -> int:
-        rows, columns = sides(option.rows, replace(shape, m=m))
-        return ceil(rows / (point.tile[0] * down)) * ceil(columns / (point.tile[1] * across))
-
-    return more * of_group(each + 1) + (shape.used_groups - more) * of_group(each)
+    along_tokens = more * ceil((each + 1) / tokens) + (shape.used_groups - more) * ceil(each / tokens)
+    return along_tokens * ceil(shape.n / features)
 
 
 def _slots(point: WarpgroupPoint, option: RunOption) -> int:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hillclimb.harness.gemm.families.run_option import RunOption, way_name
 from hillclimb.harness.gemm.generator.types import chosen_points, refusal
+from hillclimb.harness.gemm.portfolio.learned import LearnedTimes
 from hillclimb.harness.gemm.portfolio.prediction import STEPS, MeasuredWeight, WaySpan, fastest_spans
 from hillclimb.harness.gemm.providers.ways import way_seconds
 from hillclimb.harness.gemm.shape import GemmShape
@@ -27,7 +28,8 @@ def shape(m: int) -> GemmShape:
 
 
 def weight(ms: list[int], times: list[list[float]], ways: list[str]) -> MeasuredWeight:
-    return MeasuredWeight([shape(m) for m in ms], ways, np.array(times, float))
+    shapes, matrix = [shape(m) for m in ms], np.array(times, float)
+    return MeasuredWeight(shapes, ways, matrix, LearnedTimes(shapes, ways, matrix))
 
 
 def chosen(spans: list[WaySpan], m: int) -> int:

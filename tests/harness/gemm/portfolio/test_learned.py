@@ -1,0 +1,121 @@
+"""What is learnt of measured times: a law that the cost model does not have, told for sizes that were not measured."""
+
+from __future__ import annotations
+
+import sys
+from math import exp, log
+
+import numpy as np
+import pytest
+
+from hillclimb.harness.errors import UsageError
+from hillclimb.harness.gemm.families.run_option import RunOption, way_name
+from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
+from hillclimb.harness.gemm.generator.types import chosen_points, refusal
+from hillclimb.harness.gemm.portfolio.learned import LEAST_TIMES, LearnedTimes, known_ways
+from hillclimb.harness.gemm.portfolio.prediction import MeasuredWeight, fastest_spans
+from hillclimb.harness.gemm.portfolio.selection import Matrix
+from hillclimb.harness.gemm.providers.ways import MOST_WASTE, fits, run_options, way_seconds
+from hillclimb.harness.gemm.shape import GemmShape
+
+POINTS = [one for one in chosen_points("warpgroup_gemm", "flexible", "bf16") if not refusal(one)][::16]
+WEIGHTS = [(4096, 4096), (2560, 5120), (14336, 4096)]
+MEASURED = [1 << at for at in range(13)]
+BETWEEN = [3 << at for at in range(11)]
+
+
+def law(point: WarpgroupPoint, option: RunOption, shape: GemmShape) -> float:
+    """Seconds: blocks that share what they bring win, short tiles lose, and both the more, the more tokens."""
+    rows, columns, _ = point.tile
+    off = 0.2 * (option.cluster == (1, 1)) - 0.3 * (min(rows, columns) >= 96) + 0.2 * option.is_persistent
+    return way_seconds(point, option, shape) * exp(off * log(1 + shape.m) / 8)
+
+
+def shapes(ms: list[int]) -> list[GemmShape]:
+    return [GemmShape(f"m{m}_n{n}", m, n, k, "bf16") for n, k in WEIGHTS for m in ms]
+
+
+def names() -> list[str]:
+    """Of every way that is worth a look for some measured shape."""
+    found: dict[str, None] = {}
+    for shape in shapes(MEASURED):
+        for point in POINTS:
+            options = run_options(point, shape, waste=MOST_WASTE)
+            found |= {f"generated:{way_name(point, option)}": None for option in options}
+    return list(found)
+
+
+NAMES = names()
+WAYS = [way for way in known_ways(NAMES) if way]
+
+
+def seconds(of: list[GemmShape]) -> Matrix:
+    """Of shapes x ways, by the law, of those worth a look."""
+    return np.array(
+        [
+            [law(*way, shape) if fits(*way, shape, MOST_WASTE) else np.nan for way in WAYS]  # type: ignore[arg-type]
+            for shape in of
+        ]
+    )
+
+
+@pytest.fixture(scope="module")
+def learned() -> LearnedTimes:
+    """From the measured shapes."""
+    return LearnedTimes(shapes(MEASURED), NAMES, seconds(shapes(MEASURED)))
+
+
+def test_times_between_measured_ones_follow_the_law_and_not_the_model(learned: LearnedTimes) -> None:
+    assert np.count_nonzero(~np.isnan(seconds(shapes(MEASURED)))) > LEAST_TIMES
+    off, model_off = [], []
+    for shape, own in zip(shapes(BETWEEN), seconds(shapes(BETWEEN)), strict=True):
+        there = ~np.isnan(own)
+        expected = learned.logs(WAYS, shape)[there]
+        model = np.log([way_seconds(*way, shape) for way in WAYS])[there]
+        off.extend(abs(expected - np.log(own[there])))
+        model_off.extend(abs(model - np.log(own[there])))
+    assert np.mean(off) < 0.02 < 0.08 < np.mean(model_off)
+
+
+def test_what_is_chosen_between_measured_sizes_is_near_the_best(learned: LearnedTimes) -> None:
+    """Also ways that no measured size has: they waste too much there."""
+    for n, k in WEIGHTS:
+        own = [shape for shape in shapes(MEASURED) if (shape.n, shape.k) == (n, k)]
+        spans = fastest_spans(MeasuredWeight(own, NAMES, seconds(own), learned))
+        for m in BETWEEN:
+            shape = GemmShape("", m, n, k, "bf16")
+            way = [span for span in spans if span.start <= m][-1].way
+            best = np.nanmin(seconds([shape]))
+            assert law(*WAYS[way], shape) < 1.05 * best, f"{NAMES[way]} at m {m}"  # type: ignore[arg-type]
+
+
+def test_a_way_without_a_time_is_sure_where_it_is_worth_a_look_and_nowhere_else(
+    learned: LearnedTimes,
+) -> None:
+    wanted = [[fits(*way, shape, MOST_WASTE) for way in WAYS] for shape in shapes([1, 96])]  # type: ignore[arg-type]
+    assert [learned.are_sure(WAYS, shape).tolist() for shape in shapes([1, 96])] == wanted
+    assert all(any(row) and not all(row) for row in wanted)
+    unknown = known_ways(["cutlass:a", "cublas"])
+    assert unknown == [None, None]
+    assert not learned.are_sure(unknown, shapes([96])[0]).any()
+    assert learned.logs(unknown, shapes([96])[0]).tolist() == [0, 0]
+
+
+def test_the_same_times_teach_the_same(learned: LearnedTimes) -> None:
+    again = LearnedTimes(shapes(MEASURED), NAMES, seconds(shapes(MEASURED)))
+    shape = shapes([768])[0]
+    assert again.logs(WAYS, shape).tolist() == learned.logs(WAYS, shape).tolist()
+
+
+def test_few_times_teach_nothing() -> None:
+    own = shapes([64])[:1]
+    few = LearnedTimes(own, NAMES, seconds(own))
+    assert few.logs(WAYS, own[0]) == pytest.approx([log(way_seconds(*way, own[0])) for way in WAYS])
+    assert not few.are_sure(WAYS, own[0]).any()
+
+
+def test_without_scikit_learn_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
+    own = shapes(MEASURED)
+    with pytest.raises(UsageError, match=r"scikit-learn.*pip install 'hillclimb\[gemm\]'"):
+        LearnedTimes(own, NAMES, seconds(own))
