@@ -5,7 +5,9 @@ A provider is what one would call for a matrix product: a library, the CUTLASS p
 
 from __future__ import annotations
 
+import gzip
 import math
+import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -184,9 +186,17 @@ def beyond_card(one: Measured, gpu: GpuCard, *, is_cold: bool) -> str:
 
 
 def read_results(path: Path) -> ProviderResults:
-    """Raises UsageError for a file that is not there, or does not hold what docs/reference/schema says."""
+    """One that gzip compressed is named so, with .gz at its end.
+
+    Raises UsageError for a file that is not there, or does not hold what docs/reference/schema says.
+    """
     try:
-        return ProviderResults.model_validate_json(path.read_bytes())
+        content = path.read_bytes()
+        return ProviderResults.model_validate_json(
+            gzip.decompress(content) if path.suffix == ".gz" else content
+        )
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise UsageError(f"{path}: it is not what gzip writes ({error}); compress it anew") from None
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; give a file of a provider's results") from None
     except ValidationError as error:

@@ -82,8 +82,9 @@ def select(
     those of `gemm bench` have, what is reached is told by times that chose nothing.
 
     The dispatch gives a measured shape the fastest way to run a chosen kernel. Between two measured m the cost model of
-    `gemm bench` says which is faster, corrected by the times of both. Of kernels that it does not know the times alone
-    are interpolated. Other weights get what the nearest ones have.
+    `gemm bench` says which is faster, corrected by what all measured times teach and by those of both. Of kernels that
+    it does not know the times alone are interpolated. Other weights get what the nearest ones have. What `--best`
+    chooses is to serve the shapes between, too.
 
     Example: `hillclimb gemm select cutlass.json --best 8 --held-out-m 24,96,384`
     """
@@ -163,6 +164,8 @@ def _told(choice: Choice, output: Path | None) -> str:
         if part:
             worst = f"worst {part.worst:.4f} at {part.worst_shape}"
             lines.append(f"{name}: {count(part.shapes, 'shape')}, mean {part.mean:.4f}, {worst}")
+            if part.untimed:
+                lines.append(f"  {part.untimed} of them are left out: what they get was not timed for them")
     if choice.gap:
         lines.append(f"another choice may be better by {choice.gap:.4f} in the mean; give it more --seconds")
     lines += [

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from hillclimb.harness.errors import UsageError
+from hillclimb.harness.gemm.portfolio.between import with_shapes_between
 from hillclimb.harness.gemm.portfolio.dispatch import Dispatch, dispatch, reached
 from hillclimb.harness.gemm.portfolio.portfolio import Portfolio
-from hillclimb.harness.gemm.portfolio.selection import Matrix, Selection
+from hillclimb.harness.gemm.portfolio.selection import Matrix, Selection, Selector
 from hillclimb.harness.records.record import Record
 
 
@@ -34,6 +35,8 @@ class PartReached(Record):
     """Over some shapes, by other times than those that chose, where the files have such."""
 
     shapes: int
+    untimed: int = 0
+    """Of these: held out, and without a time of the way that the dispatch gives them. They count in nothing below."""
     mean: float
     """Of the efficiencies of the kernels that the dispatch gives them; weighted where calls are."""
     worst: float
@@ -87,7 +90,7 @@ def choose_kernels(
     return Choice(
         kernels=tuple(inside.kernels[kernel] for kernel in selection.kernels),
         on_shapes=_reached(table, inside, inside_weights),
-        held_out=_reached(table, outside, outside_weights) if outside else None,
+        held_out=_reached(table, outside, outside_weights, may_lack=True) if outside else None,
         gap=selection.gap,
         curve=_curve(inside, wish, inside_weights, most),
         dispatch=table,
@@ -107,30 +110,44 @@ def matching(patterns: Sequence[str], kernels: Sequence[str]) -> tuple[str, ...]
 
 
 def _select(portfolio: Portfolio, wish: Wish, weights: Matrix | None) -> Selection:
-    selector = portfolio.selector(weights, wish.required, wish.forbidden, wish.seconds)
     if wish.count is not None:
-        return selector.best(wish.count)
+        return _selector(portfolio, wish, weights).best(wish.count)
+    selector = portfolio.selector(weights, wish.required, wish.forbidden, wish.seconds)
     threshold = 0.98 if wish.threshold is None else wish.threshold
     return selector.cover(threshold, portfolio.noise if wish.is_noisy else 0.0)
+
+
+def _selector(portfolio: Portfolio, wish: Wish, weights: Matrix | None) -> Selector:
+    """For the best of so many kernels: shapes between those measured count like them, unless calls are told."""
+    own = portfolio if weights is not None else with_shapes_between(portfolio)
+    allowed = [kernel for kernel, name in enumerate(own.kernels) if name not in wish.forbidden]
+    measured = len(portfolio.shapes)
+    is_wanted = [at < measured or bool(row[allowed].any()) for at, row in enumerate(own.efficiency)]
+    return own.rows(is_wanted).selector(weights, wish.required, wish.forbidden, wish.seconds)
 
 
 def _curve(portfolio: Portfolio, wish: Wish, weights: Matrix | None, most: int) -> tuple[CurvePoint, ...]:
     if not most:
         return ()
-    selector = portfolio.selector(weights, wish.required, wish.forbidden, wish.seconds)
     points = []
-    for one in selector.curve(most):
-        part = _reached(dispatch(portfolio, one), portfolio, weights)
-        points.append(CurvePoint(kernels=len(one.kernels), mean=part.mean, worst=part.worst))
+    for one in _selector(portfolio, wish, weights).curve(most):
+        shares = portfolio.reached(one.kernels)
+        mean = float(np.average(shares, weights=weights))
+        points.append(CurvePoint(kernels=len(one.kernels), mean=mean, worst=float(shares.min())))
     return tuple(points)
 
 
-def _reached(table: Dispatch, portfolio: Portfolio, weights: Matrix | None) -> PartReached:
+def _reached(
+    table: Dispatch, portfolio: Portfolio, weights: Matrix | None, *, may_lack: bool = False
+) -> PartReached:
     shares = reached(table, portfolio)
-    at = min(range(len(shares)), key=shares.__getitem__)
+    told = [at for at, share in enumerate(shares) if share > 0 or not may_lack] or list(range(len(shares)))
+    worst = min(told, key=shares.__getitem__)
+    own_weights = None if weights is None else weights[told]
     return PartReached(
         shapes=len(shares),
-        mean=float(np.average(shares, weights=weights)),
-        worst=shares[at],
-        worst_shape=portfolio.shapes[at].name,
+        untimed=len(shares) - len(told),
+        mean=float(np.average([shares[at] for at in told], weights=own_weights)),
+        worst=shares[worst],
+        worst_shape=portfolio.shapes[worst].name,
     )

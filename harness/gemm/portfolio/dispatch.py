@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Sequence
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Literal, Self
@@ -87,7 +88,7 @@ class Dispatch(Record):
 def dispatch(portfolio: Portfolio, selection: Selection) -> Dispatch:
     """Over the weights of every shape that one of the chosen kernels runs, in all of the kernels' ways."""
     own = sorted(way for kernel in selection.kernels for way in portfolio.ways_of[kernel])
-    spans = {weight.shapes[0]: fastest_spans(weight) for weight in _weights(portfolio, own)}
+    spans = {weight.shapes[0]: fastest_spans(weight) for weight in measured_weights(portfolio, own)}
     used = {own[span.way] for found in spans.values() for span in found}
     ways = sorted(used | {*portfolio.best_ways(selection.kernels)})
     chosen = portfolio.way_efficiency[:, ways]
@@ -110,8 +111,8 @@ def dispatch(portfolio: Portfolio, selection: Selection) -> Dispatch:
     )
 
 
-def _weights(portfolio: Portfolio, ways: list[int]) -> list[MeasuredWeight]:
-    """With the shapes that one of the ways has a time for."""
+def measured_weights(portfolio: Portfolio, ways: Sequence[int]) -> list[MeasuredWeight]:
+    """Of these ways, with the shapes that one of them has a time for."""
     times = portfolio.ranked[:, ways]
     rows = [at for at, row in enumerate(times) if not np.isnan(row).all()]
     rows.sort(key=lambda at: (*_weight_of(portfolio.shapes[at]), portfolio.shapes[at].m))

@@ -1,6 +1,6 @@
 """Times of ways and sizes that were not measured: the cost model, corrected by what measured times say it is off by.
 
-The correction is a regression by gradient-boosted trees, scikit-learn's (Friedman, Greedy function approximation, 2001).
+The correction is a regression by scikit-learn's gradient-boosted trees (Friedman, Annals of Statistics 29, 2001, 1189).
 """
 
 from __future__ import annotations
@@ -55,6 +55,11 @@ class LearnedTimes:
                 [log(times[row, at] / way_seconds(*own[at], shapes[row])) for row, at in measured],
                 sample_weight=[shares[row, at] for row, at in measured],
             )
+
+    @property
+    def is_taught(self) -> bool:
+        """Whether there was enough to learn from."""
+        return self._trees is not None
 
     def logs(self, ways: Sequence[KnownWay | None], shape: GemmShape) -> Matrix:
         """Logarithms of times, but for a constant; 0 for ways that are not known."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.families.run_option import compiled_name
@@ -87,6 +88,13 @@ class Portfolio:
         noise: Matrix = self.efficiency * (np.nan_to_num(self._of_kernels(self.spread)) + of_best)
         noise[self.efficiency >= 1] = 0
         return noise
+
+    def reached(self, kernels: Sequence[int]) -> NDArray[np.float64]:
+        """Of each shape, the efficiency of the best way of these kernels, by times that did not choose it."""
+        ways = sorted(way for kernel in kernels for way in self.ways_of[kernel])
+        best = self.way_efficiency[:, ways].argmax(axis=1)
+        shares: NDArray[np.float64] = self.told[:, ways][np.arange(len(best)), best]
+        return shares
 
     def best_ways(self, kernels: Sequence[int]) -> list[int]:
         """Of these kernels, the ways that are the best for some shape, and of any other kernel its best in the mean."""

@@ -66,8 +66,11 @@ class MeasuredWeight:
     def fastest(self, m: int) -> int:
         """Which way, by the times of this m, or else of both beside it."""
         measured = self.measured
-        if m in measured:
-            return int(np.nanargmin(self.times[measured.index(m)]))
+        return int(np.nanargmin(self.times[measured.index(m)] if m in measured else self.expected_logs(m)))
+
+    def expected_logs(self, m: int) -> Matrix:
+        """Logarithms of the times of all ways for an m between two measured ones; NaN where none is told."""
+        measured = self.measured
         above = next(at for at, known in enumerate(measured) if known > m)
         share = log(m / measured[above - 1]) / log(measured[above] / measured[above - 1])
         low, high = self.residuals[above - 1], self.residuals[above]
@@ -79,8 +82,8 @@ class MeasuredWeight:
         between = np.where(np.isnan(high), low + late * share, between)
         between = np.where(np.isnan(between) & is_sure, 0.0, between)
         told = np.flatnonzero(~np.isnan(between))
-        logs = self.expected.logs([self.kernels[at] for at in told], shape)
-        return int(told[np.argmin(logs + between[told])])
+        between[told] += self.expected.logs([self.kernels[at] for at in told], shape)
+        return between
 
 
 def fastest_spans(weight: MeasuredWeight) -> list[WaySpan]:
