@@ -141,12 +141,13 @@ def _reached(
     table: Dispatch, portfolio: Portfolio, weights: Matrix | None, *, may_lack: bool = False
 ) -> PartReached:
     shares = reached(table, portfolio)
-    told = [at for at, share in enumerate(shares) if share > 0 or not may_lack] or list(range(len(shares)))
+    untimed = shares.count(0) if may_lack else 0
+    told = [at for at, share in enumerate(shares) if share or not untimed] or list(range(len(shares)))
     worst = min(told, key=shares.__getitem__)
     own_weights = None if weights is None else weights[told]
     return PartReached(
         shapes=len(shares),
-        untimed=len(shares) - len(told),
+        untimed=untimed,
         mean=float(np.average([shares[at] for at in told], weights=own_weights)),
         worst=shares[worst],
         worst_shape=portfolio.shapes[worst].name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from pathlib import Path
@@ -254,6 +255,17 @@ def test_files_are_read_one_a_provider(tmp_path: Path) -> None:
     (tmp_path / "torn.json").write_text('{"schema": 1')
     with pytest.raises(UsageError, match="Invalid JSON"):
         read_results(tmp_path / "torn.json")
+
+
+def test_a_compressed_file_is_read_as_the_plain_one(tmp_path: Path) -> None:
+    plain = written(tmp_path, "a")
+    packed = tmp_path / "a.json.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert read_results(packed) == read_results(plain)
+    for content in (packed.read_bytes()[:-9], plain.read_bytes(), packed.read_bytes()[:12] + b"\xff" * 30):
+        packed.write_bytes(content)
+        with pytest.raises(UsageError, match="not what gzip writes"):
+            read_results(packed)
 
 
 def test_shapes_are_chosen_by_name() -> None:

@@ -12,9 +12,12 @@ from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.families.run_option import RunOption, way_name
 from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
 from hillclimb.harness.gemm.generator.types import chosen_points, refusal
+from hillclimb.harness.gemm.portfolio.between import with_shapes_between
+from hillclimb.harness.gemm.portfolio.choosing import Wish, choose_kernels
 from hillclimb.harness.gemm.portfolio.learned import LEAST_TIMES, LearnedTimes, known_ways
+from hillclimb.harness.gemm.portfolio.portfolio import Portfolio
 from hillclimb.harness.gemm.portfolio.prediction import MeasuredWeight, fastest_spans
-from hillclimb.harness.gemm.portfolio.selection import Matrix
+from hillclimb.harness.gemm.portfolio.selection import Matrix, efficiencies
 from hillclimb.harness.gemm.providers.ways import MOST_WASTE, fits, run_options, way_seconds
 from hillclimb.harness.gemm.shape import GemmShape
 
@@ -119,3 +122,51 @@ def test_without_scikit_learn_it_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     own = shapes(MEASURED)
     with pytest.raises(UsageError, match=r"scikit-learn.*pip install 'hillclimb\[gemm\]'"):
         LearnedTimes(own, NAMES, seconds(own))
+
+
+def portfolio(ms: list[int]) -> Portfolio:
+    """Of all weights."""
+    times = seconds(shapes(ms))
+    return Portfolio(tuple(shapes(ms)), tuple(NAMES), times, np.zeros_like(times))
+
+
+def test_shapes_between_have_the_efficiencies_of_the_law() -> None:
+    found, measured = with_shapes_between(portfolio(MEASURED)), portfolio(MEASURED)
+    assert found.shapes[: len(measured.shapes)] == measured.shapes
+    assert np.array_equal(found.ranked[: len(measured.shapes)], measured.ranked, equal_nan=True)
+    between = found.shapes[len(measured.shapes) :]
+    halfway = [3, 6, 11, 23, 45, 91, 181, 362, 724, 1448, 2896]
+    assert {(one.n, one.k, one.m) for one in between} == {(n, k, m) for n, k in WEIGHTS for m in halfway}
+    assert len({one.name for one in found.shapes}) == len(found.shapes)
+    expected = found.rows([at >= len(measured.shapes) for at in range(len(found.shapes))])
+    for own, row in zip(efficiencies(seconds(list(between))), expected.way_efficiency, strict=True):
+        assert np.mean(abs(own - row)[(own > 0) & (row > 0)]) < 0.03
+
+
+def test_a_choice_serves_shapes_between_measured_ones() -> None:
+    """Two kernels, chosen for powers of two, and told for what lies between them."""
+    one, between = portfolio(MEASURED), portfolio(BETWEEN)
+    chosen = [one.kernels.index(name) for name in choose_kernels(one, Wish(count=2)).kernels]
+    alone = one.selector().best(2).kernels
+    assert between.reached(chosen).mean() > between.reached(alone).mean()
+    called = choose_kernels(one, Wish(count=2), np.ones(len(one.shapes)))
+    assert called.kernels == tuple(one.kernels[kernel] for kernel in alone), (
+        "only shapes that are called count"
+    )
+
+
+def test_a_shape_between_that_no_allowed_kernel_is_made_for_does_not_count() -> None:
+    one = portfolio(MEASURED)
+    small = next(kernel for kernel in one.kernels if "_64x8x" in kernel)
+    ways = one.ways_of[one.kernels.index(small)]
+    slow = [[law(*WAYS[way], shape) for way in ways] for shape in one.shapes]  # type: ignore[arg-type]
+    one.milliseconds[:, ways] = slow
+    others = tuple(kernel for kernel in one.kernels if kernel != small)
+    assert choose_kernels(one, Wish(count=1, forbidden=others)).kernels == (small,)
+
+
+def test_too_few_times_tell_of_no_shapes_between() -> None:
+    many = portfolio(MEASURED)
+    few = Portfolio(many.shapes, many.ways[:20], many.milliseconds[:, :20], many.spread[:, :20])
+    assert np.count_nonzero(~np.isnan(few.ranked)) < LEAST_TIMES
+    assert with_shapes_between(few) is few

@@ -150,6 +150,23 @@ def test_held_out_sizes_are_not_seen_by_the_choice() -> None:
             choose_kernels(portfolio, Wish(count=1), held_out_m=bad)
 
 
+def test_held_out_shapes_without_a_time_of_what_they_get_are_told_and_count_in_no_mean() -> None:
+    ms = [16, 24, 64, 96]
+    portfolio = by_tiles(ms, [16, 64])
+    chosen = choose_kernels(portfolio, Wish(count=1), held_out_m=[24, 96])
+    assert chosen.held_out and chosen.held_out.untimed == chosen.on_shapes.untimed == 0
+    column = portfolio.kernels.index(chosen.kernels[0])
+    for lacking, wanted in (([1], 1), ([1, 3], 2)):
+        portfolio.milliseconds[lacking, column] = np.nan
+        out = choose_kernels(portfolio.rows([True] * 4), Wish(count=1), held_out_m=[24, 96]).held_out
+        assert out and (out.shapes, out.untimed) == (2, wanted)
+    assert out.mean == out.worst == 0
+    again = by_tiles(ms, [16, 64])
+    again.milliseconds[1, column] = np.nan
+    out = choose_kernels(again, Wish(count=1), held_out_m=[24, 96]).held_out
+    assert out and out.mean == out.worst > 0 and out.worst_shape == "m96"
+
+
 def test_shapes_count_as_often_as_they_are_called() -> None:
     portfolio = by_tiles([16, 512], [16, 256])
     few, weights = portfolio.called({"m16": 100.0, "m512": 1.0})
