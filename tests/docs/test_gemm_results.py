@@ -14,7 +14,7 @@ from hillclimb.harness.gemm.comparison import BEST, ProviderComparison, compare
 from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
 from hillclimb.harness.gemm.generator.types import refusal, way_named
 from hillclimb.harness.gemm.portfolio.choosing import Wish, choose_kernels
-from hillclimb.harness.gemm.portfolio.portfolio import gather
+from hillclimb.harness.gemm.portfolio.portfolio import Portfolio, gather
 from hillclimb.harness.gemm.results import read_results
 from hillclimb.harness.records import Interval
 
@@ -104,32 +104,81 @@ def test_the_table_of_experts_is_that_of_the_evidence() -> None:
     assert f"| smallest | | {smallest} |" in PAGE
 
 
-def test_the_table_of_the_portfolio_is_that_of_the_evidence() -> None:
-    folder = "gemm_portfolio_h200"
-    found = gather([read_results(DOCS / "evidence" / folder / "generated.json")])
-    best = choose_kernels(found, Wish(count=10))
-    few = [choose_kernels(found, Wish(count=count)) for count in (1, 2, 4, 6, 8)]
-    for one in (*few, best):
-        part = one.on_shapes
-        assert f"| {len(one.kernels)} | {part.mean:.3f} | {part.worst:.3f} |" in PAGE
-    held_out = {2, 8, 32, 96, 256, 1024, 4096}
-    choice = choose_kernels(found, Wish(count=10), held_out_m=held_out)
-    out = choice.held_out
-    assert out is not None
-    told = f"ten kernels reach {choice.on_shapes.mean:.3f} there. On the other half they reach {out.mean:.3f}"
-    assert f"{told}, at worst {out.worst:.3f}" in PAGE
-    other = {shape.m for shape in found.shapes} - held_out
-    first = choose_kernels(found, Wish(count=10), held_out_m=other).held_out
-    assert first and f"they reach {first.mean:.3f} on the first, at worst {first.worst:.3f}" in PAGE
-    every = Wish(count=len(found.kernels))
-    both = [choose_kernels(found, every, held_out_m=half).held_out for half in (held_out, other)]
-    means = " and ".join(f"{one.mean:.3f}" for one in both if one)
-    assert f"all {len(found.kernels)} kernels reach {means}" in PAGE
-    assert f"{len(found.ways)} ways to run {len(found.kernels)} kernels" in PAGE
-    assert f"{len(choose_kernels(found, Wish()).kernels)} kernels are needed" in PAGE
-    summary = compared(folder, "cublas", "generated").summary
-    means = summary.geometric_means
+PORTFOLIO = DOCS / "evidence" / "gemm_portfolio_h200"
+
+
+@pytest.fixture(scope="module")
+def portfolio() -> Portfolio:
+    """All shapes, of which those with three times a power of two for m were held out."""
+    return gather([read_results(PORTFOLIO / "generated.json.gz")])
+
+
+def thrice(found: Portfolio) -> set[int]:
+    """The m that were held out."""
+    return {shape.m for shape in found.shapes if shape.m % 3 == 0}
+
+
+def test_a_portfolio_reaches_what_the_page_says(portfolio: Portfolio) -> None:
+    choice = choose_kernels(portfolio, Wish(count=10), held_out_m=thrice(portfolio))
+    known, out = choice.on_shapes, choice.held_out
+    assert out and f"| 10 | {known.mean:.3f} | {known.worst:.3f} |" in PAGE
+    timed = out.shapes - out.untimed
+    told = f"timed for {timed} of the {out.shapes}. It reaches {out.mean:.3f}, at worst {out.worst:.3f}. The"
+    assert f"{told} other {out.untimed} have" in PAGE
+    held_out = portfolio.rows(shape.m in thrice(portfolio) for shape in portfolio.shapes)
+    shares = held_out.reached([portfolio.kernels.index(name) for name in choice.kernels])
+    assert f"ten kernels reach {shares.mean():.3f}, at worst {shares.min():.3f}. Each" in PAGE
+
+
+def test_a_portfolio_was_timed_as_the_page_says(portfolio: Portfolio) -> None:
+    flexible = sum("_flexible_" in name for name in portfolio.kernels)
+    told = f"{len(portfolio.ways)} ways to run {len(portfolio.kernels)} kernels, {flexible} of them flexible"
+    assert f"{told}, were timed for {len(portfolio.shapes)} shapes" in PAGE
+    known, out = (
+        [shape.m for shape in portfolio.shapes if (shape.m in thrice(portfolio)) == is_out]
+        for is_out in (False, True)
+    )
+    assert all(m & (m - 1) == 0 for m in known) and all((m // 3) & (m // 3 - 1) == 0 for m in out)
+    span = f"from {min(known)} to {max(known)}, and {len(out)} have three times one, from {min(out)} to {max(out)}."
+    assert f"{len(known)} shapes have a power of two for m, {span}" in PAGE
+    found = compare(read_results(PORTFOLIO / "cublas.json"), [read_results(PORTFOLIO / "generated.json.gz")])
+    means = found.summary.geometric_means
     assert f"come to {means['generated']:.3f}, and the best of both to {means[BEST]:.3f}" in PAGE
+    assert f"Up to 64 rows they come to {found.bands[0].geometric_means['generated']:.3f}." in PAGE
+
+
+@pytest.mark.slow(110)
+def test_fewer_kernels_and_other_choices_reach_what_the_page_says(portfolio: Portfolio) -> None:
+    known = portfolio.rows(shape.m not in thrice(portfolio) for shape in portfolio.shapes)
+    for point in choose_kernels(known, Wish(count=1), most=8).curve:
+        if point.kernels in (1, 2, 4, 6, 8):
+            assert f"| {point.kernels} | {point.mean:.3f} | {point.worst:.3f} |" in PAGE
+    every = choose_kernels(portfolio, Wish(count=10)).on_shapes
+    assert (
+        f"all {every.shapes} shapes, ten kernels reach {every.mean:.3f} of these, at worst {every.worst:.3f}"
+        in PAGE
+    )
+    few = choose_kernels(portfolio, Wish()).kernels
+    assert f"at each of the {every.shapes}, within the noise, {len(few)} kernels are needed" in PAGE
+
+
+def test_tiles_that_begin_earlier_are_as_fast_as_the_evidence_says() -> None:
+    rows = evidence("gemm_overhang_h200")
+    best = [min(row["before_us"]) / min(row["after_us"]) for row in rows]
+    gains = sorted(one for one in best if one > 1.05)
+    assert f"Of {len(rows)} shapes the fastest way is {geometric_mean(best):.3f} times as fast in\n" in PAGE
+    assert len(gains) == 4 and f"For four it is {gains[0]:.2f} to {gains[-1]:.2f} times as fast" in PAGE
+
+
+def test_fetches_are_as_fast_as_the_evidence_says() -> None:
+    rows = evidence("gemm_fetches_h200")
+    means = [
+        geometric_mean(row["speedups"]["fetch128"] for row in rows if least <= row["m"] <= most)
+        for least, most in ((1, 16), (17, 64), (65, 1024), (1025, 8192))
+    ]
+    few = "Up to 16 rows, 128 are {:.3f} times as fast, and from 17 to 64\n  {:.3f} times"
+    assert few.format(*means[:2]) in PAGE
+    assert "With more rows it is {:.3f} and {:.3f}".format(*means[2:]) in PAGE
 
 
 @pytest.mark.parametrize("folder", CLIMBS, ids=lambda folder: folder.parent.name)
