@@ -84,7 +84,7 @@ def select(
     The dispatch gives a measured shape the fastest way to run a chosen kernel. Between two measured m the cost model of
     `gemm bench` says which is faster, corrected by what all measured times teach and by those of both. Of kernels that
     it does not know the times alone are interpolated. Other weights get what the nearest ones have. What `--best`
-    chooses is to serve the shapes between, too.
+    chooses is to serve the shapes between, too, unless `--calls` says which are called.
 
     Example: `hillclimb gemm select cutlass.json --best 8 --held-out-m 24,96,384`
     """

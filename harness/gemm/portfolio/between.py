@@ -26,10 +26,9 @@ def with_shapes_between(portfolio: Portfolio) -> Portfolio:
     ):
         for low, high in pairwise(weight.measured):
             m = round(sqrt(low * high))
-            logs = weight.expected_logs(m) if high >= APART * low and low < m < high else np.array(np.nan)
-            if not np.isnan(logs).all():
+            if high >= APART * low and low < m < high:
                 shapes.append(replace(weight.shapes[0], m=m, name=f"{weight.shapes[0].name} at m {m}"))
-                rows.append(np.exp(logs))
+                rows.append(np.exp(weight.expected_logs(m)))
     if not rows:
         return portfolio
     times = np.vstack([portfolio.ranked, *rows])

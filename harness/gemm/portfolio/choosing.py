@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +36,8 @@ class PartReached(Record):
 
     shapes: int
     untimed: int = 0
-    """Of these: held out, and without a time of the way that the dispatch gives them. They count in nothing below."""
+    """Of these: held out, and without a time of the way that the dispatch gives them, for whatever reason. They count
+    in nothing below; where all lack one, mean and worst are 0."""
     mean: float
     """Of the efficiencies of the kernels that the dispatch gives them; weighted where calls are."""
     worst: float
@@ -44,7 +45,7 @@ class PartReached(Record):
 
 
 class CurvePoint(Record):
-    """What the best set of so many kernels reaches."""
+    """What the best set of so many kernels reaches on the shapes that were measured."""
 
     kernels: int
     mean: float
@@ -61,7 +62,8 @@ class Choice(Record):
     held_out: PartReached | None = None
     """That were left out of the choice and of the table."""
     gap: float = 0.0
-    """By how much another choice could be better in the mean, at most: above 0 where the time did not suffice."""
+    """By how much another choice could be better in the mean that was sought, at most: above 0 where the time did not
+    suffice. Shapes between the measured ones are in that mean, where they count."""
     curve: tuple[CurvePoint, ...] = ()
     dispatch: Dispatch
 
@@ -73,9 +75,10 @@ def choose_kernels(
     held_out_m: Collection[int] = (),
     most: int = 0,
 ) -> Choice:
-    """Raises UsageError for a wish that cannot be met, or where nothing is left to choose for or to hold out.
+    """So many kernels, the best in the mean, serve shapes between the measured ones, too, unless weights are given.
 
     `most` above 0: the curve of up to so many kernels, too.
+    Raises UsageError for a wish that cannot be met, or where nothing is left to choose for or to hold out.
     """
     is_out = [shape.m in held_out_m for shape in portfolio.shapes]
     if held_out_m and (all(is_out) or not any(is_out)):
@@ -83,7 +86,9 @@ def choose_kernels(
         raise UsageError(f"held-out m {sorted(held_out_m)} leaves no shapes on one side; there are {known}")
     inside = portfolio.rows(not out for out in is_out)
     inside_weights = None if weights is None else weights[~np.array(is_out)]
-    selection = _select(inside, wish, inside_weights)
+    counts_between = weights is None and bool(wish.count or most)
+    few = _selector(with_shapes_between(inside) if counts_between else inside, wish, inside_weights)
+    selection = few.best(wish.count) if wish.count is not None else _cover(inside, wish, inside_weights)
     table = dispatch(inside, selection)
     outside = portfolio.rows(is_out) if any(is_out) else None
     outside_weights = None if weights is None else weights[np.array(is_out)]
@@ -92,7 +97,7 @@ def choose_kernels(
         on_shapes=_reached(table, inside, inside_weights),
         held_out=_reached(table, outside, outside_weights, may_lack=True) if outside else None,
         gap=selection.gap,
-        curve=_curve(inside, wish, inside_weights, most),
+        curve=tuple(_curve(inside, few.curve(most), inside_weights)),
         dispatch=table,
     )
 
@@ -109,32 +114,22 @@ def matching(patterns: Sequence[str], kernels: Sequence[str]) -> tuple[str, ...]
     return tuple(found)
 
 
-def _select(portfolio: Portfolio, wish: Wish, weights: Matrix | None) -> Selection:
-    if wish.count is not None:
-        return _selector(portfolio, wish, weights).best(wish.count)
-    selector = portfolio.selector(weights, wish.required, wish.forbidden, wish.seconds)
+def _cover(portfolio: Portfolio, wish: Wish, weights: Matrix | None) -> Selection:
     threshold = 0.98 if wish.threshold is None else wish.threshold
-    return selector.cover(threshold, portfolio.noise if wish.is_noisy else 0.0)
+    return _selector(portfolio, wish, weights).cover(threshold, portfolio.noise if wish.is_noisy else 0.0)
 
 
 def _selector(portfolio: Portfolio, wish: Wish, weights: Matrix | None) -> Selector:
-    """For the best of so many kernels: shapes between those measured count like them, unless calls are told."""
-    own = portfolio if weights is not None else with_shapes_between(portfolio)
-    allowed = [kernel for kernel, name in enumerate(own.kernels) if name not in wish.forbidden]
-    measured = len(portfolio.shapes)
-    is_wanted = [at < measured or bool(row[allowed].any()) for at, row in enumerate(own.efficiency)]
-    return own.rows(is_wanted).selector(weights, wish.required, wish.forbidden, wish.seconds)
+    return portfolio.selector(weights, wish.required, wish.forbidden, wish.seconds)
 
 
-def _curve(portfolio: Portfolio, wish: Wish, weights: Matrix | None, most: int) -> tuple[CurvePoint, ...]:
-    if not most:
-        return ()
-    points = []
-    for one in _selector(portfolio, wish, weights).curve(most):
+def _curve(
+    portfolio: Portfolio, choices: Sequence[Selection], weights: Matrix | None
+) -> Iterator[CurvePoint]:
+    for one in choices:
         shares = portfolio.reached(one.kernels)
         mean = float(np.average(shares, weights=weights))
-        points.append(CurvePoint(kernels=len(one.kernels), mean=mean, worst=float(shares.min())))
-    return tuple(points)
+        yield CurvePoint(kernels=len(one.kernels), mean=mean, worst=float(shares.min()))
 
 
 def _reached(

@@ -1,4 +1,4 @@
-"""Which chosen kernel runs a product, and how: as measured, or as the cost model says between what was measured.
+"""Which chosen kernel runs a product, and how: as measured, or as is expected between what was measured.
 
 A matrix of weights has a span of m for each way to run a kernel: a measured m has its fastest, and any other what is
 predicted (`prediction`). Weights that were not measured get the spans of the nearest that were, over the logarithms of

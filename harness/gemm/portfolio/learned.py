@@ -5,6 +5,7 @@ The correction is a regression by scikit-learn's gradient-boosted trees (Friedma
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from math import log
 from typing import Any
@@ -17,11 +18,11 @@ from hillclimb.harness.gemm.families.run_option import RunOption, as_run
 from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
 from hillclimb.harness.gemm.generator.types import AnyPoint, way_named
 from hillclimb.harness.gemm.portfolio.selection import Matrix, efficiencies
-from hillclimb.harness.gemm.providers.ways import MOST_WASTE, fits, way_seconds, way_traits
-from hillclimb.harness.gemm.shape import GemmShape
+from hillclimb.harness.gemm.providers.ways import MOST_WASTE, fits, is_for, way_seconds, way_traits
+from hillclimb.harness.gemm.shape import Dtype, GemmShape
 
 LEAST_TIMES = 1000
-"""Of fewer nothing is learnt."""
+"""Of one dtype, and of single products or of those of groups. Of fewer nothing is learnt."""
 
 TREES = 400
 NEARNESS = 4
@@ -46,35 +47,46 @@ class LearnedTimes:
         """
         own = {at: way for at, way in enumerate(map(_own, known_ways(names))) if way}
         measured = [(row, at) for row, at in np.argwhere(~np.isnan(times)) if at in own]
-        self._trees: Any = None
-        if len(measured) >= LEAST_TIMES:
+        counts = Counter(_kind(own[at]) for _, at in measured)
+        self._kinds = {kind for kind, count in counts.items() if count >= LEAST_TIMES}
+        if self._kinds:
+            taught = [(row, at) for row, at in measured if _kind(own[at]) in self._kinds]
             shares = efficiencies(times) ** NEARNESS
             self._trees = _regression()
             self._trees.fit(
-                [way_traits(*own[at], shapes[row]) for row, at in measured],
-                [log(times[row, at] / way_seconds(*own[at], shapes[row])) for row, at in measured],
-                sample_weight=[shares[row, at] for row, at in measured],
+                [way_traits(*own[at], shapes[row]) for row, at in taught],
+                [log(times[row, at] / way_seconds(*own[at], shapes[row])) for row, at in taught],
+                sample_weight=[shares[row, at] for row, at in taught],
             )
 
     @property
     def is_taught(self) -> bool:
         """Whether there was enough to learn from."""
-        return self._trees is not None
+        return bool(self._kinds)
 
     def logs(self, ways: Sequence[KnownWay | None], shape: GemmShape) -> Matrix:
         """Logarithms of times, but for a constant; 0 for ways that are not known."""
         found = np.array([log(way_seconds(*way, shape)) if way else 0.0 for way in ways])
-        own = {at: way for at, way in enumerate(map(_own, ways)) if way}
-        if self._trees and own:
+        own = {at: way for at, way in enumerate(map(self._learned, ways)) if way}
+        if own:
             found[list(own)] += self._trees.predict([way_traits(*way, shape) for way in own.values()])
         return found
 
     def are_sure(self, ways: Sequence[KnownWay | None], shape: GemmShape) -> NDArray[np.bool_]:
-        """Which ways need no time of their own: it was learnt, and they are worth a look for the shape."""
-        return np.array([self._is_sure(_own(way), shape) for way in ways])
+        """Which ways need no time of their own: it was learnt, and they are for the shape and worth a look."""
+        return np.array([self._is_sure(self._learned(way), shape) for way in ways])
 
     def _is_sure(self, way: OwnWay | None, shape: GemmShape) -> bool:
-        return bool(self._trees and way and fits(*way, shape, MOST_WASTE))
+        return bool(way and is_for(way[0], shape) and fits(*way, shape, MOST_WASTE))
+
+    def _learned(self, way: KnownWay | None) -> OwnWay | None:
+        """It, if enough was learnt of its kind."""
+        own = _own(way)
+        return own if own and _kind(own) in self._kinds else None
+
+
+def _kind(way: OwnWay) -> tuple[Dtype, bool]:
+    return way[0].dtype, way[0].is_grouped
 
 
 def _as_run(way: KnownWay | None) -> KnownWay | None:

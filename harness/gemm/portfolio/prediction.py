@@ -1,8 +1,8 @@
 """Which way to run a kernel is the fastest for each m of a matrix of weights, of which some were measured.
 
 Between two measured m a time is the expected one (`LearnedTimes`), times what measured times are of those expected of
-them: that factor is interpolated over the logarithm of m. A kernel of which nothing is expected has its times
-interpolated themselves.
+them: that factor is interpolated over the logarithm of m. A way that neither m has a time of gets the mean factor, if
+enough was learnt of its kind. A kernel of which nothing is expected has its times interpolated themselves.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class MeasuredWeight:
         between = (1 - share) * low + share * high
         between = np.where(np.isnan(low), high + late * (1 - share), between)
         between = np.where(np.isnan(high), low + late * share, between)
-        between = np.where(np.isnan(between) & is_sure, 0.0, between)
+        timed = between[is_sure & ~np.isnan(between)]
+        between = np.where(np.isnan(between) & is_sure, timed.mean() if len(timed) else 0.0, between)
         told = np.flatnonzero(~np.isnan(between))
         between[told] += self.expected.logs([self.kernels[at] for at in told], shape)
         return between

@@ -21,6 +21,7 @@ from hillclimb.harness.gemm.providers.provider import Launch, Operands, Unsuppor
 from hillclimb.harness.gemm.providers.ways import (
     MOST_WASTE,
     further_options,
+    is_for,
     orders,
     run_options,
     sides,
@@ -190,8 +191,7 @@ def _takes(kernel: GeneratedKernel, shape: GemmShape) -> bool:
         shape.k * ITEM_BYTES[shape.dtype] % ALIGNMENT_BYTES
         or shape.n * RESULT_BYTES[shape.dtype] % ALIGNMENT_BYTES
     )
-    has_groups = point.is_grouped == (shape.groups > 1) and shape.groups <= MAX_GROUPS
-    return rows_are_aligned and point.dtype == shape.dtype and has_groups
+    return rows_are_aligned and is_for(point, shape) and shape.groups <= MAX_GROUPS
 
 
 class Scratch:

@@ -95,7 +95,10 @@ def way_seconds(point: AnyPoint, option: RunOption, shape: GemmShape) -> float:
 
 
 def way_traits(point: WarpgroupPoint, option: RunOption, shape: GemmShape) -> tuple[float, ...]:
-    """Numbers in which ways and shapes differ: what a regression of measured times goes by."""
+    """Numbers in which ways and shapes differ: what a regression of measured times goes by.
+
+    A flexible kernel has those of the fixed one that it is run as.
+    """
     fixed = as_run(point, option)
     (rows, columns, inner), (down, across) = fixed.tile, option.cluster
     has_tokens_down = option.rows == "tokens"
@@ -103,12 +106,26 @@ def way_traits(point: WarpgroupPoint, option: RunOption, shape: GemmShape) -> tu
     along_tokens, along_features = (down, across) if has_tokens_down else (across, down)
     waves = _waves(fixed, option, shape)
     filled = _tiles(fixed, option, shape) / (_slots(fixed, option) * waves)
-    runs_along_tokens = (option.raster == ALONG_ROWS) == has_tokens_down
+    runs_along_tokens = (option.raster != ALONG_COLUMNS) == has_tokens_down
     return (
         *(log2(shape.m), log2(shape.n), log2(shape.k), log2(shape.groups), ITEM_BYTES[shape.dtype]),
         *(tokens, features, inner, along_tokens, along_features, has_tokens_down),
-        *(fixed.splits, fixed.is_persistent, fixed.blocks, waves, filled, runs_along_tokens),
-        *(option.is_dependent, option.promotion, option.swizzle, option.steps, *option.caches),
+        *(
+            *fixed.consumers,
+            fixed.splits,
+            fixed.is_persistent,
+            fixed.blocks,
+            waves,
+            filled,
+            runs_along_tokens,
+        ),
+        *(
+            option.is_dependent,
+            option.promotion,
+            option.swizzle,
+            option.steps or steps(fixed),
+            *option.caches,
+        ),
     )
 
 
@@ -139,6 +156,11 @@ def _of_warpgroups(point: WarpgroupPoint, shape: GemmShape, pdl: bool, waste: in
             is_one_wave = _waves(point, option, shape) == 1
             is_along_rows = is_one_wave == (rows == "features")
             yield replace(option, raster=ALONG_ROWS if is_along_rows else ALONG_COLUMNS)
+
+
+def is_for(point: AnyPoint, shape: GemmShape) -> bool:
+    """Whether it is of the shape's dtype, and of groups where the shape has them."""
+    return point.dtype == shape.dtype and point.is_grouped == (shape.groups > 1)
 
 
 def fits(point: WarpgroupPoint, option: RunOption, shape: GemmShape, waste: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from math import exp, log
 
 import numpy as np
@@ -11,14 +12,14 @@ import pytest
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.families.run_option import RunOption, way_name
 from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
-from hillclimb.harness.gemm.generator.types import chosen_points, refusal
+from hillclimb.harness.gemm.generator.types import AnyPoint, chosen_points, refusal
 from hillclimb.harness.gemm.portfolio.between import with_shapes_between
 from hillclimb.harness.gemm.portfolio.choosing import Wish, choose_kernels
-from hillclimb.harness.gemm.portfolio.learned import LEAST_TIMES, LearnedTimes, known_ways
+from hillclimb.harness.gemm.portfolio.learned import LEAST_TIMES, KnownWay, LearnedTimes, known_ways
 from hillclimb.harness.gemm.portfolio.portfolio import Portfolio
 from hillclimb.harness.gemm.portfolio.prediction import MeasuredWeight, fastest_spans
 from hillclimb.harness.gemm.portfolio.selection import Matrix, efficiencies
-from hillclimb.harness.gemm.providers.ways import MOST_WASTE, fits, run_options, way_seconds
+from hillclimb.harness.gemm.providers.ways import MOST_WASTE, fits, is_for, run_options, way_seconds
 from hillclimb.harness.gemm.shape import GemmShape
 
 POINTS = [one for one in chosen_points("warpgroup_gemm", "flexible", "bf16") if not refusal(one)][::16]
@@ -155,14 +156,50 @@ def test_a_choice_serves_shapes_between_measured_ones() -> None:
     )
 
 
-def test_a_shape_between_that_no_allowed_kernel_is_made_for_does_not_count() -> None:
-    one = portfolio(MEASURED)
-    small = next(kernel for kernel in one.kernels if "_64x8x" in kernel)
-    ways = one.ways_of[one.kernels.index(small)]
-    slow = [[law(*WAYS[way], shape) for way in ways] for shape in one.shapes]  # type: ignore[arg-type]
-    one.milliseconds[:, ways] = slow
-    others = tuple(kernel for kernel in one.kernels if kernel != small)
-    assert choose_kernels(one, Wish(count=1, forbidden=others)).kernels == (small,)
+def test_a_weight_gets_kernels_of_its_own_dtype_and_kind() -> None:
+    """bf16 and fp8 by the same law, and products of experts with too few times to learn from."""
+    fp8 = [replace(shape, dtype="fp8", name=f"fp8_{shape.name}") for shape in shapes(MEASURED)]
+    experts = [GemmShape(f"experts{m}", m, 4096, 4096, "bf16", 8) for m in (64, 4096)]
+    grouped = next(one for one in chosen_points("grouped_gemm", "hopper", "bf16") if not refusal(one))
+    every = [*shapes(MEASURED), *fp8, *experts]
+    ways = [*WAYS, *((as_fp8(point), option) for point, option in WAYS), (grouped, RunOption(raster=1))]
+    times = np.array([[seconds_for(way, shape) for way in ways] for shape in every])
+    times[-2:, -1] = 1.0
+    names = tuple(f"generated:{way_name(*way)}" for way in ways)
+    found = choose_kernels(
+        Portfolio(tuple(every), names, times, np.zeros_like(times)), Wish(count=6)
+    ).dispatch
+    for known in found.known:
+        chosen = [way[0] for way in known_ways([found.kernels[at] for at in known.chosen]) if way]
+        assert {(one.dtype, one.is_grouped) for one in chosen} == {(known.dtype, known.groups > 1)}
+    assert {(known.dtype, known.groups) for known in found.known} == {("bf16", 1), ("fp8", 1), ("bf16", 8)}
+
+
+def seconds_for(way: KnownWay, shape: GemmShape) -> float:
+    """By the law; NaN for what is of another dtype or kind, or not worth a look."""
+    is_there = is_for(way[0], shape) and fits(*way, shape, MOST_WASTE)  # type: ignore[arg-type]
+    return law(*way, shape) if is_there else np.nan  # type: ignore[arg-type]
+
+
+def as_fp8(point: AnyPoint) -> AnyPoint:
+    """The same tile, as long along K in bytes."""
+    rows, columns, inner = point.tile
+    return point.model_copy(update={"dtype": "fp8", "tile": (rows, columns, 2 * inner)})
+
+
+def test_ways_without_a_time_get_what_the_others_of_their_weight_are_off_by(learned: LearnedTimes) -> None:
+    """All times of one weight are twice the law's: so are those expected of its ways without a time."""
+    n, k = WEIGHTS[0]
+    own = [shape for shape in shapes([64, 256]) if (shape.n, shape.k) == (n, k)]
+    times = 2 * seconds(own)
+    shape = replace(own[0], m=128)
+    both = np.flatnonzero(~np.isnan(times).any(axis=0))
+    lacking = both[::2]
+    full = MeasuredWeight(own, NAMES, times, learned).expected_logs(128)
+    times[:, lacking] = np.nan
+    found = MeasuredWeight(own, NAMES, times, learned).expected_logs(128)
+    sure = [at for at in lacking if fits(*WAYS[at], shape, MOST_WASTE)]  # type: ignore[arg-type]
+    assert len(sure) > 20 and abs(found[sure] - full[sure]).max() < 0.1 < log(2)
 
 
 def test_too_few_times_tell_of_no_shapes_between() -> None:

@@ -150,7 +150,7 @@ def test_held_out_sizes_are_not_seen_by_the_choice() -> None:
             choose_kernels(portfolio, Wish(count=1), held_out_m=bad)
 
 
-def test_held_out_shapes_without_a_time_of_what_they_get_are_told_and_count_in_no_mean() -> None:
+def test_held_out_shapes_without_a_time_of_what_they_get_are_told_and_not_in_the_mean_of_the_others() -> None:
     ms = [16, 24, 64, 96]
     portfolio = by_tiles(ms, [16, 64])
     chosen = choose_kernels(portfolio, Wish(count=1), held_out_m=[24, 96])
@@ -160,7 +160,7 @@ def test_held_out_shapes_without_a_time_of_what_they_get_are_told_and_count_in_n
         portfolio.milliseconds[lacking, column] = np.nan
         out = choose_kernels(portfolio.rows([True] * 4), Wish(count=1), held_out_m=[24, 96]).held_out
         assert out and (out.shapes, out.untimed) == (2, wanted)
-    assert out.mean == out.worst == 0
+    assert out.mean == out.worst == 0, "there is no other"
     again = by_tiles(ms, [16, 64])
     again.milliseconds[1, column] = np.nan
     out = choose_kernels(again, Wish(count=1), held_out_m=[24, 96]).held_out
