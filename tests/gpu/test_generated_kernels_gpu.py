@@ -102,7 +102,9 @@ def test_own_kernels_are_right_in_every_way(tmp_path: Path, dtype: Dtype, parame
 def test_a_result_does_not_depend_on_where_its_tile_begins(tmp_path: Path) -> None:
     """The last tiles of a result begin earlier than they would, and what they share with others is written twice."""
     provider = Generated(str(build_own(tmp_path, "warpgroup_gemm", "bf16", {40, 120, 192}, "flexible")))
-    whole, part = (ShapeProblem(GemmShape(f"m{m}", m, n, 2048, "bf16"), 2) for m, n in ((776, 1400), (520, 1288)))
+    whole, part = (
+        ShapeProblem(GemmShape(f"m{m}", m, n, 2048, "bf16"), 2) for m, n in ((776, 1400), (520, 1288))
+    )
     of_whole, of_part = whole.sets[0], part.sets[0]
     of_part.x.copy_(of_whole.x[:520])
     of_part.w.copy_(of_whole.w[:1288])
