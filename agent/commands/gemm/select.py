@@ -131,7 +131,7 @@ def heatmap(
     Example: `hillclimb gemm heatmap cutlass.json --plot-all-ops --save-file all.svg`
     """
     from hillclimb.harness.gemm.heatmap.picture import draw
-    from hillclimb.harness.gemm.portfolio.choosing import Wish, choose_kernels, matching
+    from hillclimb.harness.gemm.portfolio.choosing import Wish, fewest, matching
     from hillclimb.harness.gemm.portfolio.portfolio import gather
     from hillclimb.harness.gemm.results import read_all
 
@@ -139,7 +139,7 @@ def heatmap(
     if select_kernels:
         chosen = matching(select_kernels, portfolio.kernels)
     else:
-        chosen = choose_kernels(portfolio, Wish()).kernels
+        chosen = tuple(portfolio.kernels[at] for at in fewest(portfolio, Wish()).kernels)
     if save_file.suffix == ".html":
         from hillclimb.harness.gemm.heatmap.page import draw_page
 

@@ -20,17 +20,15 @@ def with_shapes_between(portfolio: Portfolio) -> Portfolio:
 
     As it was, where too few times were measured to learn from.
     """
+    if not portfolio.expected.is_taught:
+        return portfolio
     shapes, rows = [], []
-    for weight in (
-        measured_weights(portfolio, range(len(portfolio.ways))) if portfolio.expected.is_taught else ()
-    ):
+    for weight in measured_weights(portfolio, range(len(portfolio.ways))):
         for low, high in pairwise(weight.measured):
             m = round(sqrt(low * high))
             if high >= APART * low and low < m < high:
                 shapes.append(replace(weight.shapes[0], m=m, name=f"{weight.shapes[0].name} at m {m}"))
                 rows.append(np.exp(weight.expected_logs(m)))
-    if not rows:
-        return portfolio
     times = np.vstack([portfolio.ranked, *rows])
     spread = np.vstack([portfolio.spread, np.zeros((len(rows), len(portfolio.ways)))])
     return Portfolio((*portfolio.shapes, *shapes), portfolio.ways, times, spread)

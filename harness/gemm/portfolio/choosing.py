@@ -88,7 +88,7 @@ def choose_kernels(
     inside_weights = None if weights is None else weights[~np.array(is_out)]
     counts_between = weights is None and bool(wish.count or most)
     few = _selector(with_shapes_between(inside) if counts_between else inside, wish, inside_weights)
-    selection = few.best(wish.count) if wish.count is not None else _cover(inside, wish, inside_weights)
+    selection = few.best(wish.count) if wish.count is not None else fewest(inside, wish, inside_weights)
     table = dispatch(inside, selection)
     outside = portfolio.rows(is_out) if any(is_out) else None
     outside_weights = None if weights is None else weights[np.array(is_out)]
@@ -114,7 +114,8 @@ def matching(patterns: Sequence[str], kernels: Sequence[str]) -> tuple[str, ...]
     return tuple(found)
 
 
-def _cover(portfolio: Portfolio, wish: Wish, weights: Matrix | None) -> Selection:
+def fewest(portfolio: Portfolio, wish: Wish, weights: Matrix | None = None) -> Selection:
+    """The fewest kernels of an efficiency at every shape. Raises UsageError for a wish that cannot be met."""
     threshold = 0.98 if wish.threshold is None else wish.threshold
     return _selector(portfolio, wish, weights).cover(threshold, portfolio.noise if wish.is_noisy else 0.0)
 
@@ -136,13 +137,13 @@ def _reached(
     table: Dispatch, portfolio: Portfolio, weights: Matrix | None, *, may_lack: bool = False
 ) -> PartReached:
     shares = reached(table, portfolio)
-    untimed = shares.count(0) if may_lack else 0
-    told = [at for at, share in enumerate(shares) if share or not untimed] or list(range(len(shares)))
+    timed = [at for at, share in enumerate(shares) if share]
+    told = timed if may_lack and timed else list(range(len(shares)))
     worst = min(told, key=shares.__getitem__)
     own_weights = None if weights is None else weights[told]
     return PartReached(
         shapes=len(shares),
-        untimed=untimed,
+        untimed=len(shares) - len(timed) if may_lack else 0,
         mean=float(np.average([shares[at] for at in told], weights=own_weights)),
         worst=shares[worst],
         worst_shape=portfolio.shapes[worst].name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -194,3 +195,15 @@ def test_the_heatmap_is_drawn(tiles: str, tmp_path: Path, words: list[str], kern
         sum(f"<!-- mine:{kernel} -->" in picture.read_text() for kernel in ("low", "all", "high")) == kernels
     )
     assert sorted(path.name for path in picture.parent.iterdir()) == ["map.svg"]
+
+
+def test_only_a_dispatch_takes_what_is_learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A heatmap has none, so it is drawn without scikit-learn, too."""
+    monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
+    many = Path(__file__).parents[3] / "docs" / "evidence" / "gemm_portfolio_h200" / "generated.json.gz"
+    picture = tmp_path / "map.svg"
+    found = CliRunner().invoke(app, ["gemm", "heatmap", str(many), "--save-file", str(picture)])
+    assert found.exit_code == 0, found.output
+    assert picture.exists()
+    with pytest.raises(UsageError, match="scikit-learn"):
+        selected(str(many))
