@@ -25,6 +25,15 @@ OPERANDS: tuple[RowOperand, ...] = ("tokens", "features")
 PINGPONG_COLUMNS = (16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 256)
 COOPERATIVE_COLUMNS = (64, 96, 112, 128, 144, 160, 176, 192, 224, 256)
 
+STOCK_TILES = ((64, 256), (128, 128), (128, 256), (256, 128), (256, 256))
+STOCK_CLUSTERS = ((1, 2), (2, 1))
+STOCK_WAYS: tuple[tuple[KernelSchedule, EpilogueSchedule, TileScheduler], ...] = (
+    ("basic", "single", "persistent"),
+    ("pingpong", "single", "persistent"),
+    ("cooperative", "shared", "persistent"),
+    ("cooperative", "shared", "stream_k"),
+)
+
 
 def generator(dtype: Dtype) -> CollectiveGenerator:
     """The type that has kernels of it."""
@@ -66,7 +75,28 @@ def hopper(dtype: Dtype) -> Iterator[CollectivePoint]:
         )
 
 
+def stock(dtype: Dtype) -> Iterator[CollectivePoint]:
+    """The tiles, clusters and schedules that cutlass_library 4.2 has for 16-bit operands by default.
+
+    It puts the features on M; here either operand is. It has kernels that write without shared memory, too.
+    """
+    inner = SLICE_BYTES // ITEM_BYTES[dtype]
+    for rows, (side, columns), cluster, way in product(OPERANDS, STOCK_TILES, STOCK_CLUSTERS, STOCK_WAYS):
+        schedule, epilogue, scheduler = way
+        yield CollectivePoint(
+            generator=generator(dtype),
+            dtype=dtype,
+            tile=(side, columns, inner),
+            cluster=cluster,
+            schedule=schedule,
+            epilogue=epilogue,
+            scheduler=scheduler,
+            rows=rows,
+        )
+
+
 COLLECTIVE_SETS: dict[str, Callable[[Dtype], Iterator[CollectivePoint]]] = {
     "seed002": seed002,
     "hopper": hopper,
+    "stock": stock,
 }

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from math import ceil, log2
+from math import ceil, log2, prod
+from typing import NamedTuple
 
 from hillclimb.harness.gemm.families.collective_point import CollectivePoint
 from hillclimb.harness.gemm.families.point import CLUSTERS, MAX_CLUSTER, ROW_BLOCK, SLICE_BYTES, RowOperand
@@ -23,26 +24,30 @@ OVERHANG = 1.3
 WASTE, MOST_WASTE = 2, 4
 """Times a size, that a tile's side is too long; and where a kernel has to serve sizes for which it was not made."""
 
+LEAST_SIDES = (ROW_BLOCK, 8)
+"""Rows and columns of the smallest tile: it is never too long."""
+
 OTHER_CACHES = ((1, 1), (1, 2), (2, 1), (0, 2), (2, 0))
 OTHER_STEPS = (3, 4, 5)
 OTHER_SWIZZLES = (2, 4)
 
 CLOCK_HERTZ = 1.75e9
-L2_BYTES, DRAM_BYTES = 15e12, 4.5e12
-"""A second."""
+TOKEN_BYTES, WEIGHT_BYTES, DRAM_BYTES = 24e12, 9.8e12, 4.6e12
+"""A second: of tokens and of weights through the L2 cache, and of all from memory."""
 
-START_SECONDS, WAVE_SECONDS = 2.6e-6, 5e-6
-SPLIT_SECONDS = {1: 0.0, 2: 1.4e-6, 4: 3.3e-6, 8: 5e-6}
-"""That of 8 is not measured."""
+PAIR_BYTES, PAIR_DRAM_BYTES = 320e9, 136e9
+"""A second, into two multiprocessors that share a port: from the L2 cache, and from memory."""
 
-CLUSTER_SECONDS = 0.3e-6
+START_SECONDS, WAVE_SECONDS = 1.73e-6, 5.3e-6
+SPLIT_SECONDS = {1: 0.0, 2: 1.0e-6, 4: 1.6e-6, 8: 2.7e-6}
+CLUSTER_SECONDS = 0.07e-6
 """For each doubling of the blocks."""
 
-SHARING = 1.03
-"""Times as long, with two blocks a multiprocessor."""
+WRITE_SECONDS = 2.3e-6 / (128 * 128)
+"""Of an element of a tile."""
 
-OVERLAP = 0.3
-"""Of the shorter of two times, that is not hidden behind the longer."""
+OVERLAP = 3
+"""Power in which times that overlap are added: the higher, the nearer to the longest of them."""
 
 
 def run_options(
@@ -100,16 +105,14 @@ def way_traits(point: WarpgroupPoint, option: RunOption, shape: GemmShape) -> tu
     A flexible kernel has those of the fixed one that it is run as.
     """
     fixed = as_run(point, option)
-    (rows, columns, inner), (down, across) = fixed.tile, option.cluster
+    tokens, features = _tokens_and_features(fixed, option)
     has_tokens_down = option.rows == "tokens"
-    tokens, features = (rows, columns) if has_tokens_down else (columns, rows)
-    along_tokens, along_features = (down, across) if has_tokens_down else (across, down)
     waves = _waves(fixed, option, shape)
     filled = _tiles(fixed, option, shape) / (_slots(fixed, option) * waves)
     runs_along_tokens = (option.raster != ALONG_COLUMNS) == has_tokens_down
     return (
         *(log2(shape.m), log2(shape.n), log2(shape.k), log2(shape.groups), ITEM_BYTES[shape.dtype]),
-        *(tokens, features, inner, along_tokens, along_features, has_tokens_down),
+        *(tokens.tile, features.tile, fixed.tile[2], tokens.blocks, features.blocks, has_tokens_down),
         *(
             *fixed.consumers,
             fixed.splits,
@@ -174,9 +177,8 @@ def fits(point: WarpgroupPoint, option: RunOption, shape: GemmShape, waste: int)
     ):
         return False
     of_group = sides(option.rows, shape.one_group)
-    is_tiny = max(of_group) < ROW_BLOCK
-    for size, side, blocks in zip(of_group, point.tile, option.cluster, strict=False):
-        is_too_long = side >= waste * max(size, 8) and not (is_tiny and side == ROW_BLOCK)
+    for size, side, least, blocks in zip(of_group, point.tile, LEAST_SIDES, option.cluster, strict=False):
+        is_too_long = side > least and side >= waste * max(size, LEAST_SIDES[1])
         if is_too_long or side * blocks > OVERHANG * max(size, side):
             return False
     is_once_enough = _waves(point, option, shape) == 1
@@ -193,13 +195,24 @@ def _waves(point: WarpgroupPoint, option: RunOption, shape: GemmShape) -> int:
 
 def _tiles(point: WarpgroupPoint, option: RunOption, shape: GemmShape) -> int:
     """Of clusters, over all groups: some have a row more than the others."""
-    (rows, columns, _), (down, across) = point.tile, option.cluster
-    tokens, features = (
-        (rows * down, columns * across) if option.rows == "tokens" else (columns * across, rows * down)
-    )
+    tokens, features = (side.tile * side.blocks for side in _tokens_and_features(point, option))
     each, more = divmod(shape.m, shape.used_groups)
     along_tokens = more * ceil((each + 1) / tokens) + (shape.used_groups - more) * ceil(each / tokens)
     return along_tokens * ceil(shape.n / features)
+
+
+class _Side(NamedTuple):
+    """Of an operand."""
+
+    tile: int
+    """Rows of it that a block takes."""
+    blocks: int
+    """Of a cluster, that take others."""
+
+
+def _tokens_and_features(point: WarpgroupPoint, option: RunOption) -> tuple[_Side, _Side]:
+    rows, columns = (_Side(*side) for side in zip(point.tile, option.cluster, strict=False))
+    return (rows, columns) if option.rows == "tokens" else (columns, rows)
 
 
 def _slots(point: WarpgroupPoint, option: RunOption) -> int:
@@ -209,22 +222,33 @@ def _slots(point: WarpgroupPoint, option: RunOption) -> int:
 
 
 def _warpgroup_seconds(point: WarpgroupPoint, option: RunOption, shape: GemmShape) -> float:
-    """As the model of all products, with what a start, a wave, a split and a cluster cost beside it.
+    """What a start, a split and a cluster cost, and five times that overlap.
 
-    Its constants are fitted to 13000 times of an H200: for each of 120 shapes the best was among the 48 that it took
-    for the fastest, but for 0.2 % in the mean.
+    They are those of one multiprocessor's instructions, of what comes into a pair of multiprocessors from the L2 cache
+    and from memory, of what all read through the cache, and of what is read from memory. Blocks go to one
+    multiprocessor of each pair first, so 96 of them take longer to read what 66 or 132 would. The constants are fitted
+    to 63000 times of two H200s.
     """
     rows, columns, _ = point.tile
-    tiles, (down, across) = _tiles(point, option, shape), option.cluster
+    tiles, waves, own = _tiles(point, option, shape), _waves(point, option, shape), point.own_columns
+    blocks = min(tiles, _slots(point, option)) * prod(option.cluster) * point.splits
+    used = min(blocks, MULTIPROCESSORS)
+    of_pair = 1 if used <= MULTIPROCESSORS // 2 else 2
+    in_turn = waves * ceil(blocks / MULTIPROCESSORS)
     slices = ceil(shape.k * ITEM_BYTES[shape.dtype] / SLICE_BYTES)
-    own = point.own_columns
-    a_slice = (rows / 64) * (columns / own) * max(own / 2, 16 + own / 4) * 4 / CLOCK_HERTZ
-    waves = _waves(point, option, shape)
+    steps = slices / point.splits
+    a_step = (rows / 64) * (columns / own) * max(own / 2, 16 + own / 4) * 4 / CLOCK_HERTZ
     between = WAVE_SECONDS * (waves - 1) * (not point.is_persistent and point.blocks == 1)
-    busy = waves * slices / point.splits * a_slice * point.blocks + between
-    read = tiles * down * across * slices * SLICE_BYTES * (rows / across + columns / down) + shape.bytes
-    through = max(shape.bytes / DRAM_BYTES, read / L2_BYTES)
-    fixed = START_SECONDS + SPLIT_SECONDS[point.splits] + CLUSTER_SECONDS * log2(down * across)
-    return (fixed + max(busy, through) + OVERLAP * min(busy, through)) * (
-        SHARING if point.blocks > 1 else 1.0
+    tokens, features = _tokens_and_features(point, option)
+    own_tokens = tokens.tile if features.blocks > 1 else min(tokens.tile, shape.m)
+    read_bytes = tiles * slices * SLICE_BYTES
+    times = (
+        in_turn * (steps * a_step + rows * columns * WRITE_SECONDS) + between,
+        in_turn * of_pair * steps * SLICE_BYTES * (own_tokens + features.tile) / PAIR_BYTES,
+        of_pair * shape.bytes / used / PAIR_DRAM_BYTES,
+        read_bytes
+        * (tokens.blocks * own_tokens / TOKEN_BYTES + features.blocks * features.tile / WEIGHT_BYTES),
+        shape.bytes / DRAM_BYTES,
     )
+    fixed = START_SECONDS + SPLIT_SECONDS[point.splits] + CLUSTER_SECONDS * log2(prod(option.cluster))
+    return fixed + sum(one**OVERLAP for one in times) ** (1 / OVERLAP)

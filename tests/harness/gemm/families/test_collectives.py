@@ -47,11 +47,25 @@ def test_a_dtype_has_scales_or_not() -> None:
         chosen_points("scaled_mm", "hopper", "fp8")
 
 
-@pytest.mark.parametrize("name", COLLECTIVE_SETS)
-def test_every_set_has_some_to_build_and_names_that_are_identifiers(name: str) -> None:
+@pytest.mark.parametrize(("name", "least"), [("seed002", 400), ("hopper", 400), ("stock", 30)])
+def test_every_set_has_some_to_build_and_names_that_are_identifiers(name: str, least: int) -> None:
     points = chosen_points("simple_gemm", name, "fp8")
     assert all(point.name.isidentifier() for point in points)
-    assert 400 < sum(not refusal(point) for point in points) < len(points)
+    assert least < sum(not refusal(point) for point in points) < len({point.name for point in points})
+    assert len({point.name for point in points}) == len(points)
+
+
+def test_no_set_is_left_out_above() -> None:
+    assert {*COLLECTIVE_SETS} == {"seed002", "hopper", "stock"}
+
+
+def test_stock_kernels_are_those_that_cutlass_library_has_by_default() -> None:
+    """Its sides, clusters and schedules, with either operand on M."""
+    points = chosen_points("simple_gemm", "stock", "bf16")
+    able = [one for one in points if isinstance(one, CollectivePoint) and not refusal(one)]
+    assert {one.tile for one in able} == {(64, 256, 64), (128, 128, 64), (128, 256, 64), (256, 128, 64)}
+    assert {one.cluster for one in points if isinstance(one, CollectivePoint)} == {(1, 2), (2, 1)}
+    assert len(able) == 40 and sum(one.rows == "features" for one in able) == 20
 
 
 @pytest.mark.parametrize("kind", GENERATOR_TYPES)

@@ -142,7 +142,8 @@ def test_every_way_to_run_it_fits_and_has_its_name(
             and point.tile[0] % (8 * option.cluster[1]) == point.tile[1] % (8 * option.cluster[0]) == 0
         )
         assert all(
-            side < 2 * max(size, 8) for side, size in zip(point.tile, sides(option.rows, of), strict=False)
+            side == least or side < 2 * max(size, 8)
+            for side, least, size in zip(point.tile, (64, 8), sides(option.rows, of), strict=False)
         )
         assert way_seconds(point, option, of) > 3e-6
         assert option.promotion == 1, "small shapes are faster with it, and others about as fast"
@@ -191,17 +192,18 @@ def test_longer_tiles_are_options_beside_those_worth_a_look(point: WarpgroupPoin
     every = list(run_options(point, of, waste=ways.MOST_WASTE))
     assert {*run_options(point, of)} <= {*every} and len({*every}) == len(every)
     assert all(
-        side < 4 * max(size, 8)
+        side == least or side < 4 * max(size, 8)
         for one in every
-        for side, size in zip(point.tile, sides(one.rows, of), strict=False)
+        for side, least, size in zip(point.tile, (64, 8), sides(one.rows, of), strict=False)
     )
 
 
 def test_longer_tiles_and_both_orders_are_options_of_a_kernel_that_serves_many_shapes() -> None:
     point = with_(tile=(64, 16, 64), consumers=(1, 1))
-    assert not list(run_options(point, shape(1))) and list(
-        run_options(point, shape(1), waste=ways.MOST_WASTE)
+    few, more = (
+        {one.rows for one in run_options(point, shape(1), waste=waste)} for waste in (2, ways.MOST_WASTE)
     )
+    assert few == {"tokens"} and more == {"tokens", "features"}
     for m, rasters in ((4096, {1, 2}), (100, {2})):
         one = next(one for one in run_options(POINT, shape(m), waste=ways.MOST_WASTE) if one.rows == "tokens")
         assert {other.raster for other in ways.orders(POINT, one, shape(m))} == rasters
@@ -215,8 +217,20 @@ def test_tiles_of_groups_fit_those_and_not_all_tokens(point: WarpgroupPoint, m: 
     of = replace(shape(m), groups=groups)
     for option in run_options(point, of):
         tokens = point.tile[0 if option.rows == "tokens" else 1]
-        assert tokens < 2 * max(of.one_group.m, 8)
+        least = 64 if option.rows == "tokens" else 8
+        assert tokens == least or tokens < 2 * max(of.one_group.m, 8)
         assert way_seconds(point, option, of) > of.bytes / 4.5e12
+
+
+def test_two_blocks_that_share_a_port_take_longer() -> None:
+    """Of 64 features each, for three tokens: 66 have a port of their own. 128 blocks of 48 beat 96 of 64."""
+    narrow, wide = (with_(tile=(64, width, 128), consumers=(1, 1)) for width in (16, 48))
+    features = RunOption(rows="features")
+    one_each, two, more = (way_seconds(narrow, features, shape(3, 64 * blocks)) for blocks in (66, 72, 80))
+    assert two / one_each > 1.15 > 1.1 > more / two
+    of = shape(3, 6144)
+    assert way_seconds(wide, RunOption(), of) < 0.97 * way_seconds(narrow, features, of)
+    assert RunOption() in [replace(one, raster=0, promotion=0) for one in run_options(wide, of, pdl=False)]
 
 
 def test_groups_take_as_long_as_their_weights() -> None:
