@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from math import log
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hillclimb.agent.record.ledger import Ledger
@@ -15,6 +17,7 @@ from hillclimb.harness.gemm.families.warpgroup_point import WarpgroupPoint
 from hillclimb.harness.gemm.generator.types import refusal, way_named
 from hillclimb.harness.gemm.portfolio.choosing import Wish, choose_kernels
 from hillclimb.harness.gemm.portfolio.portfolio import Portfolio, gather
+from hillclimb.harness.gemm.providers.ways import way_seconds
 from hillclimb.harness.gemm.results import read_results
 from hillclimb.harness.records import Interval
 
@@ -36,8 +39,7 @@ def compared(folder: str, *providers: str) -> ProviderComparison:
 @pytest.mark.parametrize(
     ("folder", "providers"),
     [
-        ("gemm_grid_h200", ("cublas", "generated")),
-        ("gemm_warpgroups_h200", ("cublas", "generated", "cublaslt")),
+        ("gemm_grid_h200", ("cublas", "generated", "cublaslt")),
         ("gemm_no_pdl_h200", ("cublas", "generated")),
         ("gemm_scaled_fp8_h200", ("cublas", "generated", "cublaslt")),
     ],
@@ -52,6 +54,68 @@ def test_tables_by_m_are_those_of_the_evidence(folder: str, providers: tuple[str
         assert f"| {label} | {one.shapes} | {cells} |" in PAGE
     smallest = " | ".join(f"{found.summary.smallest[name]:.3f}" for name in names)
     assert f"| smallest | | {smallest} |" in PAGE
+
+
+def test_another_card_is_as_the_page_says() -> None:
+    found = compared("gemm_grid_h200", "cublas_first", "generated_first")
+    mean, *by_m = (one.geometric_means["generated"] for one in (found.summary, *found.bands))
+    told = "Another card had {:.3f} for own kernels: {:.3f}, {:.3f} and {:.3f} by m, and {:.3f} at worst."
+    assert told.format(mean, *by_m, found.summary.smallest["generated"]) in PAGE
+
+
+def test_own_kernels_are_beside_stock_ones_as_the_page_says() -> None:
+    """Both over cuBLAS, each in a run of its own."""
+    own, stock = (compared(folder, "cublas", "generated") for folder in ("gemm_grid_h200", "gemm_stock_h200"))
+    stock_of = {(row.m, row.n, row.k): row.cells["generated"].speedup for row in stock.shapes}
+    ratios = [(row.m, row.cells["generated"].speedup / stock_of[row.m, row.n, row.k]) for row in own.shapes]
+    means = [
+        geometric_mean(ratio for m, ratio in ratios if least <= m <= most)
+        for least, most in ((1, 8192), (1, 64), (65, 1024), (1025, 8192))
+    ]
+    told = "are {:.3f} times as fast. Up to 64 rows that is\n  {:.3f}, up to 1024 rows {:.3f}, and {:.3f} above"
+    assert told.format(*means) in PAGE
+    assert f"At worst it is {min(ratio for _, ratio in ratios):.3f}. These 40 have the default tiles" in PAGE
+    assert f"They come to {stock.summary.geometric_means['generated']:.3f} of cuBLAS" in PAGE
+
+
+def test_most_of_the_best_ways_are_dependent_launches() -> None:
+    names = [
+        row.cells["generated"].kernel for row in compared("gemm_grid_h200", "cublas", "generated").shapes
+    ]
+    ways = [way[1] for way in map(way_named, names) if way]
+    dependent, hinted = sum(way.is_dependent for way in ways), sum(way.caches != (0, 0) for way in ways)
+    assert f"Of the {len(names)} best ways to run own kernels {dependent} are dependent launches" in PAGE
+    assert len(ways) == len(names) and f"And {hinted} have hints to the L2 cache" in PAGE
+
+
+def test_the_cost_model_finds_the_best_early(portfolio: Portfolio) -> None:
+    """Among its first 24 of the ways that were timed."""
+    ways = [way for way in (way_named(name.partition(":")[2]) for name in portfolio.ways) if way]
+    assert len(ways) == len(portfolio.ways)
+    losses = []
+    for shape, times in zip(portfolio.shapes, portfolio.ranked, strict=True):
+        timed = np.flatnonzero(~np.isnan(times))
+        first = sorted(timed, key=lambda at: way_seconds(*ways[at], shape))[:24]
+        losses.append(log(np.nanmin(times[first]) / np.nanmin(times)))
+    assert f"The best of its first 24 takes {np.mean(losses):.2%} longer".replace("%", " %") in PAGE
+    assert f"and {max(losses):.1%} at worst".replace("%", " %") in PAGE
+
+
+def test_blocks_that_share_a_port_take_as_long_as_the_page_says(portfolio: Portfolio) -> None:
+    names = [shape.name for shape in portfolio.shapes]
+    times = dict(zip(portfolio.ways, portfolio.ranked[names.index("m3_n6144_k4096")], strict=True))
+    forms = ("64x48x128_1x1_flexible_by1_tokens", "64x16x128_1x1_flexible_by1_features")
+    wide, narrow = (
+        times[f"generated:warpgroup_gemm_bf16_{form}_1x1_raster{raster}_splits1_fetch128_pdl"] * 1e3
+        for form, raster in zip(forms, (2, 1), strict=True)
+    )
+    library = next(
+        one.runtime_ms * 1e3
+        for one in read_results(PORTFOLIO / "cublas.json").results
+        if (one.m, one.n, one.k) == (3, 6144, 4096)
+    )
+    told = f"take {wide:.1f} us, and 96 blocks of 64 take {narrow:.1f}. There cuBLAS takes {library:.1f}."
+    assert told in PAGE.replace("\n", " ")
 
 
 def test_flexible_kernels_take_as_long_as_the_evidence_says() -> None:
@@ -76,8 +140,8 @@ def test_starts_are_as_fast_as_the_evidence_says() -> None:
         geometric_mean(one for row in rows if least <= row["m"] <= most for one in row["speedups"])
         for least, most in ((1, 64), (65, 1024), (1025, 8192))
     ]
-    told = "are {:.3f} times\nas fast up to 64 rows, {:.3f} up to 1024, and {:.3f} at 2048"
-    assert told.format(*means) in PAGE and f"{len(rows)} shapes, of each\nsix ways" in PAGE
+    told = "is {:.3f} times as fast up to 64 rows, {:.3f} up to 1024, and {:.3f} at 2048"
+    assert told.format(*means) in PAGE and f"That is over {len(rows)}\n  shapes, of each six ways" in PAGE
     assert {len(row["speedups"]) for row in rows} == {6} and max(row["m"] for row in rows) == 2048
 
 

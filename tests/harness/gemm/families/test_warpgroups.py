@@ -22,6 +22,7 @@ from hillclimb.harness.gemm.families.warpgroup_rules import steps
 from hillclimb.harness.gemm.generator.source import ALIKE, grouped, render
 from hillclimb.harness.gemm.generator.types import chosen_points, refusal, way_named
 from hillclimb.harness.gemm.providers import ways
+from hillclimb.harness.gemm.providers.warpgroup_cost import TileGrid
 from hillclimb.harness.gemm.providers.ways import further_options, run_options, sides, way_seconds
 from hillclimb.harness.gemm.shape import GemmShape
 
@@ -251,8 +252,8 @@ def test_tiles_are_those_of_each_group() -> None:
         one for one in GROUPED if one.name.startswith("grouped_gemm_bf16_64x64x64_1x1_split1_persistent_by1")
     )
     of, option = replace(shape(128 * 64 + 8, 1536), groups=128), RunOption(rows="features")
-    assert ways._tiles(narrow, option, of) == 24 * (120 + 2 * 8)
-    assert ways._tiles(narrow, option, replace(of, m=40)) == 24 * 40
+    assert TileGrid.of(narrow, option, of).clusters == 24 * (120 + 2 * 8)
+    assert TileGrid.of(narrow, option, replace(of, m=40)).clusters == 24 * 40
     for m in (63, 64, 1024):
         assert any(list(run_options(point, replace(shape(m, 32), groups=128))) for point in GROUPED)
 
