@@ -72,7 +72,9 @@ def test_own_kernels_are_beside_stock_ones_as_the_page_says() -> None:
         geometric_mean(ratio for m, ratio in ratios if least <= m <= most)
         for least, most in ((1, 8192), (1, 64), (65, 1024), (1025, 8192))
     ]
-    told = "are {:.3f} times as fast. Up to 64 rows that is\n  {:.3f}, up to 1024 rows {:.3f}, and {:.3f} above"
+    told = (
+        "are {:.3f} times as fast. Up to 64 rows that is\n  {:.3f}, up to 1024 rows {:.3f}, and {:.3f} above"
+    )
     assert told.format(*means) in PAGE
     assert f"At worst it is {min(ratio for _, ratio in ratios):.3f}. These 40 have the default tiles" in PAGE
     assert f"They come to {stock.summary.geometric_means['generated']:.3f} of cuBLAS" in PAGE

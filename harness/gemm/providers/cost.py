@@ -27,12 +27,18 @@ SLACK = 1.05
 
 
 def cost_seconds(
-    shape: GemmShape, tile: tuple[int, int], cluster: tuple[int, int] = (1, 1), splits: int = 1
+    shape: GemmShape,
+    tile: tuple[int, int],
+    cluster: tuple[int, int] = (1, 1),
+    splits: int = 1,
+    *,
+    is_streamed: bool = False,
 ) -> float:
     """Of tiles of features by tokens, in clusters of so many along both, with K in so many parts.
 
     The longest of three: the steps of one multiprocessor, what all read through the L2 cache, and what is read from
-    memory. A step is as long as its tensor instructions, or as its operands are on their way.
+    memory. A step is as long as its tensor instructions, or as its operands are on their way. Where steps are streamed,
+    each multiprocessor has as many as the others, and leaves a part of two tiles.
     """
     features, tokens = tile
     item = ITEM_BYTES[shape.dtype]
@@ -40,12 +46,14 @@ def cost_seconds(
     blocks = cluster[0] * cluster[1]
     slots = CLUSTERS_AT_ONCE.get(blocks, MULTIPROCESSORS // blocks)
     steps = math.ceil(shape.k * item / STEP_BYTES / splits)
-    waves = math.ceil(clusters * splits / slots)
+    waves = clusters / slots if is_streamed else math.ceil(clusters * splits / slots)
     products = features * tokens * STEP_BYTES / item / PRODUCTS[item] * SLACK
     intake = (features + tokens) * STEP_BYTES / INTAKE_BYTES
     own = waves * steps * max(products, intake) / CLOCK_HERTZ
     through_l2 = (
         clusters * blocks * steps * splits * STEP_BYTES * (features / cluster[1] + tokens / cluster[0])
     )
-    partial = 8 * splits * shape.m * shape.n * (splits > 1)
+    partial = 8 * (
+        2 * slots * features * tokens if is_streamed else splits * shape.m * shape.n * (splits > 1)
+    )
     return max(own, (through_l2 + partial) / L2_BYTES, shape.bytes / DRAM_BYTES)

@@ -176,18 +176,24 @@ from hillclimb.harness.gemm.providers.provider import Operands
 from hillclimb.harness.gemm.providers.triton_matmul import TileConfig, Workspace, likeliest, multiply
 from hillclimb.harness.gemm.shape import GemmShape
 
+CONFIGS = [
+    (TileConfig(64, 16, 32, 2, 4, 1), 3),
+    (TileConfig(64, 32, 32, 2, 4, 3), 3),
+    (TileConfig(128, 64, 64, 2, 4, 4), 3),
+    *((TileConfig(64, 32, 32, 2, 4, is_streamed=True), programs) for programs in (1, 2, 3, 5, 7, 1000)),
+]
 torch.manual_seed(0)
 for m, n, k, dtype in [(5, 48, 96, "f16"), (33, 208, 256, "f16"), (70, 144, 512, "int8")]:
     kind = torch.int8 if dtype == "int8" else torch.float16
     x, w = ((torch.randn(rows, k) * (30 if dtype == "int8" else 1)).to(kind) for rows in (m, n))
     reference = x.double() @ w.double().t()
-    for config in (TileConfig(64, 16, 32, 2, 4, 1), TileConfig(64, 32, 32, 2, 4, 3), TileConfig(128, 64, 64, 2, 4, 4)):
+    for config, programs in CONFIGS:
         out = torch.full((m, n), -1, dtype=torch.int32 if dtype == "int8" else kind)
         to = Operands(x, w, out)
-        workspace = Workspace.for_all(GemmShape("", m, n, k, dtype), [config], to)
+        workspace = Workspace.for_all(GemmShape("", m, n, k, dtype), [config], programs, to)
         for _ in range(2):
             out.fill_(-1)
-            multiply(to, config, 3, workspace)
+            multiply(to, config, programs, workspace)
             error = (out.double() - reference).abs().max()
             assert error <= (0 if dtype == "int8" else 0.05), (m, n, k, config, float(error))
             assert not workspace.counts.any()
@@ -195,6 +201,8 @@ for m in (1, 16, 300, 8192):
     for dtype in ("bf16", "fp8", "int8"):
         configs = likeliest(GemmShape("", m, 4096, 14336, dtype), 132)
         assert configs and len({str(one) for one in configs}) == len(configs)
+        assert all(one.tiles(m, 4096) % 132 and one.splits == 1 for one in configs if one.is_streamed)
+        assert any(one.is_streamed for one in configs)
 print("right")
 """
 
@@ -211,3 +219,45 @@ def test_the_triton_kernel_is_right_in_the_interpreter() -> None:
         check=False,
     )
     assert told.stdout == "right\n", told.stderr[-3000:]
+
+
+COMPILE = """
+import json
+from hillclimb.harness.candidate.offline_compiler import use_compile_only_driver
+noting = use_compile_only_driver(90)
+import torch
+from hillclimb.harness.gemm.providers.provider import Operands
+from hillclimb.harness.gemm.providers.triton_matmul import Workspace, likeliest, multiply
+from hillclimb.harness.gemm.shape import GemmShape
+
+def empty(rows, columns):
+    return torch.empty((rows, columns), dtype=torch.bfloat16, device="meta")
+
+for m in (16, 512):
+    shape = GemmShape("", m, 6144, 4096, "bf16")
+    to = Operands(empty(m, shape.k), empty(shape.n, shape.k), empty(m, shape.n))
+    configs = likeliest(shape, 132)
+    chosen = [*[one for one in configs if not one.is_streamed][:2], *[one for one in configs if one.is_streamed][:2]]
+    for one in chosen:
+        multiply(to, one, 132, Workspace.for_all(shape, [one], 132, to))
+print("ANSWER" + json.dumps([(made.name, made.stack, made.shared) for made in noting.kernels.values()]))
+"""
+
+
+@pytest.mark.slow(30)
+@pytest.mark.timeout(300)
+def test_hopper_compiles_the_triton_kernels_without_a_spill(tmp_path: Path) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TRITON_")}
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILE],
+        capture_output=True,
+        text=True,
+        env=kept | {"TRITON_CACHE_DIR": str(tmp_path)},
+        check=False,
+    )
+    assert "ANSWER" in done.stdout, done.stderr[-3000:]
+    made = json.loads(done.stdout.partition("ANSWER")[2])
+    assert {name for name, _, _ in made} == {"matmul_kernel", "streamed_kernel"} and len(made) == 8
+    for _, stack, shared in made:
+        assert stack in (0, None), "spilled"  # None where cuobjdump is not there
+        assert 1 << 15 < shared <= 232448
