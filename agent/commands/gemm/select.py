@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -99,7 +100,9 @@ def select(
     portfolio, weights = portfolio.called(read_calls(calls)) if calls else (portfolio, None)
     must, must_not = (matching(patterns or (), kernels) for patterns in (require, forbid))
     wish = Wish(threshold, best, must, must_not, not exact, seconds)
-    choice = choose_kernels(portfolio, wish, weights, held_out_m or (), curve)
+    choice = choose_kernels(
+        portfolio, wish, weights, held_out_m or (), curve, _show if not json else _be_silent
+    )
     if output:
         _write_dispatch(output, choice.dispatch)
     print(choice.model_dump_json(by_alias=True) if json else _told(choice, output))
@@ -146,6 +149,14 @@ def heatmap(
         print(draw_page(portfolio, save_file, chosen))
         return
     print(draw(portfolio, save_file, chosen, only_chosen=not plot_all_ops))
+
+
+def _show(stage: str) -> None:
+    print(stage, file=sys.stderr, flush=True)
+
+
+def _be_silent(stage: str) -> None:
+    """Where the output is for programs."""
 
 
 def _write_dispatch(folder: Path, table: Dispatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +11,11 @@ import numpy as np
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.portfolio.between import with_shapes_between
 from hillclimb.harness.gemm.portfolio.dispatch import Dispatch, dispatch, reached
+from hillclimb.harness.gemm.portfolio.learned import LEAST_TIMES
 from hillclimb.harness.gemm.portfolio.portfolio import Portfolio
 from hillclimb.harness.gemm.portfolio.selection import Matrix, Selection, Selector
 from hillclimb.harness.records.record import Record
+from hillclimb.harness.wording import count
 
 
 @dataclass(frozen=True)
@@ -74,10 +76,11 @@ def choose_kernels(
     weights: Matrix | None = None,
     held_out_m: Collection[int] = (),
     most: int = 0,
+    show: Callable[[str], None] = lambda stage: None,
 ) -> Choice:
     """So many kernels, the best in the mean, serve shapes between the measured ones, too, unless weights are given.
 
-    `most` above 0: the curve of up to so many kernels, too.
+    `most` above 0: the curve of up to so many kernels, too. `show` is told what begins.
     Raises UsageError for a wish that cannot be met, or where nothing is left to choose for or to hold out.
     """
     is_out = [shape.m in held_out_m for shape in portfolio.shapes]
@@ -87,8 +90,13 @@ def choose_kernels(
     inside = portfolio.rows(not out for out in is_out)
     inside_weights = None if weights is None else weights[~np.array(is_out)]
     counts_between = weights is None and bool(wish.count or most)
+    times = int((~np.isnan(inside.ranked)).sum())
+    if counts_between and times >= LEAST_TIMES:
+        show(f"learning from {times} times")
     few = _selector(with_shapes_between(inside) if counts_between else inside, wish, inside_weights)
+    show(f"choosing of {count(len(inside.kernels), 'kernel')} for {count(len(inside.shapes), 'shape')}")
     selection = few.best(wish.count) if wish.count is not None else fewest(inside, wish, inside_weights)
+    show("making the dispatch")
     table = dispatch(inside, selection)
     outside = portfolio.rows(is_out) if any(is_out) else None
     outside_weights = None if weights is None else weights[np.array(is_out)]

@@ -135,11 +135,18 @@ def tiles(tmp_path: Path) -> str:
 
 
 def selected(*words: str) -> str:
+    """What is for the user; with --json nothing else is said."""
     found = CliRunner().invoke(app, ["gemm", "select", *words])
     if isinstance(found.exception, UsageError):
         raise found.exception
     assert found.exit_code == 0, found.output
-    return found.output
+    assert bool(found.stderr) != ("--json" in words)
+    return found.stdout
+
+
+def test_a_selection_says_on_stderr_what_it_is_at(tiles: str) -> None:
+    told = CliRunner().invoke(app, ["gemm", "select", tiles, "--best", "2"]).stderr.splitlines()
+    assert told == ["choosing of 3 kernels for 3 shapes", "making the dispatch"]
 
 
 def test_few_kernels_are_selected(tiles: str) -> None:

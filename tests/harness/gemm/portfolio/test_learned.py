@@ -150,7 +150,11 @@ def test_a_choice_serves_shapes_between_measured_ones() -> None:
     chosen = [one.kernels.index(name) for name in choose_kernels(one, Wish(count=2)).kernels]
     alone = one.selector().best(2).kernels
     assert between.reached(chosen).mean() > between.reached(alone).mean()
-    called = choose_kernels(one, Wish(count=2), np.ones(len(one.shapes)))
+    told: list[str] = []
+    called = choose_kernels(one, Wish(count=2), np.ones(len(one.shapes)), show=told.append)
+    assert told == ["choosing of 19 kernels for 15 shapes", "making the dispatch"]
+    choose_kernels(one, Wish(count=2), show=told.append)
+    assert told[2:] == [f"learning from {np.count_nonzero(~np.isnan(one.ranked))} times", *told[:2]]
     assert called.kernels == tuple(one.kernels[kernel] for kernel in alone), (
         "only shapes that are called count"
     )
