@@ -147,14 +147,15 @@ def test_shapes_between_have_the_efficiencies_of_the_law() -> None:
 def test_a_choice_serves_shapes_between_measured_ones() -> None:
     """Two kernels, chosen for powers of eight, and told for what lies between them."""
     one, between = portfolio(MEASURED[::3]), portfolio(BETWEEN)
-    chosen = [one.kernels.index(name) for name in choose_kernels(one, Wish(count=2)).kernels]
+    told: list[str] = []
+    choice = choose_kernels(one, Wish(count=2), show=told.append)
+    stages = ["choosing of 19 kernels for 15 shapes", "making the dispatch"]
+    assert told == [f"learning from {np.count_nonzero(~np.isnan(one.ranked))} times", *stages]
+    chosen = [one.kernels.index(name) for name in choice.kernels]
     alone = one.selector().best(2).kernels
     assert between.reached(chosen).mean() > between.reached(alone).mean()
-    told: list[str] = []
     called = choose_kernels(one, Wish(count=2), np.ones(len(one.shapes)), show=told.append)
-    assert told == ["choosing of 19 kernels for 15 shapes", "making the dispatch"]
-    choose_kernels(one, Wish(count=2), show=told.append)
-    assert told[2:] == [f"learning from {np.count_nonzero(~np.isnan(one.ranked))} times", *told[:2]]
+    assert told[3:] == stages
     assert called.kernels == tuple(one.kernels[kernel] for kernel in alone), (
         "only shapes that are called count"
     )
