@@ -76,9 +76,10 @@ def hopper(dtype: Dtype) -> Iterator[CollectivePoint]:
 
 
 def stock(dtype: Dtype) -> Iterator[CollectivePoint]:
-    """The tiles, clusters and schedules that cutlass_library 4.2 has for 16-bit operands by default.
+    """The tiles and clusters that cutlass_library 4.2 takes for 16-bit operands where kernels are named.
 
-    It puts the features on M; here either operand is. It has kernels that write without shared memory, too.
+    It puts the features on M; here either operand is. Its kernels of the basic schedule write without shared memory;
+    these write by TMA.
     """
     inner = SLICE_BYTES // ITEM_BYTES[dtype]
     for rows, (side, columns), cluster, way in product(OPERANDS, STOCK_TILES, STOCK_CLUSTERS, STOCK_WAYS):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, log2, pow, prod
+from math import ceil, pow, prod
 from typing import NamedTuple
 
 from hillclimb.harness.gemm.families.point import ROW_BLOCK, SLICE_BYTES
@@ -12,16 +12,14 @@ from hillclimb.harness.gemm.providers.cost import CLUSTERS_AT_ONCE, MULTIPROCESS
 from hillclimb.harness.gemm.shape import ITEM_BYTES, GemmShape
 
 CLOCK_HERTZ = 1.75e9
-TOKEN_BYTES, WEIGHT_BYTES, DRAM_BYTES = 24e12, 9.8e12, 4.6e12
+TOKEN_BYTES, WEIGHT_BYTES, DRAM_BYTES = 22e12, 10.6e12, 4.6e12
 """A second: of tokens and of weights through the L2 cache, and of all from memory."""
 
-PAIR_BYTES, PAIR_DRAM_BYTES = 320e9, 136e9
-"""A second, into two multiprocessors that share a port: from the L2 cache, and from memory."""
+PAIR_BYTES, PAIR_DRAM_BYTES = 313e9, 133e9
+"""A second, into two multiprocessors: from the L2 cache, and from memory."""
 
-START_SECONDS, WAVE_SECONDS = 1.73e-6, 5.3e-6
-SPLIT_SECONDS = {1: 0.0, 2: 1.0e-6, 4: 1.6e-6, 8: 2.7e-6}
-CLUSTER_SECONDS = 0.07e-6
-"""For each doubling of the blocks."""
+START_SECONDS, WAVE_SECONDS = 1.75e-6, 5.5e-6
+SPLIT_SECONDS = {1: 0.0, 2: 1.0e-6, 4: 1.5e-6, 8: 2.6e-6}
 
 WRITE_SECONDS = 2.3e-6 / (128 * 128)
 """Of an element of a tile."""
@@ -76,12 +74,13 @@ class TileGrid(NamedTuple):
 
 
 def warpgroup_seconds(point: WarpgroupPoint, option: RunOption, shape: GemmShape) -> float:
-    """What a start, a split and a cluster cost, and five times that overlap.
+    """What a start and a split cost, and five times that overlap.
 
     They are those of one multiprocessor's instructions, of what comes into a pair of multiprocessors from the L2 cache
-    and from memory, of what all read through the cache, and of what is read from memory. Blocks go to one
-    multiprocessor of each pair first, so 96 of them may take longer than 132 to read the same. The constants are fitted
-    to 53610 times of two H200s, of single products in bf16.
+    and from memory, of what all read through the cache, and of what is read from memory. Times are as if each pair had
+    one port, and blocks went to one multiprocessor of each pair first: 96 blocks may take longer than 132 to read the
+    same. The constants are no rates of the hardware. They are fitted to 33441 times of two H200s, of single products in
+    bf16 with a power of two for m.
     """
     grid = TileGrid.of(point, option, shape)
     there = min(grid.clusters, grid.at_once)
@@ -103,8 +102,11 @@ def warpgroup_seconds(point: WarpgroupPoint, option: RunOption, shape: GemmShape
         + all_bytes * features.blocks * features.tile / WEIGHT_BYTES,
         shape.bytes / DRAM_BYTES,
     )
-    fixed = START_SECONDS + SPLIT_SECONDS[point.splits] + CLUSTER_SECONDS * log2(prod(option.cluster))
-    return fixed + pow(sum(pow(one, OVERLAP) for one in times), 1 / OVERLAP)
+    return (
+        START_SECONDS
+        + SPLIT_SECONDS[point.splits]
+        + pow(sum(pow(one, OVERLAP) for one in times), 1 / OVERLAP)
+    )
 
 
 def _slice_seconds(point: WarpgroupPoint) -> float:
