@@ -22,12 +22,14 @@ EPILOGUES: tuple[EpilogueSchedule, ...] = ("single", "shared")
 SCHEDULERS: tuple[TileScheduler, ...] = ("persistent", "stream_k")
 OPERANDS: tuple[RowOperand, ...] = ("tokens", "features")
 
+Schedules = tuple[KernelSchedule, EpilogueSchedule, TileScheduler]
+
 PINGPONG_COLUMNS = (16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 256)
 COOPERATIVE_COLUMNS = (64, 96, 112, 128, 144, 160, 176, 192, 224, 256)
 
 STOCK_TILES = ((64, 256), (128, 128), (128, 256), (256, 128), (256, 256))
 STOCK_CLUSTERS = ((1, 2), (2, 1))
-STOCK_WAYS: tuple[tuple[KernelSchedule, EpilogueSchedule, TileScheduler], ...] = (
+STOCK_WAYS: tuple[Schedules, ...] = (
     ("basic", "single", "persistent"),
     ("pingpong", "single", "persistent"),
     ("cooperative", "shared", "persistent"),
@@ -58,21 +60,11 @@ def seed002(dtype: Dtype) -> Iterator[CollectivePoint]:
 
 def hopper(dtype: Dtype) -> Iterator[CollectivePoint]:
     """Both operands on M, columns in steps of 16, clusters of up to four."""
-    inner = SLICE_BYTES // ITEM_BYTES[dtype]
     pingpong = product((64, 128), PINGPONG_COLUMNS, SCHEDULES[1:2], EPILOGUES[:1], SCHEDULERS[:1])
     cooperative = product((128, 256), COOPERATIVE_COLUMNS, SCHEDULES[2:], EPILOGUES[1:], SCHEDULERS)
     ways = (*pingpong, *cooperative)
     for rows, cluster, (side, columns, schedule, epilogue, scheduler) in product(OPERANDS, CLUSTERS, ways):
-        yield CollectivePoint(
-            generator=generator(dtype),
-            dtype=dtype,
-            tile=(side, columns, inner),
-            cluster=cluster,
-            schedule=schedule,
-            epilogue=epilogue,
-            scheduler=scheduler,
-            rows=rows,
-        )
+        yield _point(dtype, rows, (side, columns), cluster, (schedule, epilogue, scheduler))
 
 
 def stock(dtype: Dtype) -> Iterator[CollectivePoint]:
@@ -81,19 +73,24 @@ def stock(dtype: Dtype) -> Iterator[CollectivePoint]:
     It puts the features on M; here either operand is. Its kernels of the basic schedule write without shared memory;
     these write by TMA.
     """
-    inner = SLICE_BYTES // ITEM_BYTES[dtype]
-    for rows, (side, columns), cluster, way in product(OPERANDS, STOCK_TILES, STOCK_CLUSTERS, STOCK_WAYS):
-        schedule, epilogue, scheduler = way
-        yield CollectivePoint(
-            generator=generator(dtype),
-            dtype=dtype,
-            tile=(side, columns, inner),
-            cluster=cluster,
-            schedule=schedule,
-            epilogue=epilogue,
-            scheduler=scheduler,
-            rows=rows,
-        )
+    for rows, tile, cluster, way in product(OPERANDS, STOCK_TILES, STOCK_CLUSTERS, STOCK_WAYS):
+        yield _point(dtype, rows, tile, cluster, way)
+
+
+def _point(
+    dtype: Dtype, rows: RowOperand, tile: tuple[int, int], cluster: tuple[int, int], way: Schedules
+) -> CollectivePoint:
+    schedule, epilogue, scheduler = way
+    return CollectivePoint(
+        generator=generator(dtype),
+        dtype=dtype,
+        tile=(*tile, SLICE_BYTES // ITEM_BYTES[dtype]),
+        cluster=cluster,
+        schedule=schedule,
+        epilogue=epilogue,
+        scheduler=scheduler,
+        rows=rows,
+    )
 
 
 COLLECTIVE_SETS: dict[str, Callable[[Dtype], Iterator[CollectivePoint]]] = {
