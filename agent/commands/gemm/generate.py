@@ -44,8 +44,7 @@ ParameterSetOption = Annotated[
     typer.Option(
         "--args",
         metavar="SET",
-        help="Set of parameters: hopper, of CUTLASS's seed002 and stock, too, or flexible of warpgroup_gemm. "
-        "Default: hopper.",
+        help="Set of parameters: hopper; seed002 or stock, of CUTLASS's; flexible, of warpgroup_gemm. Default: hopper.",
     ),
 ]
 KernelDtypeOption = Annotated[Dtype | None, dtype_option("the first that the type has")]

@@ -100,9 +100,8 @@ def select(
     portfolio, weights = portfolio.called(read_calls(calls)) if calls else (portfolio, None)
     must, must_not = (matching(patterns or (), kernels) for patterns in (require, forbid))
     wish = Wish(threshold, best, must, must_not, not exact, seconds)
-    choice = choose_kernels(
-        portfolio, wish, weights, held_out_m or (), curve, _show if not json else _be_silent
-    )
+    show = None if json else _show
+    choice = choose_kernels(portfolio, wish, weights, held_out_m or (), curve, show)
     if output:
         _write_dispatch(output, choice.dispatch)
     print(choice.model_dump_json(by_alias=True) if json else _told(choice, output))
@@ -153,10 +152,6 @@ def heatmap(
 
 def _show(stage: str) -> None:
     print(stage, file=sys.stderr, flush=True)
-
-
-def _be_silent(stage: str) -> None:
-    """Where the output is for programs."""
 
 
 def _write_dispatch(folder: Path, table: Dispatch) -> None:

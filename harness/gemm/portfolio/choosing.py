@@ -76,11 +76,11 @@ def choose_kernels(
     weights: Matrix | None = None,
     held_out_m: Collection[int] = (),
     most: int = 0,
-    show: Callable[[str], None] = lambda stage: None,
+    show: Callable[[str], None] | None = None,
 ) -> Choice:
     """So many kernels, the best in the mean, serve shapes between the measured ones, too, unless weights are given.
 
-    `most` above 0: the curve of up to so many kernels, too. `show` is told what begins.
+    `most` above 0: the curve of up to so many kernels, too. `show` is told what begins, if there is one.
     Raises UsageError for a wish that cannot be met, or where nothing is left to choose for or to hold out.
     """
     is_out = [shape.m in held_out_m for shape in portfolio.shapes]
@@ -90,13 +90,14 @@ def choose_kernels(
     inside = portfolio.rows(not out for out in is_out)
     inside_weights = None if weights is None else weights[~np.array(is_out)]
     counts_between = weights is None and bool(wish.count or most)
+    tell = show or (lambda stage: None)
     times = int((~np.isnan(inside.ranked)).sum())
     if counts_between and times >= LEAST_TIMES:
-        show(f"learning from {times} times")
+        tell(f"learning from {times} times")
     few = _selector(with_shapes_between(inside) if counts_between else inside, wish, inside_weights)
-    show(f"choosing of {count(len(inside.kernels), 'kernel')} for {count(len(inside.shapes), 'shape')}")
+    tell(f"choosing of {count(len(inside.kernels), 'kernel')} for {count(len(inside.shapes), 'shape')}")
     selection = few.best(wish.count) if wish.count is not None else fewest(inside, wish, inside_weights)
-    show("making the dispatch")
+    tell("making the dispatch")
     table = dispatch(inside, selection)
     outside = portfolio.rows(is_out) if any(is_out) else None
     outside_weights = None if weights is None else weights[np.array(is_out)]

@@ -106,10 +106,10 @@ class Workspace:
     def for_all(
         cls, shape: GemmShape, configurations: Iterable[TileConfig], programs: int, example: Operands
     ) -> Workspace:
-        """As large as the largest of them needs it. A program with as many steps as the others leaves two parts."""
+        """As large as the largest of them needs it. Where steps are streamed, up to two tiles a program have parts."""
         tiles = [(one, one.tiles(shape.m, shape.n)) for one in configurations]
         elements = max(
-            (2 * programs if one.is_streamed else count * one.splits) * one.tokens * one.features
+            (3 * programs if one.is_streamed else count * one.splits) * one.tokens * one.features
             for one, count in tiles
         )
         dtype = torch.int32 if example.out.dtype == torch.int32 else torch.float32
@@ -199,6 +199,25 @@ def summed(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def meet(  # type: ignore[no-untyped-def]
+    total, out, row, column, parts, slot, first, number, count,
+    FEATURES: tl.constexpr, TOKENS: tl.constexpr,
+):  # fmt: skip
+    """Keeps a part of a tile in its slot. Who comes last writes the sum of all: `number` slots from `first` on."""
+    size: tl.constexpr = FEATURES * TOKENS
+    at = tl.arange(0, FEATURES)[:, None] * TOKENS + tl.arange(0, TOKENS)[None, :]
+    tl.store(parts + tl.cast(slot, tl.int64) * size + at, total)
+    tl.debug_barrier()
+    before = tl.atomic_add(count, 1, sem="acq_rel")
+    if before == number - 1:
+        total = tl.zeros((FEATURES, TOKENS), dtype=total.dtype)
+        for other in range(number):
+            total += tl.load(parts + tl.cast(first + other, tl.int64) * size + at, cache_modifier=".cg")
+        out.store([row * TOKENS, column * FEATURES], total.T.to(out.dtype))
+        tl.store(count, 0)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
 def matmul_kernel(  # type: ignore[no-untyped-def]
     x, w, out, parts, counts, m, n, k, programs,
     FEATURES: tl.constexpr, TOKENS: tl.constexpr, INNER: tl.constexpr, SPLITS: tl.constexpr, GROUP: tl.constexpr,
@@ -219,17 +238,7 @@ def matmul_kernel(  # type: ignore[no-untyped-def]
         if SPLITS == 1:
             out.store([row * TOKENS, column * FEATURES], total.T.to(out.dtype))
         else:
-            at = tl.arange(0, FEATURES)[:, None] * TOKENS + tl.arange(0, TOKENS)[None, :]
-            mine = parts + tile.to(tl.int64) * (SPLITS * FEATURES * TOKENS)
-            tl.store(mine + part * (FEATURES * TOKENS) + at, total)
-            tl.debug_barrier()
-            before = tl.atomic_add(counts + tile, 1, sem="acq_rel")
-            if before == SPLITS - 1:
-                total = tl.zeros((FEATURES, TOKENS), dtype=sums)
-                for other in range(SPLITS):
-                    total += tl.load(mine + other * (FEATURES * TOKENS) + at, cache_modifier=".cg")
-                out.store([row * TOKENS, column * FEATURES], total.T.to(out.dtype))
-                tl.store(counts + tile, 0)
+            meet(total, out, row, column, parts, job, tile * SPLITS, SPLITS, counts + tile, FEATURES, TOKENS)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -252,7 +261,6 @@ def streamed_kernel(  # type: ignore[no-untyped-def]
     share = tl.cdiv(end_of_all, programs)
     begin = program * share
     end = min(end_of_all, begin + share)
-    at = tl.arange(0, FEATURES)[:, None] * TOKENS + tl.arange(0, TOKENS)[None, :]
     for tile in tl.range(begin // steps, tl.cdiv(end, steps)):
         start = tile * steps
         row, column = placed(whole + tile, rows, columns, GROUP)
@@ -261,20 +269,11 @@ def streamed_kernel(  # type: ignore[no-untyped-def]
         if last - first == steps:
             out.store([row * TOKENS, column * FEATURES], total.T.to(out.dtype))
         else:
-            slot = 2 * program + (begin < start).to(tl.int32)
-            tl.store(parts + slot.to(tl.int64) * (FEATURES * TOKENS) + at, total)
-            tl.debug_barrier()
-            first_program, last_program = start // share, (start + steps - 1) // share
-            before = tl.atomic_add(counts + tile, 1, sem="acq_rel")
-            if before == last_program - first_program:
-                total = tl.zeros((FEATURES, TOKENS), dtype=sums)
-                for other in range(first_program, last_program + 1):
-                    slot = 2 * other + (other * share < start).to(tl.int32)
-                    total += tl.load(
-                        parts + slot.to(tl.int64) * (FEATURES * TOKENS) + at, cache_modifier=".cg"
-                    )
-                out.store([row * TOKENS, column * FEATURES], total.T.to(out.dtype))
-                tl.store(counts + tile, 0)
+            # Along the stream each part has another program or another tile than the one before: their sum only grows.
+            first_program = start // share
+            number = (start + steps - 1) // share - first_program + 1
+            slot, first_slot = program + tile, first_program + tile
+            meet(total, out, row, column, parts, slot, first_slot, number, counts + tile, FEATURES, TOKENS)
 
 
 def _multiprocessors() -> int:
