@@ -275,6 +275,29 @@ def test_fetches_are_as_fast_as_the_evidence_says() -> None:
     assert "With more rows it is {:.3f} and {:.3f}".format(*means[2:]) in PAGE
 
 
+def test_own_kernels_are_beside_those_in_cute_dsl_as_the_page_says() -> None:
+    """Both over cuBLAS, in runs on one card."""
+    own = {row.name: row for row in compared("gemm_grid_h200", "cublas", "generated").shapes}
+    others = compared("gemm_cute_dsl_h200", "cublas", "cute_dsl").shapes
+    ratios = [own[row.name].cells["generated"].speedup / row.cells["cute_dsl"].speedup for row in others]
+    assert f"are {geometric_mean(ratios):.3f}\ntimes as fast by cuBLAS" in PAGE
+    assert f"only {len(ratios)} shapes of the grid" in PAGE
+
+
+def test_streamed_kernels_are_as_slow_as_the_evidence_says() -> None:
+    rows = evidence("gemm_streamed_h200")
+    longer = sorted(min(row["streamed_us"].values()) / min(row["others_us"].values()) for row in rows)
+    kernels = sum(len(row["streamed_us"]) for row in rows)
+    assert f"right in all {kernels} cases, of {len(rows)} shapes. None was the fastest" in PAGE
+    assert f"took {longer[0]:.2f} to {longer[-1]:.2f} times as long" in PAGE and longer[0] > 1
+
+
+def test_few_tokens_are_on_rows_as_often_as_the_page_says() -> None:
+    few = [row for row in compared("gemm_grid_h200", "cublas", "generated").shapes if row.m <= 32]
+    on_rows = sum("_tokens_" in row.cells["generated"].kernel for row in few)
+    assert f"Of the {len(few)} shapes of the grid\nwith up to 32 tokens {on_rows} have them there" in PAGE
+
+
 @pytest.mark.parametrize("folder", CLIMBS, ids=lambda folder: folder.parent.name)
 def test_published_climbs_are_those_of_the_ledgers(folder: Path) -> None:
     case = folder.parent.name.removesuffix("_bf16")
@@ -296,7 +319,12 @@ def test_five_climbs_are_published() -> None:
 
 @pytest.mark.parametrize(
     ("folder", "provider"),
-    [("gemm_bench_h200", "cublaslt"), ("gemm_bench_h200", "triton"), ("gemm_generated_h200", "generated")],
+    [
+        ("gemm_bench_h200", "cublaslt"),
+        ("gemm_bench_h200", "triton"),
+        ("gemm_generated_h200", "generated"),
+        ("gemm_cute_dsl_h200", "cute_dsl"),
+    ],
 )
 def test_the_table_of_other_kernels_is_that_of_the_evidence(folder: str, provider: str) -> None:
     found = compared(folder, "cublas", provider)

@@ -67,7 +67,7 @@ ProvidersOption = Annotated[
         "--providers",
         metavar="NAME",
         callback=split_names,
-        help="cublas, cublaslt, triton and generated. Default: all that are there.",
+        help="cublas, cublaslt, triton, cute_dsl and generated. Default: all that are there.",
     ),
 ]
 KernelsFolderOption = Annotated[
@@ -266,13 +266,11 @@ def _wish(
     seconds: str,
     json: bool,
 ) -> BenchWish:
-    from hillclimb.harness.gemm.bench.bench import PROVIDERS
-    from hillclimb.harness.gemm.generator.catalog import catalog_folders
+    from hillclimb.harness.gemm.bench.bench import providers_there
 
-    there = [name for name in PROVIDERS if name != "generated" or catalog_folders(kernels)]
     return BenchWish(
         folder,
-        tuple(providers or there),
+        tuple(providers or providers_there(kernels)),
         kernels,
         winners or (),
         calls,

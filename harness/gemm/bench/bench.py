@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import Distribution
 from pathlib import Path
 from statistics import median
 from typing import Literal
@@ -32,7 +33,7 @@ from hillclimb.harness.gemm.bench.rounds import (
     median_interval,
 )
 from hillclimb.harness.gemm.folder import claim, locked, write
-from hillclimb.harness.gemm.generator.catalog import read_catalogs
+from hillclimb.harness.gemm.generator.catalog import catalog_folders, read_catalogs
 from hillclimb.harness.gemm.results import (
     GENERATED,
     Failed,
@@ -47,7 +48,7 @@ from hillclimb.harness.records.record import Record
 from hillclimb.harness.wording import suggestion
 
 WORKER = "hillclimb.harness.gemm.providers.worker"
-PROVIDERS = ("cublas", "cublaslt", "triton", GENERATED)
+PROVIDERS = ("cublas", "cublaslt", "triton", "cute_dsl", GENERATED)
 """Those that this lab has; cublas is what torch calls."""
 
 
@@ -97,6 +98,14 @@ def held_gpu() -> Iterator[HeldGpu]:
             hold.lock.close()
     finally:
         nvml.close()
+
+
+def providers_there(kernels: Path) -> list[str]:
+    """Those whose kernels are installed, or generated in that folder."""
+    absent = set() if list(Distribution.discover(name="quack-kernels")) else {"cute_dsl"}
+    if not catalog_folders(kernels):
+        absent.add(GENERATED)
+    return [name for name in PROVIDERS if name not in absent]
 
 
 def worker_command(provider: str, kernels: Path, only: Sequence[str] = (), *, pdl: bool = True) -> list[str]:

@@ -22,6 +22,7 @@ PROVIDERS = {
     "cublas": ("cublas", "Cublas"),
     "cublaslt": ("cublaslt", "CublasLt"),
     "triton": ("triton_matmul", "TritonMatmul"),
+    "cute_dsl": ("cute_dsl", "CuteDsl"),
     "generated": ("generated", "Generated"),
 }
 """Name -> module beside this one, and its class."""
