@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
+
+import torch
 
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.providers.cost import MULTIPROCESSORS, cost_seconds
@@ -15,25 +18,27 @@ from hillclimb.harness.gemm.providers.provider import Launch, Operands, Unsuppor
 from hillclimb.harness.gemm.shape import Dtype, GemmShape
 
 PACKAGES = ("quack-kernels", "nvidia-cutlass-dsl")
+CAPABILITY = (9, 0)
 
-DTYPES: tuple[Dtype, ...] = ("bf16", "f16", "fp8")
+DTYPES: tuple[Dtype, ...] = ("bf16", "f16")
+"""QuACK sums fp8 more exactly than the baseline, cuBLAS with fast accumulation, and needs more registers for it."""
 
-CONFIGURATIONS = 12
-"""Of one shape, that are worth timing."""
+WAYS, WAYS_OF_TILE = 12, 3
+"""Of one shape, that are timed, and of those how many have the same tile: the cost model has ties."""
 
 ROWS = (64, 128, 192, 256)
-COLUMNS = (16, 32, 48, 64, 96, 128, 160, 192, 208, 256)
+COLUMNS = (16, 32, 48, 64, 80, 96, 128, 160, 192, 208, 224, 256)
 CLUSTERS = ((1, 1), (2, 1), (1, 2))
-SPLITS = (1, 2, 4)
+
+SPLIT_SECONDS = {1: 0.0, 2: 2.3e-6, 4: 8.1e-6}
+"""By the parts of K: what 228 ways for 19 shapes took longer on an H200. Another kernel fills counts with zeros."""
 
 MAX_COLUMNS = {
     True: {64: 256, 128: 208, 192: 128},
     False: {64: 256, 128: 256, 192: 128, 256: 208},
 }
-"""Of a tile, by whether it is one of two that take turns, and by its rows: more sums do not fit into registers."""
-
-COLUMN_STEPS = {192: 32}
-"""Of tiles with so many rows that do not take turns; of others it is 16."""
+"""Of a tile, by whether it is one of two that take turns, and by its rows. 192x256 and 256x256 are
+possible, but QuACK does not list them."""
 
 
 @dataclass(frozen=True)
@@ -43,19 +48,19 @@ class CuteTile:
     rows: int
     """On the M of wgmma."""
     columns: int
-    cluster: tuple[int, int]
-    """Blocks along both."""
-    is_pingpong: bool
-    """Whether two warpgroups have a tile each and take turns, or share one."""
     has_features_on_rows: bool
     """Whether weights are on the rows, and tokens on the columns."""
-    splits: int = 1
+    splits: int
     """Parts of K, which are added in their order."""
+    cluster: tuple[int, int]
+    """Blocks along rows and columns."""
+    is_pingpong: bool
+    """Whether two warpgroups have a tile each and take turns, or share one."""
 
     @property
     def is_possible(self) -> bool:
-        """By what QuACK asks of a tile."""
-        step = 16 if self.is_pingpong else COLUMN_STEPS.get(self.rows, 16)
+        """By what QuACK asks of a tile: three warpgroups share columns in steps of 32, and others in steps of 16."""
+        step = 32 if self.rows == 192 and not self.is_pingpong else 16
         return self.columns <= MAX_COLUMNS[self.is_pingpong].get(self.rows, 0) and self.columns % step == 0
 
     def seconds(self, shape: GemmShape) -> float:
@@ -63,17 +68,16 @@ class CuteTile:
         tile, cluster = (self.rows, self.columns), self.cluster
         if not self.has_features_on_rows:
             tile, cluster = tile[::-1], cluster[::-1]
-        return cost_seconds(shape, tile, cluster, self.splits)
-
-    def tiles(self, shape: GemmShape) -> int:
-        """Of the result."""
-        on_rows, on_columns = (shape.n, shape.m) if self.has_features_on_rows else (shape.m, shape.n)
-        return math.ceil(on_rows / self.rows) * math.ceil(on_columns / self.columns)
+        return cost_seconds(shape, tile, cluster, self.splits) + SPLIT_SECONDS[self.splits]
 
     def is_wasteful(self, shape: GemmShape) -> bool:
         """Whether half of it is beyond the tokens, or K is split for a card that is full without."""
-        tokens, least = (self.columns, COLUMNS[0]) if self.has_features_on_rows else (self.rows, ROWS[0])
-        is_full = self.splits > 1 and self.tiles(shape) * self.splits > 2 * MULTIPROCESSORS
+        if self.has_features_on_rows:
+            features, tokens, least = self.rows, self.columns, COLUMNS[0]
+        else:
+            features, tokens, least = self.columns, self.rows, ROWS[0]
+        blocks = math.ceil(shape.n / features) * math.ceil(shape.m / tokens) * self.splits
+        is_full = self.splits > 1 and blocks > 2 * MULTIPROCESSORS
         return is_full or (tokens > least and tokens >= 2 * shape.m)
 
     def __str__(self) -> str:
@@ -86,12 +90,13 @@ class CuteDsl:
     """Kernels of one shape."""
 
     def __init__(self) -> None:
-        """Raises UsageError where QuACK is not installed."""
+        """Raises UsageError where QuACK cannot be imported."""
         try:
             from quack.gemm import gemm
         except ImportError as error:
             raise UsageError(
-                f"the provider cute_dsl needs QuACK ({error}): pip install 'quack-kernels[cu13]'"
+                f"QuACK cannot be imported ({error}): pip install 'quack-kernels[cu13]', or leave cute_dsl out of "
+                "--providers"
             ) from error
         self._gemm: Any = gemm
         self._tiles: dict[str, CuteTile] = {}
@@ -102,14 +107,16 @@ class CuteDsl:
     def kernels(self, shape: GemmShape, example: Operands) -> Sequence[str]:
         """The likeliest by the cost model.
 
-        Raises UnsupportedError for int8, scales and groups, and for rows that are no multiples of 16 bytes.
+        Raises UnsupportedError on another GPU than Hopper's, for eight bits, groups, and rows that TMA does not take.
         """
+        if torch.cuda.get_device_capability() != CAPABILITY:
+            raise UnsupportedError("these tiles are those of Hopper, sm_90")
         if shape.groups > 1:
             raise UnsupportedError("this provider has single products alone, none of groups")
         if shape.dtype not in DTYPES:
             raise UnsupportedError(f"this provider has {', '.join(DTYPES)}, not {shape.dtype}")
         if any(tensor.shape[-1] * tensor.element_size() % 16 for tensor in (example.x, example.out)):
-            raise UnsupportedError(f"TMA takes rows of 16 bytes, not n = {shape.n}, k = {shape.k}")
+            raise UnsupportedError(f"TMA takes rows in steps of 16 bytes, not n = {shape.n}, k = {shape.k}")
         self._tiles = {str(tile): tile for tile in likeliest(shape)}
         return list(self._tiles)
 
@@ -124,20 +131,29 @@ def multiply(gemm: Any, to: Operands, tile: CuteTile) -> None:
     x, w, out = to.x, to.w, to.out
     operands = (w, x, out.t()) if tile.has_features_on_rows else (x, w, out)
     if tile.splits > 1:
-        operands = tuple(one.unsqueeze(0) for one in operands)
-    rest = {"pingpong": tile.is_pingpong, "split_k": tile.splits}
-    gemm(*operands, None, None, tile.rows, tile.columns, *tile.cluster, **rest)
+        operands = tuple(tensor.unsqueeze(0) for tensor in operands)
+    options = {"pingpong": tile.is_pingpong, "split_k": tile.splits}
+    gemm(*operands, None, None, tile.rows, tile.columns, *tile.cluster, **options)
 
 
 def possible() -> Iterator[CuteTile]:
-    """All tiles that QuACK can build."""
-    for values in itertools.product(ROWS, COLUMNS, CLUSTERS, (False, True), (True, False), SPLITS):
+    """All that are tried."""
+    for values in itertools.product(ROWS, COLUMNS, (True, False), SPLIT_SECONDS, CLUSTERS, (False, True)):
         tile = CuteTile(*values)
         if tile.is_possible:
             yield tile
 
 
 def likeliest(shape: GemmShape) -> list[CuteTile]:
-    """Of all tiles, those that the model thinks most of."""
-    found = [tile for tile in possible() if not tile.is_wasteful(shape)]
-    return sorted(found, key=lambda tile: tile.seconds(shape))[:CONFIGURATIONS]
+    """Of these, those that the model thinks most of, with several sizes among them."""
+    found = sorted(
+        (tile for tile in possible() if not tile.is_wasteful(shape)), key=lambda tile: tile.seconds(shape)
+    )
+    alike = Counter[tuple[int, int, bool]]()
+    chosen = []
+    for tile in found:
+        size = (tile.rows, tile.columns, tile.has_features_on_rows)
+        if alike[size] < WAYS_OF_TILE:
+            alike[size] += 1
+            chosen.append(tile)
+    return chosen[:WAYS]
