@@ -102,7 +102,7 @@ def held_gpu() -> Iterator[HeldGpu]:
 
 def providers_there(kernels: Path) -> list[str]:
     """Those whose kernels are installed, or generated in that folder."""
-    absent = set() if list(Distribution.discover(name="quack-kernels")) else {"cute_dsl"}
+    absent = set() if any(Distribution.discover(name="quack-kernels")) else {"cute_dsl"}
     if not catalog_folders(kernels):
         absent.add(GENERATED)
     return [name for name in PROVIDERS if name not in absent]

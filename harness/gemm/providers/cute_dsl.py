@@ -14,11 +14,16 @@ import torch
 
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.gemm.providers.cost import MULTIPROCESSORS, cost_seconds
-from hillclimb.harness.gemm.providers.provider import Launch, Operands, UnsupportedError
+from hillclimb.harness.gemm.providers.provider import (
+    HOPPER,
+    Launch,
+    Operands,
+    UnsupportedError,
+    is_for_tma,
+)
 from hillclimb.harness.gemm.shape import Dtype, GemmShape
 
 PACKAGES = ("quack-kernels", "nvidia-cutlass-dsl")
-CAPABILITY = (9, 0)
 
 DTYPES: tuple[Dtype, ...] = ("bf16", "f16")
 """QuACK sums fp8 more exactly than the baseline, cuBLAS with fast accumulation, and needs more registers for it."""
@@ -109,13 +114,13 @@ class CuteDsl:
 
         Raises UnsupportedError on another GPU than Hopper's, for eight bits, groups, and rows that TMA does not take.
         """
-        if torch.cuda.get_device_capability() != CAPABILITY:
+        if torch.cuda.get_device_capability() != HOPPER:
             raise UnsupportedError("these tiles are those of Hopper, sm_90")
         if shape.groups > 1:
             raise UnsupportedError("this provider has single products alone, none of groups")
         if shape.dtype not in DTYPES:
             raise UnsupportedError(f"this provider has {', '.join(DTYPES)}, not {shape.dtype}")
-        if any(tensor.shape[-1] * tensor.element_size() % 16 for tensor in (example.x, example.out)):
+        if not is_for_tma(shape):
             raise UnsupportedError(f"TMA takes rows in steps of 16 bytes, not n = {shape.n}, k = {shape.k}")
         self._tiles = {str(tile): tile for tile in likeliest(shape)}
         return list(self._tiles)

@@ -11,13 +11,18 @@ from pathlib import Path
 import torch
 
 from hillclimb.harness.errors import UsageError
-from hillclimb.harness.gemm.families.point import RESULT_BYTES
 from hillclimb.harness.gemm.families.run_option import RunOption, option_named, way_name
 from hillclimb.harness.gemm.families.warpgroup_rules import MAX_GROUPS
 from hillclimb.harness.gemm.generator.catalog import ARCHITECTURE, GeneratedKernel, is_whole, read_catalogs
 from hillclimb.harness.gemm.generator.interface import PREPARE, RUN, SUCCESS, WORKSPACE, GemmRequest
 from hillclimb.harness.gemm.generator.types import AnyPoint
-from hillclimb.harness.gemm.providers.provider import Launch, Operands, UnsupportedError
+from hillclimb.harness.gemm.providers.provider import (
+    HOPPER,
+    Launch,
+    Operands,
+    UnsupportedError,
+    is_for_tma,
+)
 from hillclimb.harness.gemm.providers.ways import (
     MOST_WASTE,
     further_options,
@@ -27,9 +32,8 @@ from hillclimb.harness.gemm.providers.ways import (
     sides,
     way_seconds,
 )
-from hillclimb.harness.gemm.shape import ITEM_BYTES, GemmShape
+from hillclimb.harness.gemm.shape import GemmShape
 
-CAPABILITY = (9, 0)
 LOOKS = 96
 """Kernels of one type, each with its way to run, that are worth a look for a shape."""
 
@@ -37,8 +41,6 @@ LOOKS_OF_KERNEL = 3
 LOOKS_NEAR = 1.3
 """Ways of a kernel that is named without one, but for the order of tiles, and how many times the likeliest time of all
 each may take."""
-
-ALIGNMENT_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class Generated:
     def kernels(self, shape: GemmShape, example: Operands) -> Sequence[str]:
         """The likeliest by the cost model. Raises UnsupportedError where none takes the shape, or this GPU."""
         self._scratch = Scratch()
-        if torch.cuda.get_device_capability() != CAPABILITY:
+        if torch.cuda.get_device_capability() != HOPPER:
             raise UnsupportedError(f"the kernels of {self.folder} are for sm_{ARCHITECTURE}")
         self._ways.clear()
         self._choose(shape)
@@ -186,12 +188,7 @@ class Generated:
 
 def _takes(kernel: GeneratedKernel, shape: GemmShape) -> bool:
     """Whether it is of the shape's dtype, has such groups, and TMA can bring such rows."""
-    point = kernel.point
-    rows_are_aligned = not (
-        shape.k * ITEM_BYTES[shape.dtype] % ALIGNMENT_BYTES
-        or shape.n * RESULT_BYTES[shape.dtype] % ALIGNMENT_BYTES
-    )
-    return rows_are_aligned and is_for(point, shape) and shape.groups <= MAX_GROUPS
+    return is_for_tma(shape) and is_for(kernel.point, shape) and shape.groups <= MAX_GROUPS
 
 
 class Scratch:

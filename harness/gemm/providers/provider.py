@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Protocol, runtime_checkable
 
-from hillclimb.harness.gemm.shape import GemmShape
+from hillclimb.harness.gemm.families.point import RESULT_BYTES
+from hillclimb.harness.gemm.shape import ITEM_BYTES, GemmShape
+
+HOPPER = (9, 0)
+"""Compute capability of a GPU that runs code for sm_90a."""
+
+ALIGNMENT_BYTES = 16
 
 
 class UnsupportedError(Exception):
@@ -59,6 +65,12 @@ class Provider(Protocol):
 
     def launch(self, shape: GemmShape, kernel: str) -> Launch:
         """One of them. Raises UnsupportedError."""
+
+
+def is_for_tma(shape: GemmShape) -> bool:
+    """Whether rows of the operands and of the result begin in steps of 16 bytes, as TMA asks for."""
+    row_bytes = shape.k * ITEM_BYTES[shape.dtype], shape.n * RESULT_BYTES[shape.dtype]
+    return not any(size % ALIGNMENT_BYTES for size in row_bytes)
 
 
 @runtime_checkable
