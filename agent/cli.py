@@ -24,6 +24,7 @@ from hillclimb.agent.commands.options import MACHINE, USAGE
 from hillclimb.agent.commands.profile import profile
 from hillclimb.agent.commands.read import history, rebuild, report, runs, show, watch
 from hillclimb.agent.commands.review import review
+from hillclimb.agent.commands.serve import serve
 from hillclimb.agent.commands.study import study
 from hillclimb.agent.screen.escaping import escape_lines
 from hillclimb.harness.errors import HillclimbError, MachineError
@@ -105,6 +106,7 @@ def hillclimb(
 
 for command in (climb, check, evaluate, profile, history, show, review, watch, report, rebuild, runs):
     app.command()(command)
+app.command()(serve)
 app.command()(config)
 app.command()(completion)
 app.command("new-case")(new_case)

@@ -36,7 +36,7 @@ ROOMS = {
     "agent.commands": (
         "agent.climb agent.evaluate agent.git agent.importers agent.llm.briefing agent.machine "
         "agent.notify agent.proposers agent.record agent.review agent.screen agent.stamp harness.case "
-        "harness.judge harness.studies"
+        "harness.judge harness.serving harness.studies"
     ),
     "agent.commands.gemm": (
         "agent.commands agent.git agent.stamp harness.gemm harness.gemm.bench harness.gemm.claims "

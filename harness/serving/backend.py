@@ -1,0 +1,55 @@
+"""What a model is to the server that answers for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+
+class ChatMessage(NamedTuple):
+    """One of a conversation."""
+
+    role: str
+    content: str
+
+
+class Backend(Protocol):
+    """A model with a tokenizer. One thread calls it, and one call is made at a time.
+
+    Sequences live in slots, counted from 0. Logits are float32, on any device.
+    """
+
+    model: str
+    """The name that clients ask for."""
+    context: int
+    """Tokens of a prompt and its answer, at the most."""
+    vocabulary: int
+    """Tokens are counted from 0 to below it."""
+    slots: int
+    """Sequences at once."""
+    end_tokens: frozenset[int]
+    """Any of them ends an answer."""
+
+    def encode(self, text: str) -> list[int]:
+        """Tokens of a text as it is."""
+
+    def encode_chat(self, messages: Sequence[ChatMessage]) -> list[int]:
+        """Tokens of a conversation, up to where the answer begins. Raises ValueError for one that the model lacks."""
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """What they spell, without those that only mark something.
+
+        Bytes that end amid a character come as U+FFFD. What is spelt does not depend on tokens that follow.
+        """
+
+    def prefill(self, slot: int, tokens: Sequence[int]) -> torch.Tensor:
+        """Begin a sequence in a free slot: logits of the token that comes next, [vocabulary]."""
+
+    def decode(self, last: Mapping[int, int]) -> torch.Tensor:
+        """Add each slot's token to its sequence: logits of what comes next, [slots given, vocabulary], in order."""
+
+    def reset(self, slot: int) -> None:
+        """Forget the sequence of a slot, which is free then; also where prefill or decode failed."""

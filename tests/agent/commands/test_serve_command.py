@@ -1,0 +1,72 @@
+"""`hillclimb serve`, as a process."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2 as httpx
+import pytest
+from openai import OpenAI
+
+MAIN = "from hillclimb.agent.cli import main; main()"
+
+
+@contextmanager
+def serving(*options: str) -> Iterator[str]:
+    """Where it listens. It is asked to end behind the block, and does without a word."""
+    command = [sys.executable, "-c", MAIN, "serve", "--json", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stderr
+        try:
+            line = process.stdout.readline()
+            assert line, process.stderr.read()
+            yield json.loads(line)["at"]
+        finally:
+            process.send_signal(signal.SIGINT)
+            more, told = process.communicate(timeout=30)
+    assert (process.returncode, more, told) == (130, "", "")
+
+
+def test_it_answers_until_it_is_interrupted() -> None:
+    with serving("--port", "0", "--model", "small", "--answer-tokens", "5") as address:
+        with OpenAI(base_url=address, api_key="none") as client:
+            found = client.completions.create(model="small", prompt="a", temperature=0)
+        assert (found.choices[0].finish_reason, len(found.choices[0].text)) == ("stop", 5)
+
+
+def test_it_answers_on_a_unix_socket(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with serving("--unix-socket", str(path)) as address:
+        assert address == f"unix:{path}"
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(path))) as client:
+            assert client.get("http://any/v1/models").json()["data"][0]["id"] == "mock"
+    assert not path.exists()
+
+
+def failing(code: str, *options: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code, "serve", *options], capture_output=True, text=True)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_a_place_that_is_taken_is_told(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        told = failing(MAIN, "--port", str(port))
+    assert f"cannot listen at 127.0.0.1:{port}" in told and "choose another --port" in told
+    (tmp_path / "s").touch()
+    assert "remove it, or choose another" in failing(MAIN, "--unix-socket", str(tmp_path / "s"))
+    assert (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("missing", ["fastapi", "uvicorn", "prometheus_client"])
+def test_a_package_that_is_missing_is_told(missing: str) -> None:
+    told = failing(f"import sys; sys.modules['{missing}'] = None; {MAIN}")
+    assert "pip install 'hillclimb[serving]'" in told
