@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -14,29 +16,61 @@ from hillclimb.harness.errors import UsageError
 if TYPE_CHECKING:
     from hillclimb.harness.serving.backend import Backend
 
-BACKENDS = Literal["mock"]
+BackendName = Literal["mock", "transformers"]
+BackendOption = Annotated[
+    BackendName,
+    typer.Option(
+        help="Who answers. `mock` has no model: its answers follow from the prompt, in a set time. `transformers` "
+        "runs the snapshot of --model-path."
+    ),
+]
+NameOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="The name that clients ask for. Default: mock, or that of the snapshot."
+    ),
+]
+SocketOption = Annotated[
+    Path | None, typer.Option(metavar="PATH", help="Listen on a socket of this path instead.")
+]
+SlotsOption = Annotated[
+    int | None, typer.Option(min=1, help="Answers that are made at once. Default: 8 of the mock, else 1.")
+]
+ContextOption = Annotated[
+    int | None,
+    typer.Option(
+        min=2,
+        help="Tokens of a prompt and its answer, at the most. Default: 8192 of the mock, else the model's.",
+    ),
+]
+SnapshotOption = Annotated[
+    Path | None,
+    typer.Option(metavar="PATH", help="A folder with safetensors, or a GGUF file. Nothing is fetched."),
+]
+ModeOption = Annotated[
+    Literal["eager", "static", "compiled"],
+    typer.Option(
+        help="Of transformers: a cache of keys and values that grows, one of a fixed size, or that and the step "
+        "compiled by torch."
+    ),
+]
+DtypeOption = Annotated[
+    Literal["float32", "bfloat16", "float16"], typer.Option(help="Of transformers: that of the weights.")
+]
 
 
 def serve(
-    backend: Annotated[
-        BACKENDS,
-        typer.Option(
-            help="Who answers. `mock` has no model: its answers follow from the prompt, in a set time."
-        ),
-    ] = "mock",
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The name that clients ask for. Default: the backend's."),
-    ] = None,
+    backend: BackendOption = "mock",
+    model: NameOption = None,
     host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8000,
-    unix_socket: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Listen on a socket of this path instead.")
-    ] = None,
-    slots: Annotated[int, typer.Option(min=1, help="Answers that are made at once.")] = 8,
-    context: Annotated[
-        int, typer.Option(min=2, help="Tokens of a prompt and its answer, at the most.")
-    ] = 8192,
+    unix_socket: SocketOption = None,
+    slots: SlotsOption = None,
+    context: ContextOption = None,
+    model_path: SnapshotOption = None,
+    mode: ModeOption = "eager",
+    device: Annotated[str, typer.Option(help="Of transformers: cpu, cuda or cuda:N.")] = "cpu",
+    dtype: DtypeOption = "float32",
     answer_tokens: Annotated[
         int, typer.Option(min=1, help="Of the mock: where it would end an answer.")
     ] = 64,
@@ -49,23 +83,21 @@ def serve(
     Its paths are /v1/chat/completions, /v1/completions, /v1/models, /health and /metrics. What is not implemented, such
     as `tools`, is refused by name.
 
-    Example: `hillclimb serve --backend mock --port 8000 --decode-ms 5`
+    Examples:
+
+    - `hillclimb serve --backend mock --port 8000 --decode-ms 5`
+
+    - `hillclimb serve --backend transformers --model-path ~/models/SmolLM2-135M-Instruct --mode static`
     """
-    try:
+    with _serving_packages():
         from hillclimb.harness.serving.server import listen_at, listen_on
         from hillclimb.harness.serving.server import serve as serve_backend
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{error.name} is missing: pip install 'hillclimb[serving]'") from None
-    from hillclimb.harness.serving.mock import MockBackend
 
-    found: Backend = MockBackend(
-        model or "mock",
-        slots=slots,
-        context=context,
-        answer_tokens=answer_tokens,
-        prefill_seconds=prefill_ms / 1e3,
-        decode_seconds=decode_ms / 1e3,
-    )
+        if backend == "mock":
+            seconds = (prefill_ms / 1e3, decode_ms / 1e3)
+            found = _mock(model_path, model, (slots, context, answer_tokens), seconds)
+        else:
+            found = _snapshot(model_path, model, (slots, context), mode=mode, device=device, dtype=dtype)
     listening = listen_on(unix_socket) if unix_socket else listen_at(host, port)
     place = f"unix:{unix_socket}" if unix_socket else "http://{}:{}/v1".format(*listening.getsockname()[:2])
     try:
@@ -73,6 +105,47 @@ def serve(
     finally:
         if unix_socket:
             unix_socket.unlink(missing_ok=True)
+
+
+@contextmanager
+def _serving_packages() -> Iterator[None]:
+    """Raises UsageError for one that is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{error.name} is missing: pip install 'hillclimb[serving]'") from None
+
+
+def _mock(
+    snapshot: Path | None,
+    model: str | None,
+    sizes: tuple[int | None, int | None, int],
+    seconds: tuple[float, float],
+) -> Backend:
+    from hillclimb.harness.serving.mock_backend import MockBackend
+
+    if snapshot is not None:
+        raise UsageError(f"the mock has no snapshot; {snapshot} takes --backend transformers")
+    (slots, context, answer_tokens), (prefill, decode) = sizes, seconds
+    return MockBackend(
+        model or "mock",
+        slots=slots or 8,
+        context=context or 8192,
+        answer_tokens=answer_tokens,
+        prefill_seconds=prefill,
+        decode_seconds=decode,
+    )
+
+
+def _snapshot(
+    snapshot: Path | None, model: str | None, sizes: tuple[int | None, int | None], **options: Any
+) -> Backend:
+    from hillclimb.harness.serving.transformers_backend import TransformersBackend
+
+    if snapshot is None:
+        raise UsageError("--backend transformers takes a snapshot; give its --model-path")
+    slots, context = sizes
+    return TransformersBackend(snapshot, model=model, context=context, slots=slots or 1, **options)
 
 
 def _tell(model: str, backend: str, place: str, *, json: bool) -> None:

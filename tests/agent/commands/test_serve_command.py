@@ -15,6 +15,7 @@ import httpx2 as httpx
 import pytest
 from openai import OpenAI
 
+ROOT = Path(__file__).resolve().parents[3]
 MAIN = "from hillclimb.agent.cli import main; main()"
 
 
@@ -48,6 +49,31 @@ def test_it_answers_on_a_unix_socket(tmp_path: Path) -> None:
         with httpx.Client(transport=httpx.HTTPTransport(uds=str(path))) as client:
             assert client.get("http://any/v1/models").json()["data"][0]["id"] == "mock"
     assert not path.exists()
+
+
+def test_it_answers_by_a_snapshot(tmp_path: Path) -> None:
+    folder, script = tmp_path / "tiny", ROOT / "scripts" / "make_tiny_model.py"
+    subprocess.run([sys.executable, script, folder], check=True, stdout=subprocess.DEVNULL)
+    options = (
+        "--backend",
+        "transformers",
+        "--model-path",
+        str(folder),
+        "--mode",
+        "static",
+        "--context",
+        "64",
+    )
+    with serving("--port", "0", *options) as address, OpenAI(base_url=address, api_key="none") as client:
+        found = client.completions.create(
+            model="tiny", prompt="a", max_tokens=9, extra_body={"ignore_eos": True}
+        )
+        assert found.usage and found.usage.completion_tokens == 9
+
+
+def test_options_that_do_not_fit_are_told(tmp_path: Path) -> None:
+    assert "takes a snapshot; give its --model-path" in failing(MAIN, "--backend", "transformers")
+    assert "the mock has no snapshot" in failing(MAIN, "--model-path", str(tmp_path))
 
 
 def failing(code: str, *options: str) -> str:

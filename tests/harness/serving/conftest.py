@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import uvicorn
@@ -13,8 +16,6 @@ from openai import OpenAI
 from hillclimb.harness.serving.app import create_app
 from hillclimb.harness.serving.backend import Backend
 from hillclimb.harness.serving.server import listen_at
-
-Serving = Callable[[Backend], AbstractContextManager[OpenAI]]
 
 
 @contextmanager
@@ -34,6 +35,11 @@ def served(backend: Backend) -> Iterator[OpenAI]:
             thread.join()
 
 
-@pytest.fixture
-def serving() -> Serving:
-    return served
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A snapshot of a model, as the script makes it."""
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    script = Path(__file__).resolve().parents[3] / "scripts" / "make_tiny_model.py"
+    done = subprocess.run([sys.executable, script, folder], capture_output=True, text=True, check=True)
+    assert "million parameters" in done.stdout
+    return folder

@@ -15,7 +15,7 @@ import pytest
 import torch
 from openai import BadRequestError, InternalServerError, NotFoundError, OpenAI
 
-from hillclimb.harness.serving.mock import END, MockBackend
+from hillclimb.harness.serving.mock_backend import END, MockBackend
 from hillclimb.harness.serving.requests import UNIMPLEMENTED
 from tests.harness.serving.conftest import served
 
