@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,7 +55,7 @@ ModeOption = Annotated[
         "compiled by torch."
     ),
 ]
-DtypeOption = Annotated[
+WeightsOption = Annotated[
     Literal["float32", "bfloat16", "float16"], typer.Option(help="Of transformers: that of the weights.")
 ]
 
@@ -70,7 +71,7 @@ def serve(
     model_path: SnapshotOption = None,
     mode: ModeOption = "eager",
     device: Annotated[str, typer.Option(help="Of transformers: cpu, cuda or cuda:N.")] = "cpu",
-    dtype: DtypeOption = "float32",
+    dtype: WeightsOption = "float32",
     answer_tokens: Annotated[
         int, typer.Option(min=1, help="Of the mock: where it would end an answer.")
     ] = 64,
@@ -99,7 +100,8 @@ def serve(
         else:
             found = _snapshot(model_path, model, (slots, context), mode=mode, device=device, dtype=dtype)
     listening = listen_on(unix_socket) if unix_socket else listen_at(host, port)
-    place = f"unix:{unix_socket}" if unix_socket else "http://{}:{}/v1".format(*listening.getsockname()[:2])
+    place = f"unix:{unix_socket}" if unix_socket else _url(*listening.getsockname()[:2])
+    signal.signal(signal.SIGTERM, _end)
     try:
         serve_backend(found, listening, lambda: _tell(found.model, backend, place, json=json))
     finally:
@@ -146,6 +148,15 @@ def _snapshot(
         raise UsageError("--backend transformers takes a snapshot; give its --model-path")
     slots, context = sizes
     return TransformersBackend(snapshot, model=model, context=context, slots=slots or 1, **options)
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}/v1" if ":" in host else f"http://{host}:{port}/v1"
+
+
+def _end(number: int, _: object) -> None:
+    """uvicorn catches SIGTERM, ends the server, and raises it again: what is left to do is done then."""
+    sys.exit(128 + number)
 
 
 def _tell(model: str, backend: str, place: str, *, json: bool) -> None:

@@ -6,8 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
-from contextlib import aclosing, asynccontextmanager
-from functools import partial
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -22,7 +21,12 @@ from hillclimb.harness.serving.errors import ApiError, of_fields
 from hillclimb.harness.serving.forms import ChatForm, Counts, Form, TextForm, Whole
 from hillclimb.harness.serving.generation import AnswerEvent, Failure, Finish, Generation, Piece
 from hillclimb.harness.serving.metrics import CONTENT_TYPE, Metrics
-from hillclimb.harness.serving.requests import AnswerRequest, ChatRequest, CompletionRequest
+from hillclimb.harness.serving.requests import (
+    MOST_OF_REQUEST,
+    AnswerRequest,
+    ChatRequest,
+    CompletionRequest,
+)
 
 HUNG_UP = 499
 """Status of a request whose client is gone, as nginx has it: nobody reads it."""
@@ -38,28 +42,6 @@ class Service:
         self.engine = Engine(backend)
         self.metrics = Metrics(self.engine)
 
-    def prompts(self, asked: AnswerRequest) -> list[tuple[int, ...]]:
-        """In tokens. Raises ApiError."""
-        try:
-            if isinstance(asked, ChatRequest):
-                found = [self.backend.encode_chat([one.plain for one in asked.messages])]
-            elif isinstance(asked, CompletionRequest):
-                found = [self.backend.encode(one) if isinstance(one, str) else one for one in asked.prompts]
-            else:
-                raise TypeError(f"{type(asked)} is no request")
-        except ValueError as error:
-            raise ApiError(
-                400, str(error), "messages" if isinstance(asked, ChatRequest) else "prompt"
-            ) from None
-        if not all(found):
-            raise ApiError(400, "a prompt has no tokens", "prompt")
-        unknown = next((token for one in found for token in one if token >= self.backend.vocabulary), None)
-        if unknown is not None:
-            raise ApiError(
-                400, f"prompt: the model has {self.backend.vocabulary} tokens, not {unknown}", "prompt"
-            )
-        return [tuple(one) for one in found]
-
     def generations(self, asked: AnswerRequest) -> list[Generation]:
         """Those that a request asks for, by prompts. Raises ApiError."""
         if asked.model != self.backend.model:
@@ -69,11 +51,31 @@ class Service:
                 "model",
                 "model_not_found",
             )
-        return [
-            self._generation(asked, prompt, at)
-            for prompt in self.prompts(asked)
-            for at in range(asked.answers)
-        ]
+        prompts = self._prompts(asked)
+        if len(prompts) * asked.answers > MOST_OF_REQUEST:
+            told = f"{MOST_OF_REQUEST} answers are the most, not {len(prompts)} prompts times n = {asked.answers}"
+            raise ApiError(400, told, "n")
+        return [self._generation(asked, prompt, at) for prompt in prompts for at in range(asked.answers)]
+
+    def _prompts(self, asked: AnswerRequest) -> list[tuple[int, ...]]:
+        field = "messages" if isinstance(asked, ChatRequest) else "prompt"
+        try:
+            found = self._encoded(asked)
+        except ValueError as error:
+            raise ApiError(400, f"{field}: {error}", field) from None
+        if not all(found):
+            raise ApiError(400, f"{field}: a prompt has no tokens", field)
+        unknown = next((token for one in found for token in one if token >= self.backend.vocabulary), None)
+        if unknown is not None:
+            told = f"{field}: the model has {self.backend.vocabulary} tokens, and none is {unknown}"
+            raise ApiError(400, told, field)
+        return [tuple(one) for one in found]
+
+    def _encoded(self, asked: AnswerRequest) -> list[list[int]]:
+        if isinstance(asked, ChatRequest):
+            return [self.backend.encode_chat([one.plain for one in asked.messages])]
+        assert isinstance(asked, CompletionRequest)
+        return [self.backend.encode(one) if isinstance(one, str) else one for one in asked.prompts]
 
     def _generation(self, asked: AnswerRequest, prompt: tuple[int, ...], at: int) -> Generation:
         room = self.backend.context - len(prompt)
@@ -106,31 +108,44 @@ class Service:
     ) -> AsyncGenerator[tuple[int, AnswerEvent], None]:
         """Of all answers, as they come. Where nobody iterates any longer, no more of them is made."""
         queue: asyncio.Queue[tuple[int, AnswerEvent]] = asyncio.Queue()
-        deliver = partial(_deliver, asyncio.get_running_loop(), queue)
-        begun, last = time.monotonic(), dict[int, float]()
-        answers = [self.engine.submit(one, partial(deliver, at)) for at, one in enumerate(generations)]
-        self.metrics.prompt_tokens.inc(sum(len(one.prompt) for one in generations))
+        loop = asyncio.get_running_loop()
+        answers = [
+            self.engine.submit(one, _Delivery(self.metrics, loop, queue, at))
+            for at, one in enumerate(generations)
+        ]
         left = len(answers)
         try:
             while left:
                 at, event = await queue.get()
-                if isinstance(event, Piece):
-                    self._count(begun, last.get(at))
-                    last[at] = time.monotonic()
-                else:
-                    left -= 1
+                left -= not isinstance(event, Piece)
                 yield at, event
         finally:
             for answer in answers:
-                answer.cancel()
+                self.engine.cancel(answer)
 
-    def _count(self, begun: float, before: float | None) -> None:
-        now = time.monotonic()
-        self.metrics.answer_tokens.inc()
-        if before is None:
-            self.metrics.first_token.observe(now - begun)
-        else:
-            self.metrics.token.observe(now - before)
+
+class _Delivery:
+    """Brings the events of one answer from the engine's thread to a queue, and counts its tokens."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        loop: asyncio.AbstractEventLoop,
+        queue: asyncio.Queue[tuple[int, AnswerEvent]],
+        at: int,
+    ) -> None:
+        self._metrics, self._loop, self._queue, self._at = metrics, loop, queue, at
+        self._last, self._has_begun = time.monotonic(), False
+
+    def __call__(self, event: AnswerEvent) -> None:
+        if isinstance(event, Piece):
+            now = time.monotonic()
+            watched = self._metrics.token if self._has_begun else self._metrics.first_token
+            watched.observe(now - self._last)
+            self._metrics.answer_tokens.inc()
+            self._last, self._has_begun = now, True
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, (self._at, event))
 
 
 def create_app(backend: Backend) -> FastAPI:
@@ -143,6 +158,7 @@ def create_app(backend: Backend) -> FastAPI:
         await asyncio.to_thread(service.engine.close)
 
     app = FastAPI(title="hillclimb serve", lifespan=lifespan)
+    app.state.engine = service.engine
     _add_errors(app)
     _add_probes(app, service)
 
@@ -186,7 +202,7 @@ def _add_probes(app: FastAPI, service: Service) -> None:
 
     @app.api_route("/health", methods=PROBES)
     async def health() -> Response:
-        return Response(status_code=200)
+        return Response(status_code=200 if service.engine.is_open else 503)
 
     @app.api_route("/metrics", methods=PROBES)
     async def metrics() -> Response:
@@ -210,22 +226,27 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def wrong(request: Request, error: RequestValidationError) -> Response:
-        return await told(request, of_fields(error.errors()[0]))
+        return await told(request, of_fields(error.errors()))
 
     @app.exception_handler(HTTPException)
     async def missing(request: Request, error: HTTPException) -> Response:
         message = f"{request.method} {request.url.path}: {error.detail}"
-        return await told(request, ApiError(error.status_code, message))
+        response = await told(request, ApiError(error.status_code, message))
+        response.headers.update(error.headers or {})
+        return response
+
+    @app.exception_handler(Exception)
+    async def failed(request: Request, error: Exception) -> Response:
+        return await told(request, ApiError(500, f"the server failed: {type(error).__name__}: {error}"))
 
 
 async def _answer(service: Service, asked: AnswerRequest, form: Form, request: Request) -> Response:
-    generations = service.generations(asked)
+    generations = await asyncio.to_thread(service.generations, asked)
     events = service.events(generations)
     prompts = sum(len(one.prompt) for one in generations[:: asked.answers])
+    service.metrics.prompt_tokens.inc(prompts)
     if asked.stream:
-        return StreamingResponse(
-            _stream(events, asked, form, prompts, len(generations)), media_type="text/event-stream"
-        )
+        return StreamingResponse(_stream(events, asked, form, prompts), media_type="text/event-stream")
     text = await _unless_hung_up(_whole(events, form, prompts, len(generations)), request)
     if text is None:
         return Response(status_code=HUNG_UP)
@@ -239,7 +260,7 @@ async def _whole(
     async with aclosing(events) as all_events:
         async for at, event in all_events:
             if isinstance(event, Failure):
-                raise ApiError(500, f"the backend failed: {event.reason}")
+                raise ApiError(500, event.reason)
             answers[at].text += event.text
             if isinstance(event, Piece):
                 answers[at].pieces.append(event)
@@ -253,21 +274,19 @@ async def _stream(
     asked: AnswerRequest,
     form: Form,
     prompts: int,
-    count: int,
 ) -> AsyncIterator[str]:
     """Server-sent events, up to [DONE]."""
     options, made = asked.stream_options, Counter[int]()
     is_continuous = bool(options and options.continuous_usage_stats)
-    for at in range(count):
-        if chunk := form.begin(at):
-            yield _event(chunk)
     async with aclosing(events) as all_events:
         async for at, event in all_events:
             if isinstance(event, Failure):
-                yield _event(ApiError(500, f"the backend failed: {event.reason}").text)
+                yield _event(ApiError(500, event.reason).text)
                 return
+            if at not in made and (chunk := form.begin(at)):
+                yield _event(chunk)
             made[at] += isinstance(event, Piece)
-            counts = Counts(prompts, made.total()) if is_continuous else None
+            counts = Counts(prompts, made[at]) if is_continuous else None
             pieces = [event] if isinstance(event, Piece) else []
             reason = event.reason if isinstance(event, Finish) else None
             if event.text or reason or asked.top_tokens is not None:
@@ -296,13 +315,3 @@ async def _hung_up(request: Request) -> None:
 
 def _event(text: str) -> str:
     return f"data: {text}\n\n"
-
-
-def _deliver(
-    loop: asyncio.AbstractEventLoop,
-    queue: asyncio.Queue[tuple[int, AnswerEvent]],
-    at: int,
-    event: AnswerEvent,
-) -> None:
-    """From the engine's thread."""
-    loop.call_soon_threadsafe(queue.put_nowait, (at, event))

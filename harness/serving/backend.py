@@ -17,8 +17,9 @@ class ChatMessage(NamedTuple):
 
 
 class Backend(Protocol):
-    """A model with a tokenizer. One thread calls it, and one call is made at a time.
+    """A model with a tokenizer.
 
+    One thread calls prefill, decode and reset, one call at a time. Others call encode, encode_chat and text meanwhile.
     Sequences live in slots, counted from 0. Logits are float32, on any device.
     """
 

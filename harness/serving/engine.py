@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 import torch
 
@@ -15,6 +16,9 @@ from hillclimb.harness.serving.generation import AnswerEvent, Failure, Finish, G
 from hillclimb.harness.serving.sampling import Sampler
 from hillclimb.harness.serving.text_stream import TextStream
 
+T = TypeVar("T")
+CLOSED = Failure("the server ends")
+
 
 @dataclass(eq=False)
 class Answer:
@@ -22,12 +26,8 @@ class Answer:
 
     generation: Generation
     deliver: Callable[[AnswerEvent], None]
-    """Called by the engine's thread; it must not wait."""
+    """Called by the engine's thread, mostly; it neither waits nor raises."""
     is_cancelled: threading.Event = field(default_factory=threading.Event)
-
-    def cancel(self) -> None:
-        """Nobody waits for it any longer: no token is made for it after those under way."""
-        self.is_cancelled.set()
 
 
 class _Sequence:
@@ -46,15 +46,14 @@ class _Sequence:
         chosen, likeliest = self._sampler.choose(logits, barred)
         self.last, self._count = chosen.token, self._count + 1
         is_end = chosen.token in self._ends and not asked.ignores_end
-        text = "" if is_end else self._stream.add(chosen.token)
+        may_stop = self._count > asked.least_tokens
+        text = "" if is_end else self._stream.add(chosen.token, may_stop=may_stop)
+        is_last = is_end or self._stream.is_stopped or self._count >= asked.most_tokens
+        rest = self._stream.end() if is_last else ""
         self.answer.deliver(Piece(chosen, likeliest, text))
-        if is_end or self._stream.is_stopped:
-            self.answer.deliver(Finish("stop", self._stream.end()))
-        elif self._count >= asked.most_tokens:
-            self.answer.deliver(Finish("length", self._stream.end()))
-        else:
-            return True
-        return False
+        if is_last:
+            self.answer.deliver(Finish("stop" if is_end or self._stream.is_stopped else "length", rest))
+        return not is_last
 
 
 class Engine:
@@ -79,26 +78,50 @@ class Engine:
         """Answers that no slot was free for."""
         return len(self._waiting)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes answers: until it is closed, or its thread died."""
+        return not self._is_closed
+
     def submit(self, generation: Generation, deliver: Callable[[AnswerEvent], None]) -> Answer:
-        """Its events end with a Finish or a Failure, unless it is cancelled."""
+        """Its events end with one Finish or one Failure, unless it is cancelled."""
         answer = Answer(generation, deliver)
         with self._changed:
-            self._waiting.append(answer)
-            self._changed.notify()
+            if is_open := self.is_open:
+                self._waiting.append(answer)
+                self._changed.notify()
+        if not is_open:
+            deliver(CLOSED)
         return answer
 
+    def cancel(self, answer: Answer) -> None:
+        """Nobody waits for it any longer: no token is made for it after those under way."""
+        with self._changed:
+            answer.is_cancelled.set()
+            if answer in self._waiting:
+                self._waiting.remove(answer)
+
     def close(self) -> None:
-        """Give up all answers. It returns when the backend is no longer called."""
+        """Fail all answers. It returns when the backend is no longer called."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
         self._thread.join()
 
     def _work(self) -> None:
-        while self._is_needed():
-            self._admit()
-            self._drop_cancelled()
-            self._step()
+        try:
+            while self._is_needed():
+                self._admit()
+                self._drop_cancelled()
+                self._step()
+        finally:
+            with self._changed:
+                self._is_closed = True
+                left = [*(one.answer for one in self._running.values()), *self._waiting]
+                self._running.clear()
+                self._waiting.clear()
+            for answer in left:
+                answer.deliver(CLOSED)
 
     def _is_needed(self) -> bool:
         """Waits until there is something to do; False once it is closed."""
@@ -107,26 +130,16 @@ class Engine:
             return not self._is_closed
 
     def _admit(self) -> None:
-        free = [slot for slot in range(self._backend.slots) if slot not in self._running]
-        for slot in free:
-            answer = self._next()
-            if answer is None:
-                return
-            sequence = _Sequence(answer, self._backend)
-            self._running[slot] = sequence
-            self._advance({slot: sequence}, partial(self._prefill, slot, answer.generation))
-
-    def _prefill(self, slot: int, generation: Generation) -> Sequence[torch.Tensor]:
-        return [self._backend.prefill(slot, generation.prompt)]
-
-    def _next(self) -> Answer | None:
-        """The first that somebody waits for."""
+        """One answer, so that those under way wait for one prompt at the most."""
+        free = next((slot for slot in range(self._backend.slots) if slot not in self._running), None)
         with self._changed:
-            while self._waiting:
-                answer = self._waiting.popleft()
-                if not answer.is_cancelled.is_set():
-                    return answer
-        return None
+            answer = self._waiting.popleft() if self._waiting and free is not None else None
+        if answer is None or free is None:
+            return
+        self._running[free] = _Sequence(answer, self._backend)
+        logits = self._attempt(free, partial(self._backend.prefill, free, answer.generation.prompt))
+        if logits is not None:
+            self._take(free, logits)
 
     def _drop_cancelled(self) -> None:
         for slot, sequence in list(self._running.items()):
@@ -134,21 +147,30 @@ class Engine:
                 self._leave(slot)
 
     def _step(self) -> None:
-        if batch := dict(self._running):
-            last = {slot: sequence.last for slot, sequence in batch.items()}
-            self._advance(batch, lambda: self._backend.decode(last))
+        """A token for each sequence; all of them fail where the backend does."""
+        last = {slot: sequence.last for slot, sequence in self._running.items()}
+        rows = self._attempt(None, partial(self._decode, last)) if last else None
+        for slot, row in (rows or {}).items():
+            self._take(slot, row)
 
-    def _advance(self, batch: Mapping[int, _Sequence], logits: Callable[[], Iterable[torch.Tensor]]) -> None:
-        """A token for each sequence; those that end leave, and all of them where the backend fails."""
-        try:
-            pairs = zip(batch.items(), logits(), strict=True)
-            ended = [slot for (slot, sequence), row in pairs if not sequence.take(row)]
-        except Exception as error:  # noqa: BLE001 - a backend may raise anything; its clients are told
-            ended = list(batch)
-            for sequence in batch.values():
-                sequence.answer.deliver(Failure(f"{type(error).__name__}: {error}"))
-        for slot in ended:
+    def _decode(self, last: Mapping[int, int]) -> dict[int, torch.Tensor]:
+        return dict(zip(last, self._backend.decode(last), strict=True))
+
+    def _take(self, slot: int, logits: torch.Tensor) -> None:
+        if self._attempt(slot, partial(self._running[slot].take, logits)) is False:
             self._leave(slot)
+
+    def _attempt(self, slot: int | None, call: Callable[[], T]) -> T | None:
+        """What the call gives. None where it raises: then this slot's answer fails, or with None all of them."""
+        try:
+            return call()
+        except Exception as error:  # noqa: BLE001 - a backend may raise anything; its clients are told
+            for failed in [slot] if slot is not None else list(self._running):
+                self._running[failed].answer.deliver(
+                    Failure(f"the backend failed: {type(error).__name__}: {error}")
+                )
+                self._leave(failed)
+            return None
 
     def _leave(self, slot: int) -> None:
         del self._running[slot]

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 TYPES = {400: "invalid_request_error", 404: "invalid_request_error", 405: "invalid_request_error"}
+
+UNIONS = {
+    "prompt": "Give a text, a list of texts, a list of tokens or a list of such lists",
+    "content": "Give a text, or a list of parts of the type text",
+}
+"""What is told of a field that takes several forms, for pydantic tells of the first form alone."""
 
 
 class ApiError(Exception):
@@ -28,8 +34,9 @@ class ApiError(Exception):
         return json.dumps({"error": told})
 
 
-def of_fields(error: Mapping[str, Any]) -> ApiError:
-    """Of the first that pydantic found wrong in a request."""
+def of_fields(errors: Sequence[Mapping[str, Any]]) -> ApiError:
+    """Of what pydantic found wrong in a request: the first that this server told it, or else the first."""
+    error = next((one for one in errors if one["type"] in ("refused", "no_text")), errors[0])
     place = [str(part) for part in error["loc"] if part != "body"]
     field = error.get("ctx", {}).get("field") or (place[0] if place else None)
     if error["type"] == "json_invalid":
@@ -38,10 +45,12 @@ def of_fields(error: Mapping[str, Any]) -> ApiError:
         return ApiError(400, "the request is no JSON: it lacks the header Content-Type: application/json")
     if error["type"] == "refused":
         return ApiError(400, error["msg"], field)
-    where = ".".join(place) or "the request"
-    return ApiError(400, f"{where}: {error['msg']}, not {_short(error['input'])}", field)
+    at = next((at for at, part in enumerate(place) if part in UNIONS), len(place))
+    where = ".".join(place[: at + 1]) or "the request"
+    told = UNIONS[place[at]] if at < len(place) and error["type"] != "no_text" else error["msg"]
+    return ApiError(400, f"{where}: {told}, not {_short(error['input'])}", field)
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = ascii(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

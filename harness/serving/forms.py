@@ -215,16 +215,20 @@ class TextForm(_Form):
         return str(found.model_dump_json(exclude_unset=True))
 
     def _logprobs(self, index: int, pieces: Sequence[Piece]) -> Logprobs:
-        words = [self._word(piece.chosen.token)[0] for piece in pieces]
         offsets = []
-        for word in words:
+        for piece in pieces:
             offsets.append(self._offsets.get(index, 0))
-            self._offsets[index] = offsets[-1] + len(word)
+            self._offsets[index] = offsets[-1] + len(piece.text)
         return Logprobs(
-            tokens=words,
+            tokens=[self._word(piece.chosen.token)[0] for piece in pieces],
             token_logprobs=[piece.chosen.logprob for piece in pieces],
-            top_logprobs=[
-                {self._word(one.token)[0]: one.logprob for one in piece.likeliest} for piece in pieces
-            ],
+            top_logprobs=[self._likeliest(piece) for piece in pieces],
             text_offset=offsets,
         )
+
+    def _likeliest(self, piece: Piece) -> dict[str, float]:
+        """The chosen one is always among them. Of several tokens with one text, the likeliest is told."""
+        found: dict[str, float] = {}
+        for one in (*piece.likeliest, piece.chosen):
+            found.setdefault(self._word(one.token)[0], one.logprob)
+        return found

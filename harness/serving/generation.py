@@ -53,7 +53,7 @@ class Finish(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """The backend failed."""
+    """No more is made of it."""
 
     reason: str
 

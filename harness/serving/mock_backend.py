@@ -60,8 +60,10 @@ class MockBackend:
         return self._logits(slot)
 
     def decode(self, last: Mapping[int, int]) -> torch.Tensor:
-        """Logits of the byte that follows, whatever was drawn before it."""
+        """Logits of the byte that follows, whatever was drawn before it but an end."""
         time.sleep(self._decode_seconds)
+        for slot, token in last.items():
+            self._answers[slot].has_ended |= token == END
         return torch.stack([self._logits(slot) for slot in last])
 
     def reset(self, slot: int) -> None:
@@ -71,8 +73,9 @@ class MockBackend:
     def _logits(self, slot: int) -> torch.Tensor:
         answer = self._answers[slot]
         logits = torch.zeros(END + 1)
-        logits[next(answer.text)] = PEAK / 2 if answer.tokens == self._answer_tokens else PEAK
-        if answer.tokens == self._answer_tokens:
+        is_due = answer.tokens >= self._answer_tokens and not answer.has_ended
+        logits[next(answer.text)] = PEAK / 2 if is_due else PEAK
+        if is_due:
             logits[END] = PEAK
         answer.tokens += 1
         return logits
@@ -84,6 +87,7 @@ class _MockAnswer:
 
     text: Iterator[int]
     tokens: int = 0
+    has_ended: bool = False
 
 
 def _words(prompt: Sequence[int]) -> Iterator[int]:

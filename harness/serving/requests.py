@@ -9,35 +9,57 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from hillclimb.harness.serving.backend import ChatMessage
 
 UNIMPLEMENTED: dict[str, tuple[Any, ...]] = {
+    "add_special_tokens": (True,),
     "audio": (),
     "best_of": (1,),
+    "chat_template_kwargs": ({},),
     "echo": (False,),
     "frequency_penalty": (0,),
     "function_call": ("none",),
     "functions": ([],),
+    "length_penalty": (1,),
     "logit_bias": ({},),
+    "min_p": (0,),
     "modalities": (["text"],),
+    "moderation": (),
     "parallel_tool_calls": (True, False),
     "prediction": (),
     "presence_penalty": (0,),
     "reasoning_effort": (),
+    "repetition_penalty": (1,),
     "response_format": ({"type": "text"},),
     "service_tier": ("auto", "default"),
+    "skip_special_tokens": (True,),
+    "stop_token_ids": ([],),
     "store": (False,),
     "suffix": (),
     "tool_choice": ("none",),
     "tools": ([],),
     "top_k": (-1, 0),
+    "use_beam_search": (False,),
     "verbosity": (),
     "web_search_options": (),
 }
-"""Fields of the API that are not implemented, each with the values that ask for nothing, beside null."""
+"""Fields of the API and of vLLM that are not implemented, each with the values that ask for nothing, beside null."""
+
+HINTS = (
+    "metadata",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "user",
+)
+"""Fields that change no answer."""
+
+MOST_OF_REQUEST = 2048
+"""Answers to one request, over all of its prompts."""
 
 MOST_ANSWERS = 128
 MOST_STOPS = 4
@@ -47,35 +69,61 @@ MOST_SEED = 2**63 - 1
 TextTokens = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 
 
-class _Request(BaseModel):
-    """What both kinds share."""
+def _refused(field: str, told: str) -> PydanticCustomError:
+    return PydanticCustomError("refused", "{told}", {"told": told, "field": field})
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise PydanticCustomError(
+            "no_text", "This is no Unicode text: half of a surrogate pair is in it"
+        ) from None
+    return text
+
+
+Text = Annotated[str, AfterValidator(_encodable)]
+
+
+class _Fields(BaseModel):
+    """What all parts of a request share: null is as good as nothing."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict):
+            return fields
+        return {name: value for name, value in fields.items() if value is not None}
 
-class StreamOptions(_Request):
+
+class StreamOptions(_Fields):
     """Of a stream."""
 
     include_usage: bool = False
     """A last chunk has the counts of tokens."""
     continuous_usage_stats: bool = False
     """Every chunk has those until then."""
-    include_obfuscation: Literal[False] | None = None
+    include_obfuscation: bool = False
+    """Not done."""
 
 
-class ContentPart(_Request):
+class ContentPart(_Fields):
     """Of a message: text alone is read here."""
 
     type: Literal["text"]
-    text: str
+    text: Text
 
 
-class RequestMessage(_Request):
+class RequestMessage(_Fields):
     """One of a conversation."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[ContentPart]
-    name: None = None
+    content: Text | list[ContentPart]
+    name: str | None = None
+    """Not told to the model."""
 
     @property
     def plain(self) -> ChatMessage:
@@ -86,7 +134,7 @@ class RequestMessage(_Request):
         )
 
 
-class AnswerRequest(_Request):
+class AnswerRequest(_Fields):
     """What chat and text completions share."""
 
     model: str
@@ -95,13 +143,11 @@ class AnswerRequest(_Request):
     ignore_eos: bool = False
     n: Annotated[int, Field(ge=1, le=MOST_ANSWERS)] | None = None
     seed: Annotated[int, Field(ge=-MOST_SEED, le=MOST_SEED)] | None = None
-    stop: list[Annotated[str, Field(min_length=1)]] | None = None
+    stop: list[Annotated[Text, Field(min_length=1)]] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    user: str | None = None
-    metadata: dict[str, str] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -109,13 +155,15 @@ class AnswerRequest(_Request):
         if not isinstance(fields, dict):
             return fields
         for name, value in fields.items():
+            if name in HINTS:
+                continue
             if name in UNIMPLEMENTED and value is not None and value not in UNIMPLEMENTED[name]:
                 raise _refused(name, f"{name} is not implemented here; leave it out")
             if name not in UNIMPLEMENTED and name not in cls.model_fields:
                 near = get_close_matches(name, [*cls.model_fields, *UNIMPLEMENTED], n=1)
                 hint = f"; is it {near[0]}?" if near else ""
-                raise _refused(name, f"{name} is no field of this request{hint}")
-        return {name: value for name, value in fields.items() if name not in UNIMPLEMENTED}
+                raise _refused(ascii(name)[1:-1], f"{ascii(name)[1:-1]} is no field of this request{hint}")
+        return {name: value for name, value in fields.items() if name not in (*UNIMPLEMENTED, *HINTS)}
 
     @field_validator("stop", mode="before")
     @classmethod
@@ -133,7 +181,7 @@ class AnswerRequest(_Request):
 
     @property
     def answers(self) -> int:
-        """Of each prompt."""
+        """How many are asked for of each prompt."""
         return self.n or 1
 
     @property
@@ -161,7 +209,7 @@ class ChatRequest(AnswerRequest):
         if None not in both and both[0] != both[1]:
             told = "max_tokens and max_completion_tokens are two names of one limit; give one"
             raise _refused("max_tokens", told)
-        if self.top_logprobs is not None and not self.logprobs:
+        if self.top_logprobs and not self.logprobs:
             raise _refused("top_logprobs", "top_logprobs is for logprobs; set logprobs to true")
         return self
 
@@ -179,7 +227,7 @@ class ChatRequest(AnswerRequest):
 class CompletionRequest(AnswerRequest):
     """POST /v1/completions."""
 
-    prompt: str | list[str] | TextTokens | list[TextTokens]
+    prompt: Text | list[Text] | TextTokens | list[TextTokens]
     max_tokens: Annotated[int, Field(ge=1)] | None = 16
     logprobs: Annotated[int, Field(ge=0, le=MOST_LOGPROBS)] | None = None
 
@@ -198,7 +246,3 @@ class CompletionRequest(AnswerRequest):
     def top_tokens(self) -> int | None:
         """As asked for, beside the chosen one."""
         return self.logprobs
-
-
-def _refused(field: str, told: str) -> PydanticCustomError:
-    return PydanticCustomError("refused", "{told}", {"told": told, "field": field})

@@ -8,6 +8,12 @@ import torch
 
 from hillclimb.harness.serving.generation import Generation, Likelihood
 
+LEAST_TEMPERATURE = 1e-5
+"""Below it the likeliest token is always chosen."""
+
+LEAST_LOGPROB = -9999.0
+"""Told for what is impossible, as JSON has no infinity."""
+
 
 class Sampler:
     """Draws the tokens of one answer."""
@@ -28,20 +34,23 @@ class Sampler:
         if barred:
             allowed = logits.clone()
             allowed[list(barred)] = -torch.inf
-        token = self._draw(allowed) if self._generation.temperature else int(allowed.argmax())
+        is_greedy = self._generation.temperature < LEAST_TEMPERATURE
+        token = int(allowed.argmax()) if is_greedy else self._draw(allowed)
         count = self._generation.top_logprobs
         if count is None:
             return Likelihood(token, 0.0), ()
-        logprobs = torch.log_softmax(logits.float(), dim=-1)
+        logprobs = torch.log_softmax(logits.float(), dim=-1).clamp(min=LEAST_LOGPROB)
         values, tokens = logprobs.topk(min(count, len(logprobs)))
         likeliest = zip(tokens.tolist(), values.tolist(), strict=True)
         return Likelihood(token, float(logprobs[token])), tuple(Likelihood(*one) for one in likeliest)
 
     def _draw(self, logits: torch.Tensor) -> int:
         """On the CPU, so that a seed gives the same on every device."""
-        shares = torch.softmax(logits.float().cpu() / self._generation.temperature, dim=-1)
+        logits = logits.double().cpu()
+        shares = torch.softmax((logits - logits.max()) / self._generation.temperature, dim=-1)
         if self._generation.top_p < 1:
             ordered, tokens = shares.sort(descending=True, stable=True)
-            before = ordered.cumsum(-1) - ordered
-            shares = torch.zeros_like(shares).scatter(0, tokens, ordered * (before < self._generation.top_p))
+            is_kept = ordered.cumsum(-1) - ordered < self._generation.top_p
+            is_kept[0] = True
+            shares = torch.zeros_like(shares).scatter(0, tokens, ordered * is_kept)
         return int(torch.multinomial(shares, 1, generator=self._random))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +12,13 @@ import uvicorn
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.serving.app import create_app
 from hillclimb.harness.serving.backend import Backend
+from hillclimb.harness.serving.engine import Engine
 
 QUEUE = 2048
 """Connections that wait to be taken."""
+
+GRACE_SECONDS = 3
+"""For clients to read what they are told when the server ends."""
 
 
 def listen_at(host: str, port: int) -> socket.socket:
@@ -21,9 +26,9 @@ def listen_at(host: str, port: int) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=QUEUE)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise UsageError(
-            f"cannot listen at {host}:{port}: {error.strerror or error}; choose another --port"
+            f"cannot listen at {host}:{port}: {error}; choose another --port or --host"
         ) from None
 
 
@@ -36,24 +41,36 @@ def listen_on(path: Path) -> socket.socket:
     except OSError as error:
         listening.close()
         raise UsageError(
-            f"cannot listen on {path}: {error.strerror or error}; remove it, or choose another"
+            f"cannot listen on {path}: {error.strerror or error}; choose another place, or remove what is there"
         ) from None
     return listening
 
 
 def serve(backend: Backend, listening: socket.socket, tell: Callable[[], None] = lambda: None) -> None:
-    """Answer until SIGINT or SIGTERM; `tell` is called when requests are taken. Closes the socket."""
-    server = _Server(uvicorn.Config(create_app(backend), log_level="warning", lifespan="on"), tell)
-    with listening:
-        server.run(sockets=[listening])
+    """Answer until SIGINT or SIGTERM; `tell` is called when requests are taken. Closes the socket.
+
+    Answers under way fail then. Raises KeyboardInterrupt after SIGINT.
+    """
+    app = create_app(backend)
+    settings = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=GRACE_SECONDS)
+    try:
+        with listening:
+            _Server(settings, app.state.engine, tell).run(sockets=[listening])
+    finally:
+        app.state.engine.close()
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, tell: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, engine: Engine, tell: Callable[[], None]) -> None:
         super().__init__(config)
-        self._tell = tell
+        self._engine, self._tell = engine, tell
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             self._tell()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answers under way fail first, for a server waits for them to end."""
+        await asyncio.to_thread(self._engine.close)
+        await super().shutdown(sockets)

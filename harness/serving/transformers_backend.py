@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -66,12 +67,15 @@ class TransformersBackend:
         self.end_tokens = frozenset(_numbers(self._model.generation_config.eos_token_id))
         self._step: Any = torch.compile(self._model) if mode == "compiled" else self._model
         self._caches: dict[int, Any] = {}
+        self._spelling = threading.Lock()
+        """The tokenizer is for one thread at a time."""
         names = inspect.signature(self._model.forward).parameters
         self._cache_name = "cache" if "cache" in names else "past_key_values"  # the older name
 
     def encode(self, text: str) -> list[int]:
         """With what the tokenizer puts before a text."""
-        return list(self._tokenizer(text).input_ids)
+        with self._spelling:
+            return list(self._tokenizer(text).input_ids)
 
     def encode_chat(self, messages: Sequence[ChatMessage]) -> list[int]:
         """By the model's template. Raises ValueError where it has none, or does not take the messages."""
@@ -82,13 +86,16 @@ class TransformersBackend:
             text = self._tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
         except (TemplateError, TypeError) as error:
             raise ValueError(f"the model's chat template refuses the messages: {error}") from error
-        return list(self._tokenizer(text, add_special_tokens=False).input_ids)
+        with self._spelling:
+            return list(self._tokenizer(text, add_special_tokens=False).input_ids)
 
     def text(self, tokens: Sequence[int]) -> str:
         """Without special tokens."""
-        return str(
-            self._tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        )
+        with self._spelling:
+            found = self._tokenizer.decode(
+                list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False
+            )
+        return str(found)
 
     def prefill(self, slot: int, tokens: Sequence[int]) -> torch.Tensor:
         """All tokens at once, without a compiled step."""

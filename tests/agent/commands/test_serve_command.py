@@ -22,6 +22,12 @@ MAIN = "from hillclimb.agent.cli import main; main()"
 @contextmanager
 def serving(*options: str) -> Iterator[str]:
     """Where it listens. It is asked to end behind the block, and does without a word."""
+    with serving_until(signal.SIGINT, 130, *options) as address:
+        yield address
+
+
+@contextmanager
+def serving_until(ends: signal.Signals, status: int, *options: str) -> Iterator[str]:
     command = [sys.executable, "-c", MAIN, "serve", "--json", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout and process.stderr
@@ -30,9 +36,9 @@ def serving(*options: str) -> Iterator[str]:
             assert line, process.stderr.read()
             yield json.loads(line)["at"]
         finally:
-            process.send_signal(signal.SIGINT)
+            process.send_signal(ends)
             more, told = process.communicate(timeout=30)
-    assert (process.returncode, more, told) == (130, "", "")
+    assert (process.returncode, more, told) == (status, "", "")
 
 
 def test_it_answers_until_it_is_interrupted() -> None:
@@ -48,6 +54,22 @@ def test_it_answers_on_a_unix_socket(tmp_path: Path) -> None:
         assert address == f"unix:{path}"
         with httpx.Client(transport=httpx.HTTPTransport(uds=str(path))) as client:
             assert client.get("http://any/v1/models").json()["data"][0]["id"] == "mock"
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(("ends", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_answers_under_way_are_told_that_it_ends(ends: signal.Signals, status: int, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    slow = ("--decode-ms", "20", "--unix-socket", str(path))
+    asked = {"model": "mock", "prompt": "a", "max_tokens": 4000, "ignore_eos": True, "stream": True}
+    with httpx.Client(transport=httpx.HTTPTransport(uds=str(path))) as client:
+        with serving_until(ends, status, *slow):
+            request = client.build_request("POST", "http://any/v1/completions", json=asked)
+            response = client.send(request, stream=True)
+            lines = response.iter_lines()
+            assert "text_completion" in next(lines)
+        assert "the server ends" in list(lines)[-2]
+        response.close()
     assert not path.exists()
 
 
@@ -77,7 +99,8 @@ def test_options_that_do_not_fit_are_told(tmp_path: Path) -> None:
 
 
 def failing(code: str, *options: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code, "serve", *options], capture_output=True, text=True)
+    command = [sys.executable, "-c", code, "serve", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2 and "Traceback" not in done.stderr
     return done.stderr
 
@@ -88,7 +111,9 @@ def test_a_place_that_is_taken_is_told(tmp_path: Path) -> None:
         told = failing(MAIN, "--port", str(port))
     assert f"cannot listen at 127.0.0.1:{port}" in told and "choose another --port" in told
     (tmp_path / "s").touch()
-    assert "remove it, or choose another" in failing(MAIN, "--unix-socket", str(tmp_path / "s"))
+    assert "choose another place, or remove what is there" in failing(
+        MAIN, "--unix-socket", str(tmp_path / "s")
+    )
     assert (tmp_path / "s").exists()
 
 

@@ -6,15 +6,17 @@ import json
 import re
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx2 as httpx
 import pytest
 import torch
-from openai import BadRequestError, InternalServerError, NotFoundError, OpenAI
+from openai import APIError, BadRequestError, InternalServerError, NotFoundError, OpenAI
 
+from hillclimb.harness.serving.forms import TextForm
+from hillclimb.harness.serving.generation import Likelihood, Piece
 from hillclimb.harness.serving.mock_backend import END, MockBackend
 from hillclimb.harness.serving.requests import UNIMPLEMENTED
 from tests.harness.serving.conftest import served
@@ -64,7 +66,11 @@ def test_an_answer_goes_on_behind_its_end_where_that_is_asked_for(client: OpenAI
     found = ask(client, max_tokens=60, extra_body={"ignore_eos": True})
     assert (found.choices[0].finish_reason, found.usage.completion_tokens) == ("length", 60)
     found = ask(client, max_tokens=60, extra_body={"min_tokens": 50})
-    assert found.usage.completion_tokens == 60 and len(found.choices[0].message.content) == 60
+    assert (found.choices[0].finish_reason, found.usage.completion_tokens) == ("stop", 51)
+    assert len(found.choices[0].message.content) == 50
+    text = ask(client, max_tokens=30).choices[0].message.content
+    late = ask(client, max_tokens=30, stop=text[3], extra_body={"min_tokens": 20}).choices[0].message.content
+    assert text.startswith(late) and 20 <= len(late) == text.find(text[3], 20)
 
 
 def test_an_answer_ends_before_a_stop(client: OpenAI) -> None:
@@ -150,7 +156,11 @@ def test_what_is_not_implemented_is_refused_by_name(client: OpenAI, field: str) 
             {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}]},
             "messages.0",
         ),
+        ({"messages": [{"role": "user", "content": 3}]}, r"messages.0.content: Give a text, .* not 3"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role"),
+        ({"messages": [{"role": "user", "content": "x", "tool_calls": []}]}, "messages.0.tool_calls"),
+        ({"temperature": True}, "temperature: .* not True"),
+        ({"stop": [3]}, "stop"),
     ],
 )
 def test_a_wrong_request_is_told_what_is_wrong(client: OpenAI, fields: dict[str, Any], told: str) -> None:
@@ -158,10 +168,74 @@ def test_a_wrong_request_is_told_what_is_wrong(client: OpenAI, fields: dict[str,
         ask(client, extra_body=fields)
 
 
-@pytest.mark.parametrize("prompt", ["", [], [[]], [300], ["a", ""]])
-def test_a_wrong_prompt_is_told(client: OpenAI, prompt: Any) -> None:
-    with pytest.raises(BadRequestError, match="prompt"):
+@pytest.mark.parametrize(
+    ("prompt", "told"),
+    [
+        ("", "prompt: a prompt has no tokens"),
+        ([], "prompt is an empty list"),
+        ([[]], "prompt: Give a text, a list of texts"),
+        ([-1], "prompt: Give a text, a list of texts"),
+        ([1, "a"], "prompt: Give a text, a list of texts"),
+        ([300], "prompt: the model has 257 tokens, and none is 300"),
+        (["a", ""], "prompt: a prompt has no tokens"),
+        (["a"] * 3000, "2048 answers are the most, not 3000 prompts times n = 1"),
+    ],
+)
+def test_a_wrong_prompt_is_told(client: OpenAI, prompt: Any, told: str) -> None:
+    with pytest.raises(BadRequestError, match=told):
         client.completions.create(model="mock", prompt=prompt)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        (r'"prompt": "\ud800"', "prompt: This is no Unicode text: half of a surrogate pair is in it"),
+        (r'"prompt": ["a", "\ud800"]', "half of a surrogate pair"),
+        (r'"prompt": "a", "stop": "\ud800"', "half of a surrogate pair"),
+        (r'"prompt": "a", "b\ud800": 1', r"b\ud800 is no field of this request"),
+    ],
+)
+def test_halves_of_characters_are_told(client: OpenAI, fields: str, told: str) -> None:
+    headers = {"Content-Type": "application/json"}
+    body = f'{{"model": "mock", {fields}}}'.encode()
+    answer = httpx.post(f"{client.base_url}completions", content=body, headers=headers)
+    assert answer.status_code == 400 and told in answer.json()["error"]["message"]
+
+
+def test_what_clients_send_beside_is_taken(client: OpenAI) -> None:
+    """Names, what an answer of before had empty, and hints for caches."""
+    before = {"role": "assistant", "content": "hi", "refusal": None, "tool_calls": None, "audio": None}
+    named = {"role": "user", "content": [{"type": "text", "text": "hello"}], "name": "bob"}
+    more = {
+        "min_tokens": None,
+        "ignore_eos": None,
+        "prompt_cache_key": "a",
+        "safety_identifier": "b",
+        "user": "c",
+    }
+    body = {"messages": [named, before, *HELLO], "top_logprobs": 0, **more}
+    assert ask(client, extra_body=body, max_tokens=2).usage.completion_tokens == 2
+
+
+@pytest.mark.parametrize(
+    "fields", [{"temperature": 1e-38}, {"temperature": 1e-320}, {"temperature": 1, "top_p": 1e-320}]
+)
+def test_the_smallest_numbers_choose_the_likeliest(client: OpenAI, fields: dict[str, Any]) -> None:
+    assert ask(client, **fields).choices[0].message.content == ask(client).choices[0].message.content
+
+
+def test_a_stream_begins_when_something_is_there() -> None:
+    with served(MockBackend(prefill_seconds=0.3)) as client:
+        begun = time.monotonic()
+        next(iter(ask(client, stream=True, max_tokens=2)))
+        assert time.monotonic() - begun >= 0.3
+
+
+def test_of_tokens_with_one_text_the_likeliest_is_told() -> None:
+    form = TextForm("m", lambda tokens: "\ufffd" if tokens[0] else "a", has_logprobs=True)
+    piece = Piece(Likelihood(0, -7.0), (Likelihood(1, -0.1), Likelihood(2, -5.0)), "")
+    told = json.loads(form.part(0, "", [piece], None, None))["choices"][0]["logprobs"]
+    assert told["top_logprobs"] == [{"\ufffd": -0.1, "a": -7.0}]
 
 
 def test_models_and_errors_of_other_paths(client: OpenAI) -> None:
@@ -191,10 +265,17 @@ def test_probes_answer_and_count(client: OpenAI) -> None:
         assert httpx.get(f"{address}{path}").status_code == httpx.head(f"{address}{path}").status_code == 200
     text = httpx.get(f"{address}/metrics").text
     assert re.search(r'hillclimb_requests_total\{endpoint="/v1/chat/completions",status="200"\} \d', text)
+    prompts = re.search(r"^hillclimb_prompt_tokens_total (\S+)$", text, re.MULTILINE)
+    client.completions.create(model="mock", prompt="abc", n=4, max_tokens=1)
+    more = re.search(
+        r"^hillclimb_prompt_tokens_total (\S+)$", httpx.get(f"{address}/metrics").text, re.MULTILINE
+    )
+    assert prompts and more and float(more[1]) - float(prompts[1]) == 3
     made = re.search(r"^hillclimb_generation_tokens_total (\S+)$", text, re.MULTILINE)
     firsts = re.search(r"^hillclimb_time_to_first_token_seconds_count (\S+)$", text, re.MULTILINE)
     assert made and firsts and float(made[1]) >= 4 and float(firsts[1]) >= 1
-    assert "hillclimb_requests_running 0.0" in text and "hillclimb_requests_waiting 0.0" in text
+    until(lambda: "hillclimb_requests_running 0.0" in httpx.get(f"{address}/metrics").text)
+    assert "hillclimb_requests_waiting 0.0" in text
 
 
 class Flat(MockBackend):
@@ -225,14 +306,12 @@ class Watched(MockBackend):
         super().reset(slot)
 
 
-def settled(backend: Watched) -> int:
-    """Steps, once no more are made."""
-    for _ in range(200):
-        before = backend.steps
-        time.sleep(0.05)
-        if backend.steps == before:
-            return before
-    pytest.fail("the backend is still called")
+def until(is_so: Callable[[], bool]) -> None:
+    """Waits for what must come."""
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline, "it did not come in a minute"
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("is_streamed", [True, False])
@@ -245,14 +324,14 @@ def test_a_client_that_hangs_up_stops_its_answers(is_streamed: bool) -> None:
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
         with socket.create_connection(("127.0.0.1", port or 0)) as connection:
             connection.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
-            while backend.steps < 5:
-                time.sleep(0.01)
-        assert settled(backend) < 1000 and backend.resets == 2
+            until(lambda: backend.steps >= 5)
+        until(lambda: backend.resets == 2)
+        assert backend.steps < 5000
         assert ask(client, max_tokens=3).usage.completion_tokens == 3
 
 
 def test_answers_share_steps_and_wait_for_a_slot() -> None:
-    backend = Watched(decode_seconds=0.002, slots=3)
+    backend = Watched(decode_seconds=0.02, slots=3)
     with served(backend) as client, ThreadPoolExecutor(7) as pool:
         alone = ask(client).choices[0].message.content
         found = list(pool.map(lambda _: ask(client), range(7)))
@@ -268,12 +347,12 @@ def test_a_backend_that_fails_is_told_and_asked_again() -> None:
             ask(client)
         assert ask(client, max_tokens=3).usage.completion_tokens == 3
         backend.fails_at = backend.steps + 3
-        with pytest.raises(Exception, match="out of memory"):
+        with pytest.raises(APIError, match="out of memory"):
             list(ask(client, stream=True))
         assert ask(client, max_tokens=3).usage.completion_tokens == 3
 
 
-def test_the_end_is_no_text(client: OpenAI) -> None:
+def test_the_end_is_no_text() -> None:
     assert MockBackend().text([104, END, 105]) == "hi"
     sent: Sequence[int] = MockBackend().encode("é")
     assert MockBackend().text(sent[:1]) == "\ufffd"

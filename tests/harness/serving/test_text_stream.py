@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from hillclimb.harness.serving.text_stream import TextStream
 
+PIECES = ("hi STOP\ufffd",)
 LETTERS = "ab é\u20ac\U0001f600"
 
 
@@ -47,6 +48,17 @@ def test_nothing_is_given_that_is_taken_back(text: str, stop: list[str]) -> None
         assert whole.startswith(given_so_far)
         if stream.is_stopped:
             break
+
+
+def test_a_stop_is_found_before_a_character_that_is_not_whole() -> None:
+    stream = TextStream(lambda tokens: "".join(PIECES[token] for token in tokens), ("STOP",))
+    assert (stream.add(0), stream.is_stopped) == ("hi ", True)
+
+
+def test_no_stop_is_looked_for_where_none_may_be() -> None:
+    stream = TextStream(spell, ("b",))
+    assert "".join(stream.add(byte, may_stop=False) for byte in b"aba") == "aba"
+    assert (stream.add(ord("b")), stream.is_stopped) == ("", True)
 
 
 def test_bytes_that_are_no_character_come_at_the_end() -> None:
