@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hillclimb.harness.serving.backend import Backend
 from hillclimb.harness.serving.engine import Engine
 from hillclimb.harness.serving.errors import ApiError, of_fields
-from hillclimb.harness.serving.forms import ChatForm, Counts, Form, TextForm, Whole
+from hillclimb.harness.serving.forms import ChatForm, Counts, Form, StreamPart, TextForm, Whole
 from hillclimb.harness.serving.generation import AnswerEvent, Failure, Finish, Generation, Piece
 from hillclimb.harness.serving.metrics import CONTENT_TYPE, Metrics
 from hillclimb.harness.serving.requests import (
@@ -290,7 +290,7 @@ async def _stream(
             pieces = [event] if isinstance(event, Piece) else []
             reason = event.reason if isinstance(event, Finish) else None
             if event.text or reason or asked.top_tokens is not None:
-                yield _event(form.part(at, event.text, pieces, reason, counts))
+                yield _event(form.part(StreamPart(at, event.text, pieces, reason, counts)))
     if options and options.include_usage:
         yield _event(form.usage(Counts(prompts, made.total())))
     yield _event("[DONE]")

@@ -53,6 +53,19 @@ class Counts:
         )
 
 
+@dataclass(frozen=True)
+class StreamPart:
+    """What is new of an answer."""
+
+    index: int
+    text: str
+    pieces: Sequence[Piece]
+    reason: FinishReason | None
+    """Where it ends."""
+    counts: Counts | None
+    """Where they come with every chunk."""
+
+
 class Form(Protocol):
     """Of the answers to one request, each as JSON."""
 
@@ -62,14 +75,7 @@ class Form(Protocol):
     def begin(self, index: int) -> str | None:
         """What a stream says before the first piece of an answer; None for nothing."""
 
-    def part(
-        self,
-        index: int,
-        text: str,
-        pieces: Sequence[Piece],
-        reason: FinishReason | None,
-        counts: Counts | None,
-    ) -> str:
+    def part(self, part: StreamPart) -> str:
         """A chunk of a stream."""
 
     def usage(self, counts: Counts) -> str:
@@ -120,19 +126,12 @@ class ChatForm(_Form):
         """The role."""
         return self._chunk([ChunkChoice(index=index, delta=ChoiceDelta(role="assistant", content=""))], None)
 
-    def part(
-        self,
-        index: int,
-        text: str,
-        pieces: Sequence[Piece],
-        reason: FinishReason | None,
-        counts: Counts | None,
-    ) -> str:
+    def part(self, part: StreamPart) -> str:
         """A chat.completion.chunk."""
-        delta = ChoiceDelta(content=text) if text or reason is None else ChoiceDelta()
-        told = ChunkLogprobs(content=self._logprobs(pieces)) if self._has_logprobs else None
-        choice = ChunkChoice(index=index, delta=delta, finish_reason=reason, logprobs=told)
-        return self._chunk([choice], counts)
+        delta = ChoiceDelta(content=part.text) if part.text or part.reason is None else ChoiceDelta()
+        told = ChunkLogprobs(content=self._logprobs(part.pieces)) if self._has_logprobs else None
+        choice = ChunkChoice(index=part.index, delta=delta, finish_reason=part.reason, logprobs=told)
+        return self._chunk([choice], part.counts)
 
     def usage(self, counts: Counts) -> str:
         """Without a choice."""
@@ -182,16 +181,10 @@ class TextForm(_Form):
         """Nothing."""
         return None
 
-    def part(
-        self,
-        index: int,
-        text: str,
-        pieces: Sequence[Piece],
-        reason: FinishReason | None,
-        counts: Counts | None,
-    ) -> str:
+    def part(self, part: StreamPart) -> str:
         """A text_completion of what is new."""
-        return self._completion([self._choice(index, text, pieces, reason)], counts)
+        choice = self._choice(part.index, part.text, part.pieces, part.reason)
+        return self._completion([choice], part.counts)
 
     def usage(self, counts: Counts) -> str:
         """Without a choice."""

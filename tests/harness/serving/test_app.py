@@ -15,7 +15,7 @@ import pytest
 import torch
 from openai import APIError, BadRequestError, InternalServerError, NotFoundError, OpenAI
 
-from hillclimb.harness.serving.forms import TextForm
+from hillclimb.harness.serving.forms import StreamPart, TextForm
 from hillclimb.harness.serving.generation import Likelihood, Piece
 from hillclimb.harness.serving.mock_backend import END, MockBackend
 from hillclimb.harness.serving.requests import UNIMPLEMENTED
@@ -234,7 +234,7 @@ def test_a_stream_begins_when_something_is_there() -> None:
 def test_of_tokens_with_one_text_the_likeliest_is_told() -> None:
     form = TextForm("m", lambda tokens: "\ufffd" if tokens[0] else "a", has_logprobs=True)
     piece = Piece(Likelihood(0, -7.0), (Likelihood(1, -0.1), Likelihood(2, -5.0)), "")
-    told = json.loads(form.part(0, "", [piece], None, None))["choices"][0]["logprobs"]
+    told = json.loads(form.part(StreamPart(0, "", [piece], None, None)))["choices"][0]["logprobs"]
     assert told["top_logprobs"] == [{"\ufffd": -0.1, "a": -7.0}]
 
 
