@@ -42,7 +42,7 @@ class TransformersBackend:
         Nothing is fetched. Raises UsageError for a snapshot that cannot be read.
         """
         logging.disable_progress_bar()
-        self.model, self.slots = model or snapshot.name, slots
+        self.model, self.slots = model or snapshot.name.removesuffix(".gguf"), slots
         place: dict[str, Any] = {"local_files_only": True}
         if snapshot.is_file():
             snapshot, place["gguf_file"] = snapshot.parent, snapshot.name
