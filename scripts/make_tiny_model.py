@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Make a Llama of a million parameters, with random weights and a byte-level BPE tokenizer, to try servers on.
 
-The same seed gives the same files on any machine with the same torch and transformers. Nothing is fetched.
+The tokenizer is learnt from the text of this project's licence, and nothing is fetched. So a seed gives the same files
+wherever torch and transformers are the same.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-VOCABULARY = 1024
+MOST_WORDS = 1024
 SPECIAL = ("<|begin|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
 CHAT_TEMPLATE = (
     "{{ '<|begin|>' }}{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + '\n' }}"
@@ -18,8 +19,8 @@ CHAT_TEMPLATE = (
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def make_tokenizer(folder: Path) -> None:
-    """Learnt from this project's own documents."""
+def make_tokenizer(folder: Path) -> int:
+    """How many tokens it has."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -27,13 +28,12 @@ def make_tokenizer(folder: Path) -> None:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
+        vocab_size=MOST_WORDS,
         special_tokens=list(SPECIAL),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    texts = [path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))]
-    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.train([str(ROOT / "LICENSE")], trainer)
     begin, end, *_ = SPECIAL
     whole = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
@@ -44,19 +44,19 @@ def make_tokenizer(folder: Path) -> None:
     )
     whole.chat_template = CHAT_TEMPLATE
     whole.save_pretrained(folder)
+    return len(whole)
 
 
-def make_model(folder: Path, seed: int) -> int:
+def make_model(folder: Path, vocabulary: int, seed: int) -> int:
     """Random weights of a Llama; how many there are."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-
     torch.manual_seed(seed)
     config = LlamaConfig(
-        vocab_size=VOCABULARY,
+        vocab_size=vocabulary,
         hidden_size=128,
         intermediate_size=384,
         num_hidden_layers=4,
@@ -85,8 +85,7 @@ def main() -> None:
         options.folder.mkdir(parents=True)
     except FileExistsError:
         parser.error(f"{options.folder} is there already; choose another folder, or remove it")
-    make_tokenizer(options.folder)
-    count = make_model(options.folder, options.seed)
+    count = make_model(options.folder, make_tokenizer(options.folder), options.seed)
     print(f"{options.folder}: a Llama of {count / 1e6:.1f} million parameters")
 
 

@@ -7,15 +7,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from hillclimb.agent.commands.options import JsonOption
 from hillclimb.harness.errors import UsageError
-
-if TYPE_CHECKING:
-    from hillclimb.harness.serving.backend import Backend
+from hillclimb.harness.serving.backend import Backend, Mode, ModelDtype
 
 BackendName = Literal["mock", "transformers"]
 BackendOption = Annotated[
@@ -49,15 +47,13 @@ SnapshotOption = Annotated[
     typer.Option(metavar="PATH", help="A folder with safetensors, or a GGUF file. Nothing is fetched."),
 ]
 ModeOption = Annotated[
-    Literal["eager", "static", "compiled"],
+    Mode,
     typer.Option(
         help="Of transformers: a cache of keys and values that grows, one of a fixed size, or that and the step "
         "compiled by torch."
     ),
 ]
-WeightsOption = Annotated[
-    Literal["float32", "bfloat16", "float16"], typer.Option(help="Of transformers: that of the weights.")
-]
+WeightsOption = Annotated[ModelDtype, typer.Option(help="Of transformers: that of the weights.")]
 
 
 def serve(
@@ -95,10 +91,18 @@ def serve(
         from hillclimb.harness.serving.server import serve as serve_backend
 
         if backend == "mock":
-            seconds = (prefill_ms / 1e3, decode_ms / 1e3)
-            found = _mock(model_path, model, (slots, context, answer_tokens), seconds)
+            found = _mock(
+                model_path,
+                model=model or "mock",
+                slots=slots or 8,
+                context=context or 8192,
+                answer_tokens=answer_tokens,
+                prefill_seconds=prefill_ms / 1e3,
+                decode_seconds=decode_ms / 1e3,
+            )
         else:
-            found = _snapshot(model_path, model, (slots, context), mode=mode, device=device, dtype=dtype)
+            options = {"mode": mode, "device": device, "dtype": dtype}
+            found = _snapshot(model_path, model=model, slots=slots or 1, context=context, **options)
     listening = listen_on(unix_socket) if unix_socket else listen_at(host, port)
     place = f"unix:{unix_socket}" if unix_socket else _url(*listening.getsockname()[:2])
     signal.signal(signal.SIGTERM, _end)
@@ -118,36 +122,20 @@ def _serving_packages() -> Iterator[None]:
         raise UsageError(f"{error.name} is missing: pip install 'hillclimb[serving]'") from None
 
 
-def _mock(
-    snapshot: Path | None,
-    model: str | None,
-    sizes: tuple[int | None, int | None, int],
-    seconds: tuple[float, float],
-) -> Backend:
+def _mock(snapshot: Path | None, **options: Any) -> Backend:
     from hillclimb.harness.serving.mock_backend import MockBackend
 
     if snapshot is not None:
         raise UsageError(f"the mock has no snapshot; {snapshot} takes --backend transformers")
-    (slots, context, answer_tokens), (prefill, decode) = sizes, seconds
-    return MockBackend(
-        model or "mock",
-        slots=slots or 8,
-        context=context or 8192,
-        answer_tokens=answer_tokens,
-        prefill_seconds=prefill,
-        decode_seconds=decode,
-    )
+    return MockBackend(**options)
 
 
-def _snapshot(
-    snapshot: Path | None, model: str | None, sizes: tuple[int | None, int | None], **options: Any
-) -> Backend:
+def _snapshot(snapshot: Path | None, **options: Any) -> Backend:
     from hillclimb.harness.serving.transformers_backend import TransformersBackend
 
     if snapshot is None:
         raise UsageError("--backend transformers takes a snapshot; give its --model-path")
-    slots, context = sizes
-    return TransformersBackend(snapshot, model=model, context=context, slots=slots or 1, **options)
+    return TransformersBackend(snapshot, **options)
 
 
 def _url(host: str, port: int) -> str:

@@ -1,12 +1,12 @@
-"""The HTTP side of a server: OpenAI's API over an engine."""
+"""The HTTP side of a server: OpenAI's API over a service."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import aclosing
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -15,18 +15,12 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hillclimb.harness.serving.backend import Backend
-from hillclimb.harness.serving.engine import Engine
 from hillclimb.harness.serving.errors import ApiError, of_fields
 from hillclimb.harness.serving.forms import ChatForm, Counts, Form, StreamPart, TextForm, Whole
-from hillclimb.harness.serving.generation import AnswerEvent, Failure, Finish, Generation, Piece
+from hillclimb.harness.serving.generation import Failure, Finish, Piece
 from hillclimb.harness.serving.metrics import CONTENT_TYPE, Metrics
-from hillclimb.harness.serving.requests import (
-    MOST_OF_REQUEST,
-    AnswerRequest,
-    ChatRequest,
-    CompletionRequest,
-)
+from hillclimb.harness.serving.requests import AnswerRequest, ChatRequest, CompletionRequest
+from hillclimb.harness.serving.service import Events, Service
 
 HUNG_UP = 499
 """Status of a request whose client is gone, as nginx has it: nobody reads it."""
@@ -34,144 +28,21 @@ HUNG_UP = 499
 PROBES = ["GET", "HEAD"]
 
 
-class Service:
-    """One backend behind HTTP."""
-
-    def __init__(self, backend: Backend) -> None:
-        self.backend = backend
-        self.engine = Engine(backend)
-        self.metrics = Metrics(self.engine)
-
-    def generations(self, asked: AnswerRequest) -> list[Generation]:
-        """Those that a request asks for, by prompts. Raises ApiError."""
-        if asked.model != self.backend.model:
-            raise ApiError(
-                404,
-                f"the model {asked.model!r} is not served here; ask for {self.backend.model!r}",
-                "model",
-                "model_not_found",
-            )
-        prompts = self._prompts(asked)
-        if len(prompts) * asked.answers > MOST_OF_REQUEST:
-            told = f"{MOST_OF_REQUEST} answers are the most, not {len(prompts)} prompts times n = {asked.answers}"
-            raise ApiError(400, told, "n")
-        return [self._generation(asked, prompt, at) for prompt in prompts for at in range(asked.answers)]
-
-    def _prompts(self, asked: AnswerRequest) -> list[tuple[int, ...]]:
-        field = "messages" if isinstance(asked, ChatRequest) else "prompt"
-        try:
-            found = self._encoded(asked)
-        except ValueError as error:
-            raise ApiError(400, f"{field}: {error}", field) from None
-        if not all(found):
-            raise ApiError(400, f"{field}: a prompt has no tokens", field)
-        unknown = next((token for one in found for token in one if token >= self.backend.vocabulary), None)
-        if unknown is not None:
-            told = f"{field}: the model has {self.backend.vocabulary} tokens, and none is {unknown}"
-            raise ApiError(400, told, field)
-        return [tuple(one) for one in found]
-
-    def _encoded(self, asked: AnswerRequest) -> list[list[int]]:
-        if isinstance(asked, ChatRequest):
-            return [self.backend.encode_chat([one.plain for one in asked.messages])]
-        assert isinstance(asked, CompletionRequest)
-        return [self.backend.encode(one) if isinstance(one, str) else one for one in asked.prompts]
-
-    def _generation(self, asked: AnswerRequest, prompt: tuple[int, ...], at: int) -> Generation:
-        room = self.backend.context - len(prompt)
-        most = asked.most_tokens if asked.most_tokens is not None else room
-        if most > room or room < 1:
-            told = f"a prompt of {len(prompt)} tokens, and {max(most, 1)} for the answer"
-            raise ApiError(
-                400,
-                f"the context has {self.backend.context} tokens, and the request needs more: {told}",
-                code="context_length_exceeded",
-            )
-        if asked.min_tokens > most:
-            raise ApiError(
-                400, f"min_tokens: {asked.min_tokens} is more than the limit of {most}", "min_tokens"
-            )
-        return Generation(
-            prompt=prompt,
-            most_tokens=most,
-            least_tokens=asked.min_tokens,
-            ignores_end=asked.ignore_eos,
-            stop=tuple(asked.stop or ()),
-            temperature=1.0 if asked.temperature is None else asked.temperature,
-            top_p=1.0 if asked.top_p is None else asked.top_p,
-            seed=None if asked.seed is None else asked.seed + at,
-            top_logprobs=asked.top_tokens,
-        )
-
-    async def events(
-        self, generations: Sequence[Generation]
-    ) -> AsyncGenerator[tuple[int, AnswerEvent], None]:
-        """Of all answers, as they come. Where nobody iterates any longer, no more of them is made."""
-        queue: asyncio.Queue[tuple[int, AnswerEvent]] = asyncio.Queue()
-        loop = asyncio.get_running_loop()
-        answers = [
-            self.engine.submit(one, _Delivery(self.metrics, loop, queue, at))
-            for at, one in enumerate(generations)
-        ]
-        left = len(answers)
-        try:
-            while left:
-                at, event = await queue.get()
-                left -= not isinstance(event, Piece)
-                yield at, event
-        finally:
-            for answer in answers:
-                self.engine.cancel(answer)
-
-
-class _Delivery:
-    """Brings the events of one answer from the engine's thread to a queue, and counts its tokens."""
-
-    def __init__(
-        self,
-        metrics: Metrics,
-        loop: asyncio.AbstractEventLoop,
-        queue: asyncio.Queue[tuple[int, AnswerEvent]],
-        at: int,
-    ) -> None:
-        self._metrics, self._loop, self._queue, self._at = metrics, loop, queue, at
-        self._last, self._has_begun = time.monotonic(), False
-
-    def __call__(self, event: AnswerEvent) -> None:
-        if isinstance(event, Piece):
-            now = time.monotonic()
-            watched = self._metrics.token if self._has_begun else self._metrics.first_token
-            watched.observe(now - self._last)
-            self._metrics.answer_tokens.inc()
-            self._last, self._has_begun = now, True
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
-            self._loop.call_soon_threadsafe(self._queue.put_nowait, (self._at, event))
-
-
-def create_app(backend: Backend) -> FastAPI:
-    """The app; its engine runs until it is shut down."""
-    service = Service(backend)
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
-        await asyncio.to_thread(service.engine.close)
-
-    app = FastAPI(title="hillclimb serve", lifespan=lifespan)
-    app.state.engine = service.engine
+def create_app(service: Service) -> FastAPI:
+    """The paths of the API."""
+    backend = service.backend
+    app = FastAPI(title="hillclimb serve")
     _add_errors(app)
     _add_probes(app, service)
 
     @app.post("/v1/chat/completions")
     async def chat(asked: ChatRequest, request: Request) -> Response:
-        spell, has_logprobs = backend.text, asked.top_tokens is not None
-        form = ChatForm(backend.model, spell, has_logprobs=has_logprobs)
+        form = ChatForm(backend.model, backend.text, has_logprobs=asked.top_tokens is not None)
         return await _answer(service, asked, form, request)
 
     @app.post("/v1/completions")
     async def completions(asked: CompletionRequest, request: Request) -> Response:
-        spell, has_logprobs = backend.text, asked.top_tokens is not None
-        form = TextForm(backend.model, spell, has_logprobs=has_logprobs)
+        form = TextForm(backend.model, backend.text, has_logprobs=asked.top_tokens is not None)
         return await _answer(service, asked, form, request)
 
     app.add_middleware(RequestCount, metrics=service.metrics)
@@ -243,7 +114,7 @@ def _add_errors(app: FastAPI) -> None:
 async def _answer(service: Service, asked: AnswerRequest, form: Form, request: Request) -> Response:
     generations = await asyncio.to_thread(service.generations, asked)
     events = service.events(generations)
-    prompts = sum(len(one.prompt) for one in generations[:: asked.answers])
+    prompts = sum(len(one.prompt) for one in generations[:: asked.n])
     service.metrics.prompt_tokens.inc(prompts)
     if asked.stream:
         return StreamingResponse(_stream(events, asked, form, prompts), media_type="text/event-stream")
@@ -253,9 +124,7 @@ async def _answer(service: Service, asked: AnswerRequest, form: Form, request: R
     return Response(text, media_type="application/json")
 
 
-async def _whole(
-    events: AsyncGenerator[tuple[int, AnswerEvent], None], form: Form, prompts: int, count: int
-) -> str:
+async def _whole(events: Events, form: Form, prompts: int, count: int) -> str:
     answers = [Whole() for _ in range(count)]
     async with aclosing(events) as all_events:
         async for at, event in all_events:
@@ -269,15 +138,9 @@ async def _whole(
     return form.whole(answers, Counts(prompts, sum(len(one.pieces) for one in answers)))
 
 
-async def _stream(
-    events: AsyncGenerator[tuple[int, AnswerEvent], None],
-    asked: AnswerRequest,
-    form: Form,
-    prompts: int,
-) -> AsyncIterator[str]:
+async def _stream(events: Events, asked: AnswerRequest, form: Form, prompts: int) -> AsyncIterator[str]:
     """Server-sent events, up to [DONE]."""
     options, made = asked.stream_options, Counter[int]()
-    is_continuous = bool(options and options.continuous_usage_stats)
     async with aclosing(events) as all_events:
         async for at, event in all_events:
             if isinstance(event, Failure):
@@ -286,12 +149,12 @@ async def _stream(
             if at not in made and (chunk := form.begin(at)):
                 yield _event(chunk)
             made[at] += isinstance(event, Piece)
-            counts = Counts(prompts, made[at]) if is_continuous else None
+            counts = Counts(prompts, made[at]) if options.continuous_usage_stats else None
             pieces = [event] if isinstance(event, Piece) else []
             reason = event.reason if isinstance(event, Finish) else None
             if event.text or reason or asked.top_tokens is not None:
                 yield _event(form.part(StreamPart(at, event.text, pieces, reason, counts)))
-    if options and options.include_usage:
+    if options.include_usage:
         yield _event(form.usage(Counts(prompts, made.total())))
     yield _event("[DONE]")
 

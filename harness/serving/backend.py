@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import torch
+
+Mode = Literal["eager", "static", "compiled"]
+"""How a model's step is run: with a cache of keys and values that grows, with one of a fixed size, or with that and the
+step compiled by torch."""
+
+ModelDtype = Literal["float32", "bfloat16", "float16"]
+"""Of weights."""
 
 
 class ChatMessage(NamedTuple):

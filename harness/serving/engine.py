@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -27,7 +27,7 @@ class Answer:
     generation: Generation
     deliver: Callable[[AnswerEvent], None]
     """Called by the engine's thread, mostly; it neither waits nor raises."""
-    is_cancelled: threading.Event = field(default_factory=threading.Event)
+    is_cancelled: bool = False
 
 
 class _Sequence:
@@ -97,7 +97,7 @@ class Engine:
     def cancel(self, answer: Answer) -> None:
         """Nobody waits for it any longer: no token is made for it after those under way."""
         with self._changed:
-            answer.is_cancelled.set()
+            answer.is_cancelled = True
             if answer in self._waiting:
                 self._waiting.remove(answer)
 
@@ -143,7 +143,7 @@ class Engine:
 
     def _drop_cancelled(self) -> None:
         for slot, sequence in list(self._running.items()):
-            if sequence.answer.is_cancelled.is_set():
+            if sequence.answer.is_cancelled:
                 self._leave(slot)
 
     def _step(self) -> None:

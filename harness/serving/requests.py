@@ -128,10 +128,9 @@ class RequestMessage(_Fields):
     @property
     def plain(self) -> ChatMessage:
         """With its parts as one text."""
-        parts = self.content if isinstance(self.content, list) else None
-        return ChatMessage(
-            self.role, "".join(one.text for one in parts) if parts is not None else str(self.content)
-        )
+        if isinstance(self.content, str):
+            return ChatMessage(self.role, self.content)
+        return ChatMessage(self.role, "".join(one.text for one in self.content))
 
 
 class AnswerRequest(_Fields):
@@ -141,13 +140,14 @@ class AnswerRequest(_Fields):
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     min_tokens: Annotated[int, Field(ge=0)] = 0
     ignore_eos: bool = False
-    n: Annotated[int, Field(ge=1, le=MOST_ANSWERS)] | None = None
+    n: Annotated[int, Field(ge=1, le=MOST_ANSWERS)] = 1
+    """Answers to each prompt."""
     seed: Annotated[int, Field(ge=-MOST_SEED, le=MOST_SEED)] | None = None
-    stop: list[Annotated[Text, Field(min_length=1)]] | None = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    stop: list[Annotated[Text, Field(min_length=1)]] = []
+    stream: bool = False
+    stream_options: StreamOptions = StreamOptions()
+    temperature: Annotated[float, Field(ge=0, le=2)] = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
 
     @model_validator(mode="before")
     @classmethod
@@ -175,14 +175,9 @@ class AnswerRequest(_Fields):
 
     @model_validator(mode="after")
     def _has_stream(self) -> Self:
-        if self.stream_options is not None and not self.stream:
+        if "stream_options" in self.model_fields_set and not self.stream:
             raise _refused("stream_options", "stream_options is for a stream; set stream to true")
         return self
-
-    @property
-    def answers(self) -> int:
-        """How many are asked for of each prompt."""
-        return self.n or 1
 
     @property
     def most_tokens(self) -> int | None:
@@ -200,8 +195,8 @@ class ChatRequest(AnswerRequest):
 
     messages: Annotated[list[RequestMessage], Field(min_length=1)]
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
-    logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=MOST_LOGPROBS)] | None = None
+    logprobs: bool = False
+    top_logprobs: Annotated[int, Field(ge=0, le=MOST_LOGPROBS)] = 0
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -221,7 +216,7 @@ class ChatRequest(AnswerRequest):
     @property
     def top_tokens(self) -> int | None:
         """As asked for, beside the chosen one."""
-        return (self.top_logprobs or 0) if self.logprobs else None
+        return self.top_logprobs if self.logprobs else None
 
 
 class CompletionRequest(AnswerRequest):

@@ -13,6 +13,7 @@ from hillclimb.harness.errors import UsageError
 from hillclimb.harness.serving.app import create_app
 from hillclimb.harness.serving.backend import Backend
 from hillclimb.harness.serving.engine import Engine
+from hillclimb.harness.serving.service import Service
 
 QUEUE = 2048
 """Connections that wait to be taken."""
@@ -51,13 +52,15 @@ def serve(backend: Backend, listening: socket.socket, tell: Callable[[], None] =
 
     Answers under way fail then. Raises KeyboardInterrupt after SIGINT.
     """
-    app = create_app(backend)
-    settings = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=GRACE_SECONDS)
+    service = Service(backend)
+    settings = uvicorn.Config(
+        create_app(service), log_level="warning", timeout_graceful_shutdown=GRACE_SECONDS
+    )
     try:
         with listening:
-            _Server(settings, app.state.engine, tell).run(sockets=[listening])
+            _Server(settings, service.engine, tell).run(sockets=[listening])
     finally:
-        app.state.engine.close()
+        service.engine.close()
 
 
 class _Server(uvicorn.Server):

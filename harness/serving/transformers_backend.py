@@ -6,7 +6,7 @@ import inspect
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jinja2 import TemplateError
@@ -14,13 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, Stat
 from transformers.utils import logging
 
 from hillclimb.harness.errors import UsageError
-from hillclimb.harness.serving.backend import ChatMessage
-
-Mode = Literal["eager", "static", "compiled"]
-"""How a step is run: with a cache of keys and values that grows, with one of a fixed size, or with that and the step
-compiled by torch."""
-
-ModelDtype = Literal["float32", "bfloat16", "float16"]
+from hillclimb.harness.serving.backend import ChatMessage, Mode, ModelDtype
 
 
 class TransformersBackend:

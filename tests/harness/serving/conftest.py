@@ -16,6 +16,7 @@ from openai import OpenAI
 from hillclimb.harness.serving.app import create_app
 from hillclimb.harness.serving.backend import Backend
 from hillclimb.harness.serving.server import listen_at
+from hillclimb.harness.serving.service import Service
 
 
 @contextmanager
@@ -23,7 +24,8 @@ def served(backend: Backend) -> Iterator[OpenAI]:
     """Its client; base_url has the address."""
     listening = listen_at("127.0.0.1", 0)
     port = listening.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(create_app(backend), log_level="warning"))
+    service = Service(backend)
+    server = uvicorn.Server(uvicorn.Config(create_app(service), log_level="warning"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     with listening:
         thread.start()
@@ -33,6 +35,7 @@ def served(backend: Backend) -> Iterator[OpenAI]:
         finally:
             server.should_exit = True
             thread.join()
+            service.engine.close()
 
 
 @pytest.fixture(scope="session")
