@@ -338,6 +338,22 @@ def test_requests_are_joined_as_the_evidence_says() -> None:
     assert f"{told} {max(busy):.0f} %." in PAGE
 
 
+def test_no_variant_of_the_template_has_more_requests_joined() -> None:
+    rows = [row for row in evidence("gemm_variants_h200") if row["m"] == 1024]
+    assert len({row["variant"] for row in rows} - {"base"}) == 10 and "Ten changes of the template" in PAGE
+    asked = [
+        count / 1e6
+        for row in rows
+        for kernel, count in row["sectors_asked_of_l2"].items()
+        if kernel != "cublas"
+    ]
+    assert f"still ask for {min(asked):.1f} to {max(asked):.1f} million sectors" in PAGE
+    own = [min(us for kernel, us in row["us"].items() if kernel != "cublas") for row in rows]
+    library = [row["us"]["cublas"] for row in rows]
+    assert f"fastest ways take {min(own):.1f} to {max(own):.1f} us" in PAGE
+    assert f"and cuBLAS took\n  {min(library):.1f} to {max(library):.1f} us beside them" in PAGE
+
+
 def test_orders_of_tiles_are_worth_what_the_page_says() -> None:
     losses: dict[bool, list[float]] = {}
     for row in evidence("gemm_orders_h200"):
