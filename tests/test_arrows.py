@@ -36,7 +36,7 @@ ROOMS = {
     "agent.commands": (
         "agent.climb agent.evaluate agent.git agent.importers agent.llm.briefing agent.machine "
         "agent.notify agent.proposers agent.record agent.review agent.screen agent.stamp harness.case "
-        "harness.judge harness.serving harness.studies"
+        "harness.judge harness.serving harness.serving.backends harness.serving.confined harness.studies"
     ),
     "agent.commands.gemm": (
         "agent.commands agent.git agent.stamp harness.gemm harness.gemm.bench harness.gemm.claims "
@@ -130,6 +130,11 @@ ROOMS = {
     "harness.sandbox.kernel": "harness.channel",
     "harness.sandbox.rungs": (
         "harness.sandbox harness.sandbox.canary harness.sandbox.fork harness.sandbox.kernel"
+    ),
+    "harness.serving": "harness.serving.backends",
+    "harness.serving.confined": (
+        "harness.candidate harness.case harness.channel harness.duel.process harness.sandbox.rungs "
+        "harness.serving harness.serving.backends"
     ),
     "harness.sources": "harness.case harness.channel",
     "harness.studies": "harness.candidate harness.case harness.device harness.judge harness.report",

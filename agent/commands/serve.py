@@ -3,30 +3,51 @@
 from __future__ import annotations
 
 import signal
+import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hillclimb.agent.commands.options import JsonOption
+from hillclimb.agent.commands.completion import complete_case
+from hillclimb.agent.commands.options import JsonOption, TrustOption
 from hillclimb.harness.errors import UsageError
-from hillclimb.harness.serving.backend import Backend, Mode, ModelDtype
+from hillclimb.harness.serving.backends.backend import Backend, Mode, ModelDtype
 
-BackendName = Literal["mock", "transformers"]
+if TYPE_CHECKING:
+    from hillclimb.harness.case.case import Case
+
+Tell = Callable[[str], None]
+"""Told the model's name once requests are taken."""
+
+Answering = Callable[[socket.socket, Tell], None]
+"""Answers at a socket that is bound, until it is asked to end."""
+
+BackendName = Literal["mock", "transformers", "custom"]
 BackendOption = Annotated[
-    BackendName,
+    BackendName | None,
     typer.Option(
         help="Who answers. `mock` has no model: its answers follow from the prompt, in a set time. `transformers` "
-        "runs the snapshot of --model-path."
+        "runs the snapshot of --model-path. `custom` is the case's own, in the sandbox. Default: mock, or custom with "
+        "--case."
+    ),
+]
+ServedCaseOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CASE",
+        autocompletion=complete_case,
+        help="Serve this case's model: its name, its model_path and its section `serving`.",
     ),
 ]
 NameOption = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME", help="The name that clients ask for. Default: mock, or that of the snapshot."
+        metavar="NAME",
+        help="The name that clients ask for. Default: the case's model, mock, or that of the snapshot.",
     ),
 ]
 SocketOption = Annotated[
@@ -57,7 +78,8 @@ WeightsOption = Annotated[ModelDtype, typer.Option(help="Of transformers: that o
 
 
 def serve(
-    backend: BackendOption = "mock",
+    backend: BackendOption = None,
+    case: ServedCaseOption = None,
     model: NameOption = None,
     host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8000,
@@ -73,6 +95,7 @@ def serve(
     ] = 64,
     prefill_ms: Annotated[float, typer.Option(min=0, help="Of the mock: for each prompt.")] = 0.0,
     decode_ms: Annotated[float, typer.Option(min=0, help="Of the mock: for each step of all answers.")] = 0.0,
+    trust_workspace: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
     """Answer as a server of OpenAI's API does: chat and text completions, streamed or whole. Ctrl-C ends it.
@@ -85,13 +108,17 @@ def serve(
     - `hillclimb serve --backend mock --port 8000 --decode-ms 5`
 
     - `hillclimb serve --backend transformers --model-path ~/models/SmolLM2-135M-Instruct --mode static`
-    """
-    with _serving_packages():
-        from hillclimb.harness.serving.server import listen_at, listen_on
-        from hillclimb.harness.serving.server import serve as serve_backend
 
-        if backend == "mock":
-            found = _mock(
+    - `hillclimb serve --case llama_1b/single_stream --port 8001`
+    """
+    asked = _case(case)
+    backend = backend or ("custom" if asked else "mock")
+    model = model or (asked.settings.model if asked else None)
+    with _serving_packages():
+        if backend == "custom":
+            serving = _custom(asked, trust_workspace=trust_workspace)
+        elif backend == "mock":
+            serving = _mock(
                 model_path,
                 model=model or "mock",
                 slots=slots or 8,
@@ -102,15 +129,11 @@ def serve(
             )
         else:
             options = {"mode": mode, "device": device, "dtype": dtype}
-            found = _snapshot(model_path, model=model, slots=slots or 1, context=context, **options)
-    listening = listen_on(unix_socket) if unix_socket else listen_at(host, port)
-    place = f"unix:{unix_socket}" if unix_socket else _url(*listening.getsockname()[:2])
-    signal.signal(signal.SIGTERM, _end)
-    try:
-        serve_backend(found, listening, lambda: _tell(found.model, backend, place, json=json))
-    finally:
-        if unix_socket:
-            unix_socket.unlink(missing_ok=True)
+            snapshot = model_path or _model_path(asked)
+            serving = _snapshot(snapshot, model=model, slots=slots or 1, context=context, **options)
+        with _listening(host, port, unix_socket) as (listening, place):
+            signal.signal(signal.SIGTERM, _end)
+            serving(listening, lambda name: _tell(name, backend, place, json=json))
 
 
 @contextmanager
@@ -122,20 +145,70 @@ def _serving_packages() -> Iterator[None]:
         raise UsageError(f"{error.name} is missing: pip install 'hillclimb[serving]'") from None
 
 
-def _mock(snapshot: Path | None, **options: Any) -> Backend:
-    from hillclimb.harness.serving.mock_backend import MockBackend
+def _case(given: str | None) -> Case | None:
+    from hillclimb.harness.case.case import Case, find_case
+
+    return Case(find_case(given)) if given is not None else None
+
+
+def _model_path(case: Case | None) -> Path | None:
+    from hillclimb.harness.serving.confined.confined_server import model_path
+
+    return model_path(case) if case else None
+
+
+@contextmanager
+def _listening(host: str, port: int, unix_socket: Path | None) -> Iterator[tuple[socket.socket, str]]:
+    """A bound socket, and its address for people."""
+    from hillclimb.harness.serving.server import listen_at, listen_on
+
+    listening = listen_on(unix_socket) if unix_socket else listen_at(host, port)
+    try:
+        with listening:
+            yield listening, f"unix:{unix_socket}" if unix_socket else _url(*listening.getsockname()[:2])
+    finally:
+        if unix_socket:
+            unix_socket.unlink(missing_ok=True)
+
+
+def _custom(case: Case | None, *, trust_workspace: bool) -> Answering:
+    """The case's own backend, in the sandbox."""
+    from hillclimb.harness.judge.open_device import open_device
+    from hillclimb.harness.serving.confined.confined_server import serve_confined, serving_spec
+
+    if case is None:
+        raise UsageError("--backend custom is a case's own; give its --case")
+    device_kind = case.settings.device
+
+    def serve_it(listening: socket.socket, tell: Tell) -> None:
+        with closing(open_device(device_kind)) as device:
+            spec = serving_spec(case, device.nodes(), device.variables())
+            serve_confined(spec, listening, tell, trust_workspace=trust_workspace)
+
+    return serve_it
+
+
+def _here(backend: Backend) -> Answering:
+    """A backend of the lab's own, in this process."""
+    from hillclimb.harness.serving.server import serve as serve_backend
+
+    return lambda listening, tell: serve_backend(backend, listening, lambda: tell(backend.model))
+
+
+def _mock(snapshot: Path | None, **options: Any) -> Answering:
+    from hillclimb.harness.serving.backends.mock_backend import MockBackend
 
     if snapshot is not None:
         raise UsageError(f"the mock has no snapshot; {snapshot} takes --backend transformers")
-    return MockBackend(**options)
+    return _here(MockBackend(**options))
 
 
-def _snapshot(snapshot: Path | None, **options: Any) -> Backend:
-    from hillclimb.harness.serving.transformers_backend import TransformersBackend
+def _snapshot(snapshot: Path | None, **options: Any) -> Answering:
+    from hillclimb.harness.serving.backends.transformers_backend import TransformersBackend
 
     if snapshot is None:
         raise UsageError("--backend transformers takes a snapshot; give its --model-path")
-    return TransformersBackend(snapshot, **options)
+    return _here(TransformersBackend(snapshot, **options))
 
 
 def _url(host: str, port: int) -> str:

@@ -29,6 +29,7 @@ import socket
 import sys
 import traceback
 from functools import partial
+from importlib.machinery import SOURCE_SUFFIXES, FileFinder
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from hillclimb.harness.candidate.slots import Kernel, Slots, numpy_slots, torch_
 from hillclimb.harness.channel import wire
 from hillclimb.harness.channel.layout import CallSignature, SlotLayout, read_attributes
 from hillclimb.harness.channel.process_filter import load_filter
+from hillclimb.harness.channel.source_loader import SourceLoader
 
 WireMessage = dict[str, Any]
 
@@ -216,10 +218,10 @@ def _fault(op: str, error: Exception) -> str:
 def import_kernel(workspace: str, entry: str) -> Kernel:
     """The function named by `entry`, out of a workspace imported for the first time."""
     file, function = entry.split(":")
-    # what lies compiled anywhere was not read: nothing can lie below a file
-    sys.pycache_prefix, sys.dont_write_bytecode = "/dev/null", True
+    sys.path_hooks.insert(0, partial(_find_sources, workspace))
     sys.path.insert(0, workspace)
-    spec = importlib.util.spec_from_file_location(Path(file).stem, Path(workspace) / file)
+    name, path = Path(file).stem, str(Path(workspace, file))
+    spec = importlib.util.spec_from_file_location(name, path, loader=SourceLoader(name, path))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -227,6 +229,13 @@ def import_kernel(workspace: str, entry: str) -> Kernel:
     spec.loader.exec_module(module)
     kernel: Kernel = getattr(module, function)
     return kernel
+
+
+def _find_sources(workspace: str, folder: str) -> FileFinder:
+    """For the import of a workspace's own modules; of any other folder, ImportError, and the next finder is asked."""
+    if not Path(folder).is_relative_to(workspace):
+        raise ImportError(f"{folder} is not in the workspace")
+    return FileFinder(folder, (SourceLoader, SOURCE_SUFFIXES))
 
 
 def copy_kernel_cache(folder: str) -> None:

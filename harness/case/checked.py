@@ -6,9 +6,7 @@ import importlib.util
 import keyword
 import random
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType
 from typing import Any, TypeVar
 
 import torch
@@ -26,6 +24,7 @@ from hillclimb.harness.case.declarations import (
 from hillclimb.harness.case.operands import are_equal, expect_apart, expect_dense, expect_strides, specs_of
 from hillclimb.harness.channel.dtypes import NUMPY_DTYPES
 from hillclimb.harness.channel.layout import Attributes
+from hillclimb.harness.channel.source_loader import SourceLoader
 from hillclimb.harness.errors import CaseError
 
 Answer = TypeVar("Answer")
@@ -352,13 +351,6 @@ def load_contract(
     Raises CaseError where contract.py does not define a complete one.
     """
     return CheckedContract(_load(path, call_seconds), path, place, dtypes)
-
-
-class SourceLoader(SourceFileLoader):
-    """Compiles the file as it stands. Python's cache compares size and second, and a file beside it can be forged."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        return compile(self.get_data(self.path), self.path, "exec", dont_inherit=True)
 
 
 def _load(path: Path, call_seconds: float) -> Contract:

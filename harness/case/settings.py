@@ -25,6 +25,53 @@ NameTuple = Annotated[tuple[str, ...], Field(strict=False)]
 SuiteName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
 
 
+def is_inside(relative: PurePosixPath) -> bool:
+    """Whether a path stays below where it starts: relative, no `..`, no empty or `.git` part."""
+    parts = relative.parts
+    return (
+        bool(parts)
+        and not relative.is_absolute()
+        and not any(p == ".." or p.casefold() == ".git" for p in parts)
+    )
+
+
+def is_unscored(relative: Path) -> bool:
+    """Whether a file of a case, named relative to its folder, may differ without another score."""
+    parts = relative.parts
+    if parts[0] in ("workspace", "program.md"):
+        return True
+    return any(part.startswith(".") or part == "__pycache__" for part in parts)
+
+
+def _below_workspace(path: str) -> str:
+    if not is_inside(PurePosixPath(path.split(":")[0])):
+        raise ValueError("it must be a path below workspace/: relative, without '..'")
+    return path
+
+
+def _suffix(entry: str) -> str:
+    return PurePosixPath(entry.partition(":")[0]).suffix
+
+
+def _is_code(entry: str) -> str:
+    if entry.startswith("docs/"):
+        raise ValueError("no process is ever given docs/; put the kernel elsewhere below workspace/")
+    return entry
+
+
+COMPILED_SUFFIXES = (".c", ".cc", ".cpp", ".cxx")
+"""Of sources in C and C++, which the lab compiles."""
+
+Glob = Annotated[str, AfterValidator(_below_workspace)]
+
+EntryText = Annotated[
+    str,
+    Field(pattern=rf"^[\w./-]+({'|'.join(map(re.escape, ('.py', *COMPILED_SUFFIXES)))}):[A-Za-z_]\w*$"),
+    AfterValidator(_below_workspace),
+    AfterValidator(_is_code),
+]
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -180,6 +227,24 @@ class Sweep(_Section):
     """Knob values to try before any search, in this order; knobs that are left out stay as they are."""
 
 
+class Serving(_Section):
+    """How `model` is served by the workspace's own backend."""
+
+    backend: EntryText = "backend.py:create_backend"
+    """File in the workspace and function in it, which is told of the model and returns its backend."""
+    context: int | None = Field(default=None, ge=2)
+    """Tokens of a prompt and its answer, at the most; left out: what the backend takes."""
+    slots: int = Field(default=1, ge=1)
+    """Answers that are made at once."""
+
+    @field_validator("backend")
+    @classmethod
+    def _is_python(cls, backend: str) -> str:
+        if _suffix(backend) != ".py":
+            raise ValueError("a backend is a .py file")
+        return backend
+
+
 class Gate(_Section):
     """How widely right is checked."""
 
@@ -201,53 +266,6 @@ class Suite(_Section):
     doc: str = ""
 
 
-def is_inside(relative: PurePosixPath) -> bool:
-    """Whether a path stays below where it starts: relative, no `..`, no empty or `.git` part."""
-    parts = relative.parts
-    return (
-        bool(parts)
-        and not relative.is_absolute()
-        and not any(p == ".." or p.casefold() == ".git" for p in parts)
-    )
-
-
-def is_unscored(relative: Path) -> bool:
-    """Whether a file of a case, named relative to its folder, may differ without another score."""
-    parts = relative.parts
-    if parts[0] in ("workspace", "program.md"):
-        return True
-    return any(part.startswith(".") or part == "__pycache__" for part in parts)
-
-
-def _below_workspace(path: str) -> str:
-    if not is_inside(PurePosixPath(path.split(":")[0])):
-        raise ValueError("it must be a path below workspace/: relative, without '..'")
-    return path
-
-
-def _suffix(entry: str) -> str:
-    return PurePosixPath(entry.partition(":")[0]).suffix
-
-
-def _is_code(entry: str) -> str:
-    if entry.startswith("docs/"):
-        raise ValueError("no process is ever given docs/; put the kernel elsewhere below workspace/")
-    return entry
-
-
-COMPILED_SUFFIXES = (".c", ".cc", ".cpp", ".cxx")
-"""Of sources in C and C++, which the lab compiles."""
-
-Glob = Annotated[str, AfterValidator(_below_workspace)]
-
-EntryText = Annotated[
-    str,
-    Field(pattern=rf"^[\w./-]+({'|'.join(map(re.escape, ('.py', *COMPILED_SUFFIXES)))}):[A-Za-z_]\w*$"),
-    AfterValidator(_below_workspace),
-    AfterValidator(_is_code),
-]
-
-
 class Settings(_Section):
     """case.yaml."""
 
@@ -258,7 +276,7 @@ class Settings(_Section):
     model: str = ""
     """The model or operator family this comes from."""
     model_path: str = ""
-    """Where the model's files lie, for cases that serve one."""
+    """Where the model's files lie, for cases that serve one: absolute, below ~, or below the case's folder."""
     hardware: str = ""
     """The target, in words."""
     device: Literal["cpu", "cuda"] = "cpu"
@@ -279,6 +297,8 @@ class Settings(_Section):
     gate: Gate = Gate()
     duel: Duel = Duel()
     cuda: Cuda = Cuda()
+    serving: Serving | None = None
+    """Left out: the case has no backend of its own."""
 
     @property
     def is_compiled(self) -> bool:

@@ -48,11 +48,17 @@ class Confinement:
     """Further files and folders, read-only inside under their own names."""
     tools: bool = False
     """For trusted code under the vendor's tools only, whose two halves talk over sockets; never for a candidate."""
+    serves: bool = False
+    """Whether it takes connections at a socket among its descriptors."""
 
     @property
     def kind(self) -> SandboxKind:
         """Which border its system calls meet."""
-        return "tools" if self.tools else "gpu" if self.devices else "cpu"
+        if self.tools:
+            return "tools"
+        if self.serves:
+            return "gpu server" if self.devices else "server"
+        return "gpu" if self.devices else "cpu"
 
     def __post_init__(self) -> None:
         """Refuse what could break the border before it stands; raises UsageError."""

@@ -137,6 +137,10 @@ class SandboxedProcess(ABC):
         """Let a frozen process run on."""
         self._signal(signal.SIGCONT)
 
+    def ask_to_end(self) -> None:
+        """Send SIGTERM to its own Python, without waiting for what becomes of it."""
+        self._signal(signal.SIGTERM)
+
     def poll(self) -> ExitStatus | None:
         """How it ended, or None while it lives. MachineError where the border itself broke."""
         if self._failure is not None:

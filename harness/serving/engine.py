@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import torch
 
-from hillclimb.harness.serving.backend import Backend
+from hillclimb.harness.serving.backends.backend import Backend
 from hillclimb.harness.serving.generation import AnswerEvent, Failure, Finish, Generation, Piece
 from hillclimb.harness.serving.sampling import Sampler
 from hillclimb.harness.serving.text_stream import TextStream

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from hillclimb.harness.serving.backend import ChatMessage
+from hillclimb.harness.serving.backends.backend import ChatMessage
 
 UNIMPLEMENTED: dict[str, tuple[Any, ...]] = {
     "add_special_tokens": (True,),

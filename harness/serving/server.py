@@ -11,7 +11,7 @@ import uvicorn
 
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.serving.app import create_app
-from hillclimb.harness.serving.backend import Backend
+from hillclimb.harness.serving.backends.backend import Backend
 from hillclimb.harness.serving.engine import Engine
 from hillclimb.harness.serving.service import Service
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 
-from hillclimb.harness.serving.backend import Backend
+from hillclimb.harness.serving.backends.backend import Backend
 from hillclimb.harness.serving.engine import Engine
 from hillclimb.harness.serving.errors import ApiError
 from hillclimb.harness.serving.generation import AnswerEvent, Generation, Piece

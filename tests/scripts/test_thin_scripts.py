@@ -29,8 +29,26 @@ def test_evaluate(repo: ScriptsRepo, arguments: list[str]) -> None:
     assert repo.run("scripts/evaluate_case.py", *arguments).stdout.startswith("evaluate|demo/x|--json|")
 
 
-def test_evaluate_without_a_case_is_a_usage_error(repo: ScriptsRepo) -> None:
-    assert repo.run("scripts/evaluate_case.py", "--json").returncode == 2
+@pytest.mark.parametrize("script", ["evaluate_case.py", "serve_case.py"])
+def test_without_a_case_it_is_a_usage_error(repo: ScriptsRepo, script: str) -> None:
+    assert repo.run(f"scripts/{script}", "--json").returncode == 2
+
+
+@pytest.mark.parametrize("backend", ["mock", "transformers", "custom"])
+def test_serve(repo: ScriptsRepo, backend: str) -> None:
+    done = repo.run("scripts/serve_case.py", "--backend", backend, "--case", "demo/x", "--port", "8001")
+    assert done.stdout.startswith(f"serve|--case|demo/x|--backend|{backend}|--port|8001|"), done.stderr
+
+
+def test_serve_takes_the_cases_own_backend(repo: ScriptsRepo) -> None:
+    done = repo.run("scripts/serve_case.py", "--case=demo/x")
+    assert done.stdout.startswith("serve|--case|demo/x|--backend|custom|"), done.stderr
+
+
+def test_serve_takes_no_other_backend(repo: ScriptsRepo) -> None:
+    done = repo.run("scripts/serve_case.py", "--case=demo/x", "--backend", "vllm")
+    assert done.returncode == 2
+    assert "choose from" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -100,13 +100,17 @@ ALLOWED_FOR_TOOLS = (
 )
 """What the two halves of compute-sanitizer or ncu say to each other stays in namespaces of their own."""
 
+ALLOWED_FOR_SERVERS = ("listen", "accept", "accept4", "socketpair")
+"""A server takes connections at the one socket it was handed, and its event loop wakes itself through a pair. Without
+`socket`, `bind` and `connect` it reaches nothing else."""
+
 AF_UNIX = 1
 DATAGRAM_BIT = 2
 """Set in SOCK_DGRAM and SOCK_RAW, with which one could send to a socket file without connecting; not in
 SOCK_STREAM and SOCK_SEQPACKET."""
 
-SandboxKind = Literal["cpu", "gpu", "tools"]
-"""Whom the border is for: kernels, kernels with device nodes, trusted tools."""
+SandboxKind = Literal["cpu", "gpu", "tools", "server", "gpu server"]
+"""Whom the border is for: kernels, kernels with device nodes, trusted tools, servers without and with device nodes."""
 
 NEW_NAMESPACE = 0x7E020000
 """Every CLONE_NEW* flag that clone takes."""
@@ -173,11 +177,17 @@ UNIX_LISTENERS_ONLY = (
 
 def stage_one_rules(kind: SandboxKind) -> tuple[Rule, ...]:
     """Stage one."""
-    left = {"cpu": (), "gpu": ALLOWED_FOR_GPU, "tools": ALLOWED_FOR_TOOLS}[kind]
+    left = {
+        "cpu": (),
+        "gpu": ALLOWED_FOR_GPU,
+        "tools": ALLOWED_FOR_TOOLS,
+        "server": ALLOWED_FOR_SERVERS,
+        "gpu server": (*ALLOWED_FOR_GPU, *ALLOWED_FOR_SERVERS),
+    }[kind]
     refused = [call for calls in REFUSED.values() for call in calls.split() if call not in left]
     return (
         *CONDITIONAL,
-        *(UNIX_LISTENERS_ONLY if kind == "gpu" else ()),
+        *(UNIX_LISTENERS_ONLY if kind in ("gpu", "gpu server") else ()),
         *(Rule(call, Action.REFUSE) for call in refused),
     )
 

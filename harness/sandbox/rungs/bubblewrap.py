@@ -182,6 +182,7 @@ class BubblewrapRung:
                 stdout=DEVNULL if confinement.output is None else confinement.output,
                 stderr=DEVNULL if confinement.output is None else confinement.output,
                 cwd="/",
+                process_group=0,  # Ctrl-C is for whoever holds it
             )
         finally:
             os.close(filter_file)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx2 as httpx
 import pytest
-from openai import OpenAI
+from openai import BadRequestError, OpenAI
 
 ROOT = Path(__file__).resolve().parents[3]
 MAIN = "from hillclimb.agent.cli import main; main()"
@@ -93,9 +93,88 @@ def test_it_answers_by_a_snapshot(tmp_path: Path) -> None:
         assert found.usage and found.usage.completion_tokens == 9
 
 
+SERVED = {
+    "case.yaml": "schema: 1\nsummary: a served model\nmodel: mine\nserving: {slots: 2, context: 100}\n",
+    "contract.py": "# nothing is judged\n",
+    "benchmarks/main.yaml": "problems: [only]\ndistribution: normal\n",
+    "workspace/kernel.py": "def run(): ...\n",
+    "workspace/backend.py": (
+        "from hillclimb.harness.serving.backends.mock_backend import MockBackend\n\n"
+        "def create_backend(model):\n"
+        "    print('loads', model.name)\n"
+        "    return MockBackend(model.name, slots=model.slots, context=model.context)\n"
+    ),
+}
+
+
+def case_of(folder: Path, **changed: str) -> str:
+    """A case below `folder`, with other files where they are named."""
+    for name, text in {
+        **SERVED,
+        **{name.replace("__", "/") + ".py": text for name, text in changed.items()},
+    }.items():
+        path = folder / "cases" / "some" / "served" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return str(folder / "cases" / "some" / "served")
+
+
+def test_a_case_is_served_by_its_own_backend(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", MAIN, "serve", "--json", "--port", "0", "--case", case_of(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        told = json.loads(process.stdout.readline())
+        with OpenAI(base_url=told["at"], api_key="none") as client:
+            found = client.completions.create(model="mine", prompt="a", max_tokens=9)
+            with pytest.raises(BadRequestError, match="the context has 100 tokens"):
+                client.completions.create(model="mine", prompt="a", max_tokens=100)
+        process.send_signal(signal.SIGINT)
+        more, printed = process.communicate(timeout=60)
+    assert (told["model"], told["backend"]) == ("mine", "custom")
+    assert found.usage and found.usage.completion_tokens == 9
+    assert (process.returncode, more, printed) == (130, "", "loads mine\n")
+
+
+def test_a_server_that_dies_is_told(tmp_path: Path) -> None:
+    dies = "import os, threading\n" + SERVED["workspace/backend.py"].replace(
+        "    print('loads', model.name)", "    threading.Timer(3, lambda: os._exit(5)).start()"
+    )
+    command = [sys.executable, "-c", MAIN, "serve", "--port", "0", "--case"]
+    done = subprocess.run(
+        [*command, case_of(tmp_path, workspace__backend=dies)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "by the backend custom" in done.stdout
+    assert "exited: left with status 5 before it was asked to" in done.stderr
+
+
+def test_a_case_may_be_served_by_the_labs_backends(tmp_path: Path) -> None:
+    with serving("--case", case_of(tmp_path), "--backend", "mock", "--port", "0") as address:
+        assert httpx.get(f"{address}/models").json()["data"][0]["id"] == "mine"
+
+
 def test_options_that_do_not_fit_are_told(tmp_path: Path) -> None:
     assert "takes a snapshot; give its --model-path" in failing(MAIN, "--backend", "transformers")
     assert "the mock has no snapshot" in failing(MAIN, "--model-path", str(tmp_path))
+    assert "--backend custom is a case's own; give its --case" in failing(MAIN, "--backend", "custom")
+    assert "no case at 'none/such'" in failing(MAIN, "--case", "none/such")
+    demo = str(ROOT / "cases" / "demo" / "cpu_matmul")
+    assert "has no backend of its own; give its case.yaml a section `serving`" in failing(
+        MAIN, "--case", demo
+    )
+
+
+def test_a_model_that_is_not_there_is_told(tmp_path: Path) -> None:
+    folder = case_of(tmp_path)
+    with Path(folder, "case.yaml").open("a") as settings:
+        settings.write("model_path: weights\n")
+    for backend in ("custom", "transformers"):
+        told = failing(MAIN, "--case", folder, "--backend", backend)
+        assert f"model_path 'weights': there is no {folder}/weights" in told
 
 
 def failing(code: str, *options: str) -> str:

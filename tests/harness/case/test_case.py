@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from hillclimb.harness.case.case import Case, find_case
 from hillclimb.harness.case.digest import benchmarks_digest, contract_digest, harness_digest
-from hillclimb.harness.case.settings import Settings, Suite
+from hillclimb.harness.case.settings import Serving, Settings, Suite
 from hillclimb.harness.errors import CaseError, UsageError
 from hillclimb.harness.yaml_errors import MAX_FILE_BYTES, parse_yaml
 
@@ -75,6 +75,7 @@ FULL: dict[str, Any] = {
         "connections": 8,
         "sanitizers": ["racecheck"],
     },
+    "serving": {"backend": "backend/serve.py:make", "context": 512, "slots": 4},
 }
 SUITE = {"problems": ["p"], "distribution": "normal", "doc": "why"}
 
@@ -116,6 +117,7 @@ def test_the_test_above_names_every_key() -> None:
         section = Settings.model_fields[name].annotation
         assert isinstance(section, type) and issubclass(section, BaseModel)
         assert keys(section) == FULL[name].keys()
+    assert keys(Serving) == FULL["serving"].keys()
 
 
 @pytest.mark.parametrize(
@@ -130,6 +132,11 @@ def test_the_test_above_names_every_key() -> None:
         ({"budgets": {"candidates": True}}, "budgets.candidates", "a whole number"),
         ({"budgets": {"candidates": 1.5}}, "budgets.candidates", "a whole number"),
         ({"budgets": {"seconds": float("inf")}}, "budgets.seconds", "finite"),
+        ({"serving": {"backend": "serve.c:make"}}, "serving.backend", "a .py file"),
+        ({"serving": {"backend": "../serve.py:make"}}, "serving.backend", "below workspace/"),
+        ({"serving": {"backend": "serve.py"}}, "serving.backend", "text of the pattern"),
+        ({"serving": {"slots": 0}}, "serving.slots", "greater than or equal to 1"),
+        ({"serving": {"context": 1}}, "serving.context", "greater than or equal to 2"),
         ({"budgets": {"seconds": float("nan")}}, "budgets.seconds", "finite"),
         ({"policy": {"graphs": "yes"}}, "policy.graphs", "it must be true or false"),
         ({"policy": {"imports": "numpy"}}, "policy.imports", "it must be a list"),

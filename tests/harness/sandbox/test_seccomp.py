@@ -30,7 +30,7 @@ from hillclimb.harness.sandbox.kernel.seccomp import (
 )
 
 MACHINES = st.sampled_from(sorted(syscalls.AUDIT_ARCH))
-KINDS: tuple[SandboxKind, ...] = ("cpu", "gpu", "tools")
+KINDS: tuple[SandboxKind, ...] = ("cpu", "gpu", "tools", "server", "gpu server")
 STAGES = st.sampled_from([*map(stage_one_rules, KINDS), *map(notifying_rules, KINDS), STAGE_TWO_RULES])
 NUMBERS = st.one_of(
     st.sampled_from([number for pair in syscalls.TABLE.values() for number in pair if number is not None]),

@@ -14,7 +14,7 @@ import uvicorn
 from openai import OpenAI
 
 from hillclimb.harness.serving.app import create_app
-from hillclimb.harness.serving.backend import Backend
+from hillclimb.harness.serving.backends.backend import Backend
 from hillclimb.harness.serving.server import listen_at
 from hillclimb.harness.serving.service import Service
 

@@ -15,9 +15,9 @@ import pytest
 import torch
 from openai import APIError, BadRequestError, InternalServerError, NotFoundError, OpenAI
 
+from hillclimb.harness.serving.backends.mock_backend import END, MockBackend
 from hillclimb.harness.serving.forms import StreamPart, TextForm
 from hillclimb.harness.serving.generation import Likelihood, Piece
-from hillclimb.harness.serving.mock_backend import END, MockBackend
 from hillclimb.harness.serving.requests import UNIMPLEMENTED
 from tests.harness.serving.conftest import served
 

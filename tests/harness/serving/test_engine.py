@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
+from hillclimb.harness.serving.backends.mock_backend import MockBackend
 from hillclimb.harness.serving.engine import Engine
 from hillclimb.harness.serving.generation import AnswerEvent, Failure, Finish, Generation, Piece
-from hillclimb.harness.serving.mock_backend import MockBackend
 
 WAIT = 60.0
 

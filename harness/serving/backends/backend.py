@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -14,6 +15,18 @@ step compiled by torch."""
 
 ModelDtype = Literal["float32", "bfloat16", "float16"]
 """Of weights."""
+
+
+class ServedModel(NamedTuple):
+    """What a case's own backend is told of the model."""
+
+    name: str
+    path: Path | None
+    """Its files; None where the case names none."""
+    context: int | None
+    """Tokens of a prompt and its answer, at the most; None for what the backend takes."""
+    slots: int
+    """Sequences at once."""
 
 
 class ChatMessage(NamedTuple):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from hillclimb.harness.serving.backend import ChatMessage
+from hillclimb.harness.serving.backends.backend import ChatMessage
 
 END = 256
 """The token that ends an answer; those below it are bytes."""

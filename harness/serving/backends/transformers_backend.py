@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, Stat
 from transformers.utils import logging
 
 from hillclimb.harness.errors import UsageError
-from hillclimb.harness.serving.backend import ChatMessage, Mode, ModelDtype
+from hillclimb.harness.serving.backends.backend import ChatMessage, Mode, ModelDtype
 
 
 class TransformersBackend:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from openai import OpenAI
 
 from hillclimb.harness.errors import UsageError
-from hillclimb.harness.serving.backend import Backend, ChatMessage
-from hillclimb.harness.serving.mock_backend import MockBackend
-from hillclimb.harness.serving.transformers_backend import TransformersBackend
+from hillclimb.harness.serving.backends.backend import Backend, ChatMessage
+from hillclimb.harness.serving.backends.mock_backend import MockBackend
+from hillclimb.harness.serving.backends.transformers_backend import TransformersBackend
 from tests.harness.serving.conftest import served
 
 NAMES = ["mock", "eager", "static", pytest.param("compiled", marks=pytest.mark.slow(60))]

@@ -1,0 +1,66 @@
+"""Runs inside the sandbox: a workspace's own backend, and the server that answers by it.
+
+`python -m hillclimb.harness.serving.confined.inside LISTENING SOCKET`.
+
+    is told    workspace, entry, name, path, context, slots    {"ok": true, "model": its name}
+    a fault is {"fault": a key of conversation.FAULTS, "text": traceback's end}
+
+The answer comes once requests are taken at LISTENING, the number of a socket that is bound. Nothing is said after it.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import traceback
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, cast
+
+from hillclimb.harness.candidate.runner import import_kernel
+from hillclimb.harness.channel import wire
+from hillclimb.harness.serving.backends.backend import Backend, ServedModel
+from hillclimb.harness.serving.server import serve
+
+PARTS = (
+    *("model", "context", "vocabulary", "slots", "end_tokens"),
+    *("encode", "encode_chat", "text", "prefill", "decode", "reset"),
+)
+"""What a backend has."""
+
+FAULT_CHARACTERS = 4000
+
+
+def main() -> None:
+    """Ends with status 1 where there is no backend."""
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    listening, end = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
+    order, _ = wire.receive(end)
+    sys.excepthook = partial(tell_fault, end)
+    backend = make_backend(**order)
+    sys.excepthook = sys.__excepthook__
+    serve(backend, listening, lambda: wire.send(end, {"ok": True, "model": backend.model}))
+
+
+def tell_fault(
+    end: socket.socket, kind: type[BaseException], error: BaseException, at: TracebackType | None
+) -> None:
+    """What a workspace raised while it was loaded."""
+    fault = "out_of_memory" if issubclass(kind, MemoryError) else "does_not_load"
+    text = "".join(traceback.format_exception(kind, error, at, limit=-6))
+    wire.send(end, {"fault": fault, "text": text[-FAULT_CHARACTERS:]})
+
+
+def make_backend(workspace: str, entry: str, name: str, path: str, **sizes: Any) -> Backend:
+    """What the workspace's function returns. Raises TypeError where that is no backend."""
+    create = import_kernel(workspace, entry)
+    backend: object = create(ServedModel(name, Path(path) if path else None, **sizes))
+    missing = [part for part in PARTS if not hasattr(backend, part)]
+    if missing:
+        raise TypeError(f"{entry} returned {type(backend).__name__}, which lacks {', '.join(missing)}")
+    return cast("Backend", backend)
+
+
+if __name__ == "__main__":
+    main()
