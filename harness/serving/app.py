@@ -15,6 +15,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from hillclimb.harness.serving.engine import CLOSED
 from hillclimb.harness.serving.errors import ApiError, of_fields
 from hillclimb.harness.serving.forms import ChatForm, Counts, Form, StreamPart, TextForm, Whole
 from hillclimb.harness.serving.generation import Failure, Finish, Piece
@@ -129,7 +130,7 @@ async def _whole(events: Events, form: Form, prompts: int, count: int) -> str:
     async with aclosing(events) as all_events:
         async for at, event in all_events:
             if isinstance(event, Failure):
-                raise ApiError(500, event.reason)
+                raise _error_of(event)
             answers[at].text += event.text
             if isinstance(event, Piece):
                 answers[at].pieces.append(event)
@@ -144,7 +145,7 @@ async def _stream(events: Events, asked: AnswerRequest, form: Form, prompts: int
     async with aclosing(events) as all_events:
         async for at, event in all_events:
             if isinstance(event, Failure):
-                yield _event(ApiError(500, event.reason).text)
+                yield _event(_error_of(event).text)
                 return
             if at not in made and (chunk := form.begin(at)):
                 yield _event(chunk)
@@ -174,6 +175,10 @@ async def _unless_hung_up(answer: Coroutine[Any, Any, str], request: Request) ->
 async def _hung_up(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def _error_of(failure: Failure) -> ApiError:
+    return ApiError(503 if failure == CLOSED else 500, failure.reason)
 
 
 def _event(text: str) -> str:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -71,6 +72,17 @@ def test_answers_under_way_are_told_that_it_ends(ends: signal.Signals, status: i
         assert "the server ends" in list(lines)[-2]
         response.close()
     assert not path.exists()
+
+
+def test_a_whole_answer_under_way_is_told_with_a_status(tmp_path: Path) -> None:
+    path, asked = tmp_path / "s", {"model": "mock", "prompt": "a", "max_tokens": 4000, "ignore_eos": True}
+    with ThreadPoolExecutor() as pool, httpx.Client(transport=httpx.HTTPTransport(uds=str(path))) as client:
+        with serving_until(signal.SIGTERM, 143, "--decode-ms", "20", "--unix-socket", str(path)):
+            answer = pool.submit(client.post, "http://any/v1/completions", json=asked, timeout=60)
+            while "hillclimb_requests_running 1.0" not in client.get("http://any/metrics").text:
+                assert not answer.done()
+        assert answer.result().status_code == 503
+        assert "the server ends" in answer.result().text
 
 
 def test_it_answers_by_a_snapshot(tmp_path: Path) -> None:
