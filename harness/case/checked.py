@@ -45,6 +45,7 @@ class CheckedContract(Contract):
         self.domains = declared_domains(inner, file)
         self.unmixed = declared_reason(inner, file)
         self.excused = declared_excuses(inner, file)
+        self._parameters: Tensors = {}
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         name = self._name(problem)
@@ -53,6 +54,7 @@ class CheckedContract(Contract):
         tensors = expect_mapping(call, given, torch.Tensor)
         for key, tensor in tensors.items():
             self._expect_usable(call, key, tensor)
+        expect_other_names(call, tensors, self._parameters, "parameters")
         is_first = name not in self._seen
         shapes = specs_of(tensors)
         _expect_shapes(call, shapes, self._seen.setdefault(name, shapes), "an earlier call for this problem")
@@ -68,6 +70,7 @@ class CheckedContract(Contract):
     def outputs(self, problem: Problem) -> dict[str, Spec]:
         call = ContractCall(self._file, f"Contract.outputs({self._name(problem)})")
         specs = expect_mapping(call, _ask(call, lambda: self._inner.outputs(problem)), Spec)
+        expect_other_names(call, specs, self._parameters, "parameters")
         for key, spec in specs.items():
             if not isinstance(spec.dtype, torch.dtype):
                 call.refuse(f"gives {key!r} the dtype {spec.dtype!r}", "give a torch dtype, as torch.float32")
@@ -83,6 +86,19 @@ class CheckedContract(Contract):
             expect_dense(call, specs, inputs)
         return specs
 
+    def parameters(self, generator: torch.Generator) -> Tensors:
+        call = ContractCall(self._file, "Contract.parameters")
+        tensors = expect_mapping(call, _ask(call, lambda: self._inner.parameters(generator)), torch.Tensor)
+        for key, tensor in tensors.items():
+            expect_identifier(call, key)
+            self._expect_usable(call, key, tensor)
+        return tensors
+
+    def bound(self, parameters: Tensors) -> CheckedContract:
+        other = copy.copy(self)
+        other._parameters = dict(parameters)
+        return other
+
     def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
         call = ContractCall(self._file, f"Contract.vary({self._name(problem)})")
         given: Any = _ask(call, lambda: self._inner.vary(problem, secret))
@@ -92,7 +108,7 @@ class CheckedContract(Contract):
 
     def counted(self, problem: Problem, inputs: Tensors, reference: Tensors) -> Tensors | None:
         call = ContractCall(self._file, f"Contract.counted({self._name(problem)})")
-        given = _ask(call, lambda: self._inner.counted(problem, inputs, reference))
+        given = _ask(call, lambda: self._inner.counted(problem, self._all(inputs), reference))
         masks = {} if given is None else expect_mapping(call, given, torch.Tensor)
         for key, mask in masks.items():
             if key not in reference or mask.dtype != torch.bool or mask.shape != reference[key].shape:
@@ -128,10 +144,7 @@ class CheckedContract(Contract):
                 f"gives {type(given).__name__}", "give a dict of names to numbers, booleans and words"
             )
         for key, value in given.items():
-            if not isinstance(key, str) or not key.isidentifier() or keyword.iskeyword(key):
-                call.refuse(
-                    f"names {key!r}, which no function can have as a parameter", "choose another name"
-                )
+            expect_identifier(call, key)
             if not _is_attribute(value):
                 call.refuse(
                     f"gives {key!r} the value {value!r}",
@@ -142,7 +155,7 @@ class CheckedContract(Contract):
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
         call = ContractCall(self._file, f"Contract.reference({self._name(problem)})")
         tensors = self._like_outputs(
-            call, problem, lambda: self._inner.reference(problem, inputs), torch.float64
+            call, problem, lambda: self._inner.reference(problem, self._all(inputs)), torch.float64
         )
         if not self.has_masks:  # else what does not count may be NaN
             _expect_numbers(call, tensors)
@@ -150,7 +163,9 @@ class CheckedContract(Contract):
 
     def attainable(self, problem: Problem, inputs: Tensors) -> Tensors:
         call = ContractCall(self._file, f"Contract.attainable({self._name(problem)})")
-        tensors = self._like_outputs(call, problem, lambda: self._inner.attainable(problem, inputs), None)
+        tensors = self._like_outputs(
+            call, problem, lambda: self._inner.attainable(problem, self._all(inputs)), None
+        )
         for key, tensor in tensors.items():
             if self.has_masks:  # as above
                 break
@@ -161,7 +176,7 @@ class CheckedContract(Contract):
     def scale(self, problem: Problem, inputs: Tensors, reference: Tensors) -> Tensors:
         call = ContractCall(self._file, f"Contract.scale({self._name(problem)})")
         scales = self._like_outputs(
-            call, problem, lambda: self._inner.scale(problem, inputs, reference), torch.float64
+            call, problem, lambda: self._inner.scale(problem, self._all(inputs), reference), torch.float64
         )
         for key, scale in scales.items():
             if not bool((torch.isfinite(scale) & (scale >= 0)).all()):
@@ -170,7 +185,7 @@ class CheckedContract(Contract):
 
     def errors(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> Tensors | None:
         call = ContractCall(self._file, f"Contract.errors({self._name(problem)})")
-        given = _ask(call, lambda: self._inner.errors(problem, inputs, outputs))
+        given = _ask(call, lambda: self._inner.errors(problem, self._all(inputs), outputs))
         if given is None:
             return None
         errors = expect_mapping(call, given, torch.Tensor)
@@ -191,6 +206,10 @@ class CheckedContract(Contract):
                 f"gives {work}", "count whole numbers of operations and bytes; a call moves some bytes"
             )
         return work
+
+    def _all(self, inputs: Tensors) -> Tensors:
+        """The inputs of a call, and the parameters."""
+        return {**inputs, **self._parameters}
 
     def _expect_usable(self, call: ContractCall, key: str, tensor: torch.Tensor) -> None:
         """What can be copied into shared memory and be handed to a kernel."""

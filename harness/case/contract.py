@@ -81,6 +81,19 @@ class Contract(ABC):
         An output that has the name of an input is that input, changed in place: it is handed over once, as the input.
         """
 
+    def parameters(self, generator: torch.Generator) -> Tensors:
+        """Tensors that stay the same for all calls of one process, such as weights, drawn from `generator` alone.
+
+        If there are some, the entry is called once, entry(**parameters), and what it returns is called as the kernel.
+        It may keep what it makes of them, and must not write to them. The other methods find them among the inputs.
+        Default: none.
+        """
+        return {}
+
+    def bound(self, parameters: Tensors) -> Contract:
+        """The same contract with these parameters; not to be overridden."""
+        return self
+
     def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
         """Problems like this one that no list shows: one more, one less, a prime, two sizes swapped.
 

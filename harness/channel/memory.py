@@ -21,14 +21,19 @@ class Memory(Protocol):
         """Give it back; whoever else has mapped it keeps it for as long as they live."""
 
 
+SEAL_FUTURE_WRITE = 0x0010
+"""F_SEAL_FUTURE_WRITE of Linux 5.1, for which Python has no name."""
+
+
 class HostMemory:
     """A memfd, as long as it was made for ever."""
 
-    def __init__(self, nbytes: int) -> None:
+    def __init__(self, nbytes: int, *, is_sealed: bool = False) -> None:
+        """If it `is_sealed`, nobody else can map it to write, nor write to the descriptor."""
         self.descriptor = os.memfd_create("hillclimb-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self.descriptor, nbytes)
-        _seal_size(self.descriptor)
         self._memory = mmap.mmap(self.descriptor, nbytes)
+        _seal(self.descriptor, SEAL_FUTURE_WRITE if is_sealed else 0)
         self.bytes = torch.frombuffer(self._memory, dtype=torch.uint8)
 
     def close(self) -> None:
@@ -52,6 +57,7 @@ class CudaMemory:
         os.close(self.descriptor)
 
 
-def _seal_size(descriptor: int) -> None:
-    """Nobody who maps this memory may shrink it under the judge's feet, or grow it."""
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+def _seal(descriptor: int, more: int) -> None:
+    """Nobody who maps this memory may shrink it under the judge's feet, or grow it; and what else is sealed."""
+    seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL | more
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)

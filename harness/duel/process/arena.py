@@ -119,6 +119,10 @@ class Arena:
             for name, value in values.items():
                 self.inputs(slot)[name].copy_(value)
 
+    def words_of_32_bits(self) -> torch.Tensor:
+        """All of the memory, guard zones included."""
+        return self._slots.flatten().view(torch.int32)
+
     def has_intact_guards(self) -> bool:
         return all(
             bool((self._slots[:, start:end] == self._guard[: end - start]).all())

@@ -1,0 +1,75 @@
+"""Tensors that stay the same for all calls of a pair's processes, such as weights: the judge's memory, which both read."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import TracebackType
+
+import torch
+
+from hillclimb.harness.case.contract import Tensors
+from hillclimb.harness.channel.layout import SlotLayout, lay_out
+from hillclimb.harness.channel.memory import CudaMemory, HostMemory
+from hillclimb.harness.duel.process.arena import Arena, shapes_of
+from hillclimb.harness.errors import CandidateFault
+from hillclimb.harness.records import Reason
+
+CHUNK = 1 << 22
+"""Words that one checksum is of."""
+
+
+class Parameters:
+    """Whoever makes them closes them; a process that has mapped them keeps the memory for as long as it lives.
+
+    On the host the memory is sealed: nobody else can map it to write. Nothing can be sealed on a GPU, so there a
+    checksum that nobody else can foretell is compared.
+    """
+
+    def __init__(self, tensors: Tensors, torch_device: str) -> None:
+        """Copies them. CudaError where a GPU has not enough memory."""
+        self._is_sealed = not torch_device.startswith("cuda")
+        allocate = partial(HostMemory, is_sealed=True) if self._is_sealed else CudaMemory
+        self._arena = Arena(lay_out(shapes_of(tensors), (), 1), allocate)
+        self._arena.fill(0, tensors)
+        self.tensors = self._arena.inputs(0)
+        generator = torch.Generator(torch_device)
+        generator.seed()
+        limits = torch.iinfo(torch.int64)
+        self._weights = torch.randint(
+            limits.min, limits.max, (CHUNK,), generator=generator, device=torch_device, dtype=torch.int64
+        )
+        self._sums = torch.empty(0) if self._is_sealed else self._checksums()
+
+    @property
+    def layout(self) -> SlotLayout:
+        """One slot whose inputs they are."""
+        return self._arena.layout
+
+    @property
+    def descriptor(self) -> int:
+        return self._arena.descriptor
+
+    def require_unchanged(self) -> None:
+        """Raises CandidateFault where anything was written to them, or beside them."""
+        if not self._is_sealed and not torch.equal(self._checksums(), self._sums):
+            raise CandidateFault(Reason.INPUTS_CHANGED, "the kernel wrote to its parameters")
+
+    def close(self) -> None:
+        self.tensors = {}
+        self._arena.close()
+
+    def __enter__(self) -> Parameters:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _checksums(self) -> torch.Tensor:
+        """Of words of 32 bits, weighed at random in 64: of two contents they agree once in 2^33."""
+        sums = [
+            (part.to(torch.int64) * self._weights[: part.numel()]).sum()
+            for part in self._arena.words_of_32_bits().split(CHUNK)
+        ]
+        return torch.stack(sums)
