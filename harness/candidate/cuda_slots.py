@@ -20,23 +20,16 @@ class CudaSlots:
         create_context()
         self._mapping = vmm.adopt(descriptor, layout.nbytes)
         self.arguments = [
-            tuple(self._tensor(array, slot * layout.stride) for array in (*layout.inputs, *layout.outputs))
+            tuple(
+                _tensor(self._mapping, array, slot * layout.stride)
+                for array in (*layout.inputs, *layout.outputs)
+            )
             for slot in range(layout.slots)
         ]
         self._attributes = layout.attributes
         self._replayed = launch == "graph"
         self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
         self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-
-    def _tensor(self, array: Array, start: int) -> torch.Tensor:
-        """An array of the slot that starts there. No view of another tensor: torch.compile takes few of such."""
-        dtype: torch.dtype = getattr(torch, array.dtype)
-        if not array.nbytes:
-            return torch.empty(array.shape, dtype=dtype, device=f"cuda:{vmm.DEVICE}")
-        flat = vmm.as_bytes(self._mapping, array.nbytes, start + array.offset).view(dtype)
-        return (
-            flat.view(array.shape) if array.strides is None else flat.as_strided(array.shape, array.strides)
-        )
 
     def call(self, kernel: Kernel, first: int, count: int) -> int:
         return self._time(lambda: self._launch_each(kernel, first, count))
@@ -80,6 +73,22 @@ class CudaSlots:
         self._end.record()
         torch.cuda.synchronize()
         return round(float(self._start.elapsed_time(self._end)) * 1e6)
+
+
+def cuda_parameters(descriptor: int, layout: SlotLayout) -> dict[str, torch.Tensor]:
+    """The arrays of the one slot by name; `descriptor` is closed. Raises vmm.CudaError where it cannot be mapped."""
+    create_context()
+    mapping = vmm.adopt(descriptor, layout.nbytes)
+    return {array.name: _tensor(mapping, array, 0) for array in layout.inputs}
+
+
+def _tensor(mapping: vmm.DeviceMapping, array: Array, start: int) -> torch.Tensor:
+    """An array of the slot that starts there. No view of another tensor: torch.compile takes few of such."""
+    dtype: torch.dtype = getattr(torch, array.dtype)
+    if not array.nbytes:
+        return torch.empty(array.shape, dtype=dtype, device=f"cuda:{vmm.DEVICE}")
+    flat = vmm.as_bytes(mapping, array.nbytes, start + array.offset).view(dtype)
+    return flat.view(array.shape) if array.strides is None else flat.as_strided(array.shape, array.strides)
 
 
 @cache

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from hillclimb.harness.channel.layout import CallSignature
+from hillclimb.harness.channel.layout import CallSignature, Shapes
 from hillclimb.harness.channel.strides import Shape
 
 SHARED = {80: 166912, 86: 101376, 89: 101376, 90: 232448, 100: 232448, 103: 232448, 120: 101376}
@@ -172,7 +172,7 @@ def compile_only(
     noting = use_compile_only_driver(architecture)
     skipped: dict[str, str] = {}
     for name, signature in problems.items():
-        tensors = [_empty(shape, dtype, *strides) for _, shape, dtype, *strides in signature.arrays]
+        tensors = without_contents(signature.arrays).values()
         before = noting.launches
         try:
             kernel(*tensors, **signature.attributes)
@@ -192,6 +192,11 @@ def compile_only(
                 skipped[name] = "not compiled ahead: no Triton kernel was launched"
     kernels = [asdict(compiled) for compiled in noting.kernels.values()][:MAX_TOLD]
     return {"ok": True, "kernels": kernels, "launches": noting.launches, "skipped": skipped}
+
+
+def without_contents(arrays: Shapes) -> dict[str, torch.Tensor]:
+    """Tensors of these names that have shapes, dtypes and strides alone."""
+    return {name: _empty(shape, dtype, *strides) for name, shape, dtype, *strides in arrays}
 
 
 def is_compilers(error: BaseException) -> bool:

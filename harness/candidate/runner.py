@@ -6,7 +6,8 @@ Nothing said from here decides anything: the judge reads the clock, holds the re
 buffers itself. Whatever the workspace breaks in this process, it breaks only for itself.
 
     judge says   load     workspace, entry, LaunchSpec, process filter           {"ok": true} or a fault
-                 compile  problems: name -> arrays and attributes                {"ok": true, "kernels": [...], ...}
+                 compile  problems: name -> arrays and attributes, parameters    {"ok": true, "kernels": [...], ...}
+                 parameters  layout + descriptor                                 {"ok": true}
                  map      arena, layout + descriptor                             {"ok": true}
                  call     arena, first, count                                    {"ok": true, "ns": own clock}
                  capture  arena, runs: (first, count) of each                    {"ok": true}
@@ -28,6 +29,7 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Mapping
 from functools import partial
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder
 from pathlib import Path
@@ -35,9 +37,17 @@ from typing import Any
 
 from hillclimb.harness.candidate import native_kernel
 from hillclimb.harness.candidate.profiler import Profiler, ProfileRow
-from hillclimb.harness.candidate.slots import Kernel, Slots, numpy_slots, torch_slots
+from hillclimb.harness.candidate.slots import (
+    Kernel,
+    Slots,
+    host_parameters,
+    numpy_slots,
+    numpy_view,
+    torch_slots,
+    torch_view,
+)
 from hillclimb.harness.channel import wire
-from hillclimb.harness.channel.layout import CallSignature, SlotLayout, read_attributes
+from hillclimb.harness.channel.layout import CallSignature, Shapes, SlotLayout, read_attributes
 from hillclimb.harness.channel.process_filter import load_filter
 from hillclimb.harness.channel.source_loader import SourceLoader
 
@@ -108,15 +118,29 @@ class Runner:
             create_context()
         return {}
 
-    def compile(self, problems: dict[str, WireMessage]) -> WireMessage:
+    def parameters(self, layout: WireMessage, descriptor: int) -> WireMessage:
+        assert self._kernel is not None
+        given = self._parameters(descriptor, SlotLayout.from_json(layout))
+        self._kernel = made_of(self._kernel, given)
+        return {}
+
+    def _parameters(self, descriptor: int, layout: SlotLayout) -> dict[str, Any]:
+        if self._tensors in ("numpy", "torch"):
+            return host_parameters(descriptor, layout, numpy_view if self._tensors == "numpy" else torch_view)
+        from hillclimb.harness.candidate.cuda_slots import cuda_parameters  # needs the driver's bindings
+
+        return cuda_parameters(descriptor, layout)
+
+    def compile(self, problems: dict[str, WireMessage], parameters: Shapes) -> WireMessage:
         from hillclimb.harness.candidate import offline_compiler
 
         assert self._kernel is not None
+        kernel = partial(call_made, self._kernel, parameters) if parameters else self._kernel
         signatures = {
             name: CallSignature(told["arrays"], read_attributes(told["attributes"]))
             for name, told in problems.items()
         }
-        return offline_compiler.compile_only(self._kernel, signatures, self._architecture)
+        return offline_compiler.compile_only(kernel, signatures, self._architecture)
 
     def map(self, arena: int, layout: WireMessage, descriptor: int) -> WireMessage:
         self._arenas[arena] = self._slots(descriptor, SlotLayout.from_json(layout))
@@ -212,7 +236,7 @@ def _fault(op: str, error: Exception) -> str:
         return "does_not_compile"
     if isinstance(error, native_kernel.ForeignSymbolError):
         return "policy"
-    return "does_not_load" if op == "load" else "raised"
+    return "does_not_load" if op in ("load", "parameters") else "raised"
 
 
 def import_kernel(workspace: str, entry: str) -> Kernel:
@@ -236,6 +260,23 @@ def _find_sources(workspace: str, folder: str) -> FileFinder:
     if not Path(folder).is_relative_to(workspace):
         raise ImportError(f"{folder} is not in the workspace")
     return FileFinder(folder, (SourceLoader, SOURCE_SUFFIXES))
+
+
+def made_of(entry: Kernel, parameters: Mapping[str, Any]) -> Kernel:
+    """What an entry returns for its parameters. Raises TypeError where that is no kernel."""
+    kernel = entry(**parameters)
+    if not callable(kernel):
+        raise TypeError(
+            f"the entry was called with the parameters, and returned no function: {kernel!r}"[:200]
+        )
+    return kernel
+
+
+def call_made(entry: Kernel, parameters: Shapes, *arrays: object, **attributes: object) -> None:
+    """Call what an entry returns for parameters without contents, made anew for each call."""
+    from hillclimb.harness.candidate.offline_compiler import without_contents
+
+    made_of(entry, without_contents(parameters))(*arrays, **attributes)
 
 
 def copy_kernel_cache(folder: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -13,6 +14,9 @@ import numpy as np
 from hillclimb.harness.channel.layout import Array, SlotLayout
 
 Kernel = Callable[..., object]
+
+HostView = Callable[[mmap.mmap, Array, int], Any]
+"""Makes an array of mapped memory, at an offset in bytes."""
 
 
 class Slots(Protocol):
@@ -38,9 +42,7 @@ class Slots(Protocol):
 class HostSlots:
     """Slots in a memfd."""
 
-    def __init__(
-        self, descriptor: int, layout: SlotLayout, view: Callable[[mmap.mmap, Array, int], Any]
-    ) -> None:
+    def __init__(self, descriptor: int, layout: SlotLayout, view: HostView) -> None:
         """Map `descriptor`, and close it; `view` makes one array at an offset in bytes."""
         memory = self._memory = mmap.mmap(descriptor, layout.nbytes)
         os.close(descriptor)
@@ -70,23 +72,34 @@ class HostSlots:
 
 
 def numpy_slots(descriptor: int, layout: SlotLayout) -> HostSlots:
-    def view(memory: mmap.mmap, array: Array, offset: int) -> np.ndarray[Any, Any]:
-        return np.ndarray(array.shape, array.dtype, memory, offset, array.byte_strides)
-
-    return HostSlots(descriptor, layout, view)
+    return HostSlots(descriptor, layout, numpy_view)
 
 
 def torch_slots(descriptor: int, layout: SlotLayout) -> HostSlots:
     """Tensors on the host, for Triton's interpreter."""
+    return HostSlots(descriptor, layout, torch_view)
+
+
+def numpy_view(memory: mmap.mmap, array: Array, offset: int) -> np.ndarray[Any, Any]:
+    """An array at an offset in bytes."""
+    return np.ndarray(array.shape, array.dtype, memory, offset, array.byte_strides)
+
+
+def torch_view(memory: mmap.mmap, array: Array, offset: int) -> Any:
+    """As `numpy_view`, a tensor."""
     import torch
 
-    def view(memory: mmap.mmap, array: Array, offset: int) -> torch.Tensor:
-        dtype: torch.dtype = getattr(torch, array.dtype)
-        if not array.nbytes:  # torch makes no empty tensor of a buffer
-            return torch.empty(array.shape, dtype=dtype)
-        flat = torch.frombuffer(memory, dtype=torch.uint8, count=array.nbytes, offset=offset).view(dtype)
-        return (
-            flat.view(array.shape) if array.strides is None else flat.as_strided(array.shape, array.strides)
-        )
+    dtype: torch.dtype = getattr(torch, array.dtype)
+    if not array.nbytes:  # torch makes no empty tensor of a buffer
+        return torch.empty(array.shape, dtype=dtype)
+    flat = torch.frombuffer(memory, dtype=torch.uint8, count=array.nbytes, offset=offset).view(dtype)
+    return flat.view(array.shape) if array.strides is None else flat.as_strided(array.shape, array.strides)
 
-    return HostSlots(descriptor, layout, view)
+
+def host_parameters(descriptor: int, layout: SlotLayout, view: HostView) -> dict[str, Any]:
+    """The arrays of the one slot by name, which can be read; `descriptor` is closed."""
+    memory = mmap.mmap(descriptor, layout.nbytes, prot=mmap.PROT_READ)
+    os.close(descriptor)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*not writable.*")  # torch's, of each buffer
+        return {array.name: view(memory, array, array.offset) for array in layout.inputs}

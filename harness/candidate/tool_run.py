@@ -19,7 +19,7 @@ from functools import partial
 
 import torch
 
-from hillclimb.harness.candidate.runner import import_kernel
+from hillclimb.harness.candidate.runner import import_kernel, made_of
 from hillclimb.harness.candidate.slots import Kernel
 from hillclimb.harness.channel.problem_pack import ProblemPackReader
 
@@ -62,7 +62,8 @@ def main() -> None:
     os.environ[UNCACHED] = "1"
     workspace, entry, descriptor = sys.argv[1:]
     reader = ProblemPackReader(int(descriptor))
-    run_problems(import_kernel(workspace, entry), reader)
+    kernel, parameters = import_kernel(workspace, entry), reader.parameters()
+    run_problems(made_of(kernel, parameters) if parameters else kernel, reader)
 
 
 if __name__ == "__main__":

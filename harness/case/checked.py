@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
-import keyword
 import random
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +12,12 @@ from typing import Any, TypeVar
 import torch
 
 from hillclimb.harness.case.contract import Contract, Problem, Spec, Tensors, Work, select
-from hillclimb.harness.case.contract_call import ContractCall, expect_mapping
+from hillclimb.harness.case.contract_call import (
+    ContractCall,
+    expect_identifier,
+    expect_mapping,
+    expect_other_names,
+)
 from hillclimb.harness.case.contract_limits import CALL_SECONDS, deadline, limit_calls, require_known_hooks
 from hillclimb.harness.case.declarations import (
     declared_distributions,
@@ -21,7 +26,15 @@ from hillclimb.harness.case.declarations import (
     declared_problems,
     declared_reason,
 )
-from hillclimb.harness.case.operands import are_equal, expect_apart, expect_dense, expect_strides, specs_of
+from hillclimb.harness.case.operands import (
+    are_equal,
+    expect_apart,
+    expect_dense,
+    expect_strides,
+    have_same_infinities,
+    infinite_elsewhere,
+    specs_of,
+)
 from hillclimb.harness.channel.dtypes import NUMPY_DTYPES
 from hillclimb.harness.channel.layout import Attributes
 from hillclimb.harness.channel.source_loader import SourceLoader
@@ -88,7 +101,8 @@ class CheckedContract(Contract):
 
     def parameters(self, generator: torch.Generator) -> Tensors:
         call = ContractCall(self._file, "Contract.parameters")
-        tensors = expect_mapping(call, _ask(call, lambda: self._inner.parameters(generator)), torch.Tensor)
+        given = _ask(call, lambda: self._inner.parameters(generator))
+        tensors = expect_mapping(call, given, torch.Tensor) if given != {} else {}
         for key, tensor in tensors.items():
             expect_identifier(call, key)
             self._expect_usable(call, key, tensor)
@@ -260,6 +274,7 @@ def check_contract(
     for problem in contract.problems.values():
         contract.work(problem)
         contract.attributes(problem)
+    _check_parameters(contract, file, place)
     counts: dict[str, bool] = {}
     for name in contract.problems if names is None else names:
         problem = contract.problems[name]
@@ -290,36 +305,17 @@ def check_contract(
         call.refuse(f"counts no element of {_list(idle)} in any problem", "say which elements are compared")
 
 
+def _check_parameters(contract: Contract, file: Path, place: str) -> None:
+    first, again = (contract.parameters(torch.Generator(place).manual_seed(1)) for _ in range(2))
+    if list(first) != list(again) or any(not are_equal(first[key], again[key]) for key in first):
+        call = ContractCall(file, "Contract.parameters")
+        call.refuse("gives others for the same seed", "draw from `generator` alone")
+
+
 def _is_attribute(value: object) -> bool:
     if isinstance(value, tuple):
         return all(_is_attribute(part) for part in value)
     return value is None or (isinstance(value, bool | int | float | str) and value == value)
-
-
-def have_same_infinities(tensor: torch.Tensor, reference: torch.Tensor) -> bool:
-    """Whether both hold the same infinities at the same places, and neither NaN."""
-    return (_is_finite(tensor) and _is_finite(reference)) or torch.equal(
-        infinities(tensor), infinities(reference)
-    )
-
-
-def _is_finite(tensor: torch.Tensor) -> bool:
-    """Of float8 torch cannot tell that itself."""
-    return bool(torch.isfinite(tensor.double() if tensor.itemsize == 1 else tensor).all())
-
-
-def infinities(tensor: torch.Tensor) -> torch.Tensor:
-    """What is infinite or NaN as it is, 0 for all others; float64."""
-    wide = tensor.double()
-    return torch.where(torch.isfinite(wide), 0.0, wide)
-
-
-def infinite_elsewhere(name: str) -> tuple[str, str]:
-    """What is wrong with such an output, and what to do."""
-    return (
-        f"gives {name!r} infinite elsewhere than the reference",
-        "choose distributions whose result the dtype holds",
-    )
 
 
 def _ask(call: ContractCall, action: Callable[[], Answer]) -> Answer:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import keyword
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,18 @@ class ContractCall:
             raise CaseError(
                 self.file, self.key, problem, GRAD_REMEDY if needs_grad else METHOD_REMEDY
             ) from error
+
+
+def expect_identifier(call: ContractCall, key: object) -> None:
+    """Of what is handed to a function by name."""
+    if not isinstance(key, str) or not key.isidentifier() or keyword.iskeyword(key):
+        call.refuse(f"names {key!r}, which no function can have as a parameter", "choose another name")
+
+
+def expect_other_names(call: ContractCall, given: Iterable[str], taken: Container[str], kind: str) -> None:
+    """Nothing is called as one of those that are taken."""
+    if shared := next((name for name in given if name in taken), None):
+        call.refuse(f"names {shared!r}, as one of the {kind} is called", "choose another name")
 
 
 def expect_mapping(call: ContractCall, given: Any, kind: type[Answer]) -> dict[str, Answer]:

@@ -98,3 +98,29 @@ def _all_strides(spec: Spec) -> Shape:
 def _spell(spec: Spec) -> str:
     strides = "" if spec.strides is None else f", strides={spec.strides}"
     return f"Spec({spec.shape}, {spec.dtype}{strides})"
+
+
+def have_same_infinities(tensor: torch.Tensor, reference: torch.Tensor) -> bool:
+    """Whether both hold the same infinities at the same places, and neither NaN."""
+    return (_is_finite(tensor) and _is_finite(reference)) or torch.equal(
+        infinities(tensor), infinities(reference)
+    )
+
+
+def _is_finite(tensor: torch.Tensor) -> bool:
+    """Of float8 torch cannot tell that itself."""
+    return bool(torch.isfinite(tensor.double() if tensor.itemsize == 1 else tensor).all())
+
+
+def infinities(tensor: torch.Tensor) -> torch.Tensor:
+    """What is infinite or NaN as it is, 0 for all others; float64."""
+    wide = tensor.double()
+    return torch.where(torch.isfinite(wide), 0.0, wide)
+
+
+def infinite_elsewhere(name: str) -> tuple[str, str]:
+    """What is wrong with such an output, and what to do."""
+    return (
+        f"gives {name!r} infinite elsewhere than the reference",
+        "choose distributions whose result the dtype holds",
+    )

@@ -13,7 +13,7 @@ import json
 import mmap
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -64,6 +64,8 @@ class ProblemPack:
     device: str
     seconds: float
     problems: tuple[PackedProblem, ...]
+    parameters: Mapping[str, PackedTensor] = field(default_factory=dict)
+    """What stays the same for all of them, by name."""
 
     @classmethod
     def from_json(cls, text: str) -> ProblemPack:
@@ -79,7 +81,8 @@ class ProblemPack:
             )
             for packed in told["problems"]
         )
-        return cls(told["device"], told["seconds"], tuple(problems))
+        parameters = {name: _part(part) for name, part in told["parameters"].items()}
+        return cls(told["device"], told["seconds"], tuple(problems), parameters)
 
 
 class ProblemPackReader:
@@ -90,6 +93,13 @@ class ProblemPackReader:
         length = int.from_bytes(self._memory[:LENGTH_BYTES], "little")
         self.pack = ProblemPack.from_json(self._memory[LENGTH_BYTES : LENGTH_BYTES + length].decode())
         self._start = data_start(length)
+
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """Each in an allocation of its own."""
+        tensors = {name: self._empty(part) for name, part in self.pack.parameters.items()}
+        for name, part in self.pack.parameters.items():
+            self._fill(tensors[name], part)
+        return tensors
 
     def tensors(self, problem: PackedProblem) -> tuple[torch.Tensor, ...]:
         """Inputs, then outputs with whatever their memory holds; each in an allocation of its own."""

@@ -31,6 +31,7 @@ from hillclimb.harness.duel.parity import check_guards, check_slot
 from hillclimb.harness.duel.process.arena import Arena
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.duel.process.launch_spec import SegmentPlan, Timing
+from hillclimb.harness.duel.process.parameters import bound
 from hillclimb.harness.duel.residual_work import ResidualWorkDetector
 from hillclimb.harness.duel.workload import DuelSettings, OutputProbe, Workload
 from hillclimb.harness.errors import CandidateFault, IncumbentFault
@@ -81,7 +82,12 @@ class InterleavedDuel:
         budgets: tuple[float, float] = (1.0, PASSED_BUDGETS),
     ) -> None:
         """`budgets` are what either side may err, in error budgets of the case."""
-        self.contract, self.suite, self.sides, self.settings = contract, suite, sides, settings
+        self.contract, self.suite, self.sides, self.settings = (
+            bound(contract, sides[0].parameters),
+            suite,
+            sides,
+            settings,
+        )
         self._budgets = budgets
         self.is_on_gpu = settings.device.kind == "cuda"
         self._stack = ExitStack()
@@ -160,15 +166,15 @@ class InterleavedDuel:
         environment = device.environment_since(start, self._own_cpu_seconds() - own)
         if self._crowded:
             environment = environment.model_copy(update={"crowded": self._crowded})
+        wall, events, whole = (
+            _means([[getattr(timing, name) for timing in turns] for turns in taken])
+            for name in ("wall_seconds", "event_seconds", "wall_seconds_with_lead_in")
+        )
         return Block(
             order=order,
-            seconds=_means([[timing.wall_seconds for timing in turns] for turns in taken]),
-            events=_means([[timing.event_seconds for timing in turns] for turns in taken])
-            if self.is_on_gpu
-            else None,
-            whole=_means([[timing.wall_seconds_with_lead_in for timing in turns] for turns in taken])
-            if self.is_on_gpu
-            else None,
+            seconds=wall,
+            events=events if self.is_on_gpu else None,
+            whole=whole if self.is_on_gpu else None,
             environment=environment,
         )
 
@@ -344,6 +350,8 @@ class InterleavedDuel:
         where, start = f"{source.distribution} (while timed)", time.perf_counter()
         budget = budgets * self.settings.error_budget
         check_guards(source.problem, arena, where)
+        if self.sides[0].parameters:
+            self.sides[0].parameters.require_unchanged()
         for done, (slot, drawn) in enumerate(inputs.items()):
             if done >= CHECKED_SLOTS and time.perf_counter() - start > self.settings.segment_seconds:
                 return

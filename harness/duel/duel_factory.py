@@ -27,6 +27,7 @@ from hillclimb.harness.duel.pairs import PairStage, log_ratios, mean_speedup, pa
 from hillclimb.harness.duel.process.arena import Arena
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.duel.process.launcher import CandidateLauncher
+from hillclimb.harness.duel.process.parameters import drawn_parameters
 from hillclimb.harness.duel.workload import DuelSettings
 from hillclimb.harness.errors import CaseError, UsageError
 from hillclimb.harness.records import Pair, Progress, Side, Watch
@@ -135,9 +136,14 @@ class DuelFactory:
         pairs: list[Processes] = []
         for _ in range(count):
             born: dict[int, CandidateProcess] = {}
+            seed = self.secret.getrandbits(62)
+            drawn = drawn_parameters(self.contract, self.device.torch_device, seed)
+            parameters = stack.enter_context(drawn)
             for side in self.secret.sample((0, 1), 2):
                 with attribute_faults(side):
-                    born[side] = self.launcher.launch((candidate, opponent)[side], from_source=from_source)
+                    born[side] = self.launcher.launch(
+                        (candidate, opponent)[side], parameters=parameters, from_source=from_source
+                    )
                 stack.callback(self._release, born[side])
             pairs.append((born[0], born[1]))
         try:

@@ -13,9 +13,8 @@ from typing import NoReturn
 
 import torch
 
-from hillclimb.harness.case.checked import have_same_infinities, infinite_elsewhere
 from hillclimb.harness.case.contract import Contract, Problem, Spec, Tensors, select
-from hillclimb.harness.case.operands import are_equal
+from hillclimb.harness.case.operands import are_equal, have_same_infinities, infinite_elsewhere
 from hillclimb.harness.duel.process.arena import Arena, is_poison
 from hillclimb.harness.errors import CandidateFault, CaseError, OverrunError
 from hillclimb.harness.records import Reason

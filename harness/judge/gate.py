@@ -17,6 +17,7 @@ from hillclimb.harness.duel.inputs import InputSource
 from hillclimb.harness.duel.parity import check_outputs
 from hillclimb.harness.duel.process.arena import Arena
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
+from hillclimb.harness.duel.process.parameters import bound
 from hillclimb.harness.errors import CandidateFault, MachineError
 from hillclimb.harness.records import GateReport, Progress, Reason, Watch
 
@@ -88,6 +89,7 @@ class ParityGate:
     def check(self, candidate: CandidateProcess, gated: GatedProblems, watch: Watch) -> GateReport:
         """Every problem in a random order, all compiled before. A fault of the candidate's becomes a failed report."""
         self._worst, self._worst_at, self._runs = 0.0, "", 0
+        gated = replace(gated, contract=bound(gated.contract, candidate.parameters))
         contract, steps = gated.contract, self._steps(candidate, gated)
         try:
             for done, step in enumerate(steps):
@@ -198,6 +200,8 @@ class ParityGate:
         candidate.call(arena, slot, 1)
         self._called_seconds += time.process_time() - before_call
         self._runs += 1
+        if candidate.parameters:
+            candidate.parameters.require_unchanged()
         where = source.distribution if source.mixed_share < 1 else f"{source.distribution}, mixed"
         share = check_outputs(source.contract, source.problem, arena, slot, inputs, self.error_budget, where)
         if share > self._worst:

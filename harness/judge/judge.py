@@ -26,8 +26,16 @@ from hillclimb.harness.duel.inputs import call_signature
 from hillclimb.harness.duel.pairs import log_ratios, seconds_per_call
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.duel.process.launcher import CandidateLauncher
+from hillclimb.harness.duel.process.parameters import bound, draw_parameters
 from hillclimb.harness.duel.secret_random import SecretRandom
-from hillclimb.harness.errors import CandidateFault, IncumbentFault, MachineError, UnreapedError, UsageError
+from hillclimb.harness.errors import (
+    CandidateFault,
+    CaseError,
+    IncumbentFault,
+    MachineError,
+    UnreapedError,
+    UsageError,
+)
 from hillclimb.harness.judge.contract_mutants import ContractMutants, find_surviving_mutants
 from hillclimb.harness.judge.gate import ParityGate
 from hillclimb.harness.judge.health import GpuHealth
@@ -80,7 +88,11 @@ class CaseJudge:
             )
             for name, problem in contract.problems.items()
         }
-        launcher = CandidateLauncher(case, rung, device, signatures)
+        self._parameters = draw_parameters(contract, device.torch_device, secret.getrandbits(62))
+        if self._parameters is not None:
+            _require_python(case)
+        contract = bound(contract, self._parameters)
+        launcher = CandidateLauncher(case, rung, device, signatures, self._parameters)
         self._factory: DuelFactory | None = DuelFactory(case, contract, launcher, device, secret)
         self._duels.check_contract()
         self._health = GpuHealth(launcher, device)
@@ -269,6 +281,8 @@ class CaseJudge:
             raise
         finally:
             self._duels.launcher.close()
+            if self._parameters is not None:
+                self._parameters.close()
             self._duels.device.close()
             self._factory = None
 
@@ -299,6 +313,15 @@ class CaseJudge:
                 f"{self._duels.case.name} is for an NVIDIA GPU, and none is here: nothing can be timed; go where there "
                 "is one, or use `hillclimb check`, which compiles for it and interprets the small problems"
             )
+
+
+def _require_python(case: Case) -> None:
+    """Raises CaseError for a compiled entry: nothing could return the function that is called."""
+    if case.settings.is_compiled:
+        problem = f"value {case.settings.entry!r} is compiled, and Contract.parameters gives some"
+        raise CaseError(
+            case.folder / "case.yaml", "entry", problem, "take them as inputs, or name a .py file"
+        )
 
 
 def _require_kernel(candidate: Side) -> None:

@@ -34,6 +34,7 @@ from hillclimb.harness.duel.inputs import InputSource
 from hillclimb.harness.duel.parity import check_outputs
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.duel.process.launch_spec import MAX_SOURCE_BYTES
+from hillclimb.harness.duel.process.parameters import Parameters, bound, drawn_parameters
 from hillclimb.harness.errors import CandidateFault, UsageError
 from hillclimb.harness.policy.policy import PARSE_ERRORS
 from hillclimb.harness.profile.rows import printable
@@ -84,7 +85,9 @@ def count_lanes(duels: DuelFactory, side: Side, problems: Sequence[str], watch: 
             raise UsageError(
                 f"{duels.case.name} has no problem {name!r}; it has {choices(name, contract.problems)}"
             )
-    found = _LaneCounter(duels, contract, watch).take(side, problems or chosen(contract))
+    with drawn_parameters(contract, "cpu", duels.secret.getrandbits(62)) as parameters:
+        counter = _LaneCounter(duels, contract, parameters, watch)
+        found = counter.take(side, problems or chosen(contract))
     return LaneReport(problems=found, seconds=time.perf_counter() - started)
 
 
@@ -99,6 +102,7 @@ def chosen(contract: Contract) -> list[str]:
 class _LaneCounter:
     duels: DuelFactory
     contract: Contract
+    parameters: Parameters | None
     watch: Watch
 
     def take(self, side: Side, names: Sequence[str]) -> tuple[Lanes, ...]:
@@ -124,7 +128,7 @@ class _LaneCounter:
         if not names:
             return
         statements = Statements(Path(side.tree))
-        with self.duels.launcher.launch_interpreted(side) as process:
+        with self.duels.launcher.launch_interpreted(side, self.parameters) as process:
             process.await_loaded()
             for done, name in enumerate(names):
                 self.watch(Progress(stage="lanes", done=done, of=len(names)))
@@ -132,14 +136,14 @@ class _LaneCounter:
 
     def _one(self, process: CandidateProcess, name: str) -> object:
         """What the candidate tells of a call whose outputs are right."""
-        distribution = self.contract.distributions[0]
-        source = InputSource(self.contract, name, distribution, self.duels.secret, "cpu")
+        contract = bound(self.contract, process.parameters)
+        source = InputSource(contract, name, contract.distributions[0], self.duels.secret, "cpu")
         with source.arena(1) as arena:
             inputs = source.refresh(arena, range(1), (0,))[0]
             told = process.count_lanes(arena, 0)
             budget = self.duels.case.settings.gate.error_budget
-            where = f"{distribution} (while lanes were counted)"
-            check_outputs(self.contract, name, arena, 0, inputs, budget, where)
+            where = f"{source.distribution} (while lanes were counted)"
+            check_outputs(contract, name, arena, 0, inputs, budget, where)
             process.unmap(arena)
         return told
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 
 import torch
 
@@ -36,14 +37,17 @@ class ProblemDraft:
 
 
 @contextmanager
-def write_problem_pack(drafts: Sequence[ProblemDraft], device: str, seconds: float) -> Iterator[int]:
+def write_problem_pack(
+    drafts: Sequence[ProblemDraft],
+    device: str,
+    seconds: float,
+    parameters: Mapping[str, torch.Tensor] = MappingProxyType({}),
+) -> Iterator[int]:
     """A descriptor that holds the pack, closed at the end of the block. OSError where memory is short."""
-    problems, offset = [], 0
+    problems, places = [], _Places()
+    packed_parameters = {name: places.take(tensor) for name, tensor in parameters.items()}
     for draft in drafts:
-        inputs = []
-        for tensor in draft.inputs.values():
-            inputs.append(_packed(tensor, offset))
-            offset += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
+        inputs = [places.take(tensor) for tensor in draft.inputs.values()]
         outputs = tuple(_packed(spec) for name, spec in draft.outputs.items() if name not in draft.inputs)
         changed = tuple(at for at, name in enumerate(draft.inputs) if name in draft.outputs)
         problems.append(
@@ -53,16 +57,30 @@ def write_problem_pack(drafts: Sequence[ProblemDraft], device: str, seconds: flo
         )
     descriptor = os.memfd_create("hillclimb-pack", os.MFD_CLOEXEC)
     try:
-        header = json.dumps(asdict(ProblemPack(device, seconds, tuple(problems)))).encode()
+        pack = ProblemPack(device, seconds, tuple(problems), packed_parameters)
+        header = json.dumps(asdict(pack)).encode()
         start = data_start(len(header))
-        os.ftruncate(descriptor, start + max(offset, 1))
+        os.ftruncate(descriptor, start + max(places.end, 1))
         _write(descriptor, len(header).to_bytes(LENGTH_BYTES, "little") + header, 0)
-        for packed, draft in zip(problems, drafts, strict=True):
-            for part, tensor in zip(packed.inputs, draft.inputs.values(), strict=True):
-                _write(descriptor, _bytes(tensor), start + part.offset)
+        for part, tensor in places.taken:
+            _write(descriptor, _bytes(tensor), start + part.offset)
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+class _Places:
+    """Where the values of tensors lie, one behind another."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self.taken: list[tuple[PackedTensor, torch.Tensor]] = []
+
+    def take(self, tensor: torch.Tensor) -> PackedTensor:
+        part = _packed(tensor, self.end)
+        self.end += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
+        self.taken.append((part, tensor))
+        return part
 
 
 def _packed(one: torch.Tensor | Spec, offset: int = 0) -> PackedTensor:

@@ -10,11 +10,14 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from shutil import which
+from types import MappingProxyType
+
+import torch
 
 from hillclimb.harness.duel.inputs import InputSource
 from hillclimb.harness.errors import MachineError
@@ -60,12 +63,14 @@ class ToolSandbox:
     entry: str
     device: str
     """torch's name of the device the tensors are on: cuda, or cpu where kernels are interpreted."""
+    parameters: Mapping[str, torch.Tensor] = MappingProxyType({})
+    """What the entry is called with, if there are some."""
 
     def run(self, command: ToolCommand, drafts: Sequence[ProblemDraft], seconds: float) -> ToolOutput:
         """Run the tool over the drafts, in their order. Raises MachineError where the sandbox fails."""
         log, printed = os.memfd_create("hillclimb-log"), os.memfd_create("hillclimb-printed")
         try:
-            with write_problem_pack(drafts, self.device, seconds) as pack:
+            with write_problem_pack(drafts, self.device, seconds, self.parameters) as pack:
                 started = time.monotonic()
                 ending = self._run(command(f"/proc/self/fd/{log}"), (log, pack), printed, seconds)
             told = _read(printed)

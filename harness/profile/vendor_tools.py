@@ -59,4 +59,11 @@ def _sandbox(duels: DuelFactory, side: Side) -> ToolSandbox:
         environment={**thread_variables(), **side.knobs, **duels.device.variables()},
         devices=duels.device.nodes(),
     )
-    return ToolSandbox(duels.launcher.rung, confinement, duels.case.settings.entry, duels.device.torch_device)
+    parameters = duels.launcher.parameters
+    return ToolSandbox(
+        duels.launcher.rung,
+        confinement,
+        duels.case.settings.entry,
+        duels.device.torch_device,
+        parameters.tensors if parameters else {},
+    )

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from hillclimb.harness.candidate.runner import import_kernel
+from hillclimb.harness.candidate.runner import import_kernel, made_of
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.checked import load_contract
 from hillclimb.harness.case.contract import Contract, Problem
@@ -38,6 +38,8 @@ def main() -> None:
         place = device.torch_device
         contract = load_contract(case.contract_file, place, device.dtypes)
         run = import_kernel(workspace, case.settings.entry)
+        if parameters := contract.parameters(torch.Generator(place).manual_seed(0)):
+            run = made_of(run, parameters)
         distribution = case.suites[case.settings.objective.suite].distribution
         seconds = 0.0
         for name in names:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from hillclimb.harness.channel import wire
-from hillclimb.harness.channel.layout import CallSignature
+from hillclimb.harness.channel.layout import CallSignature, Shapes
 from hillclimb.harness.duel.process.arena import Arena
 from hillclimb.harness.duel.process.conversation import (
     SCRATCH_BYTES,
@@ -28,6 +28,7 @@ from hillclimb.harness.duel.process.launch_spec import (
     do_nothing,
     mentions,
 )
+from hillclimb.harness.duel.process.parameters import Parameters
 from hillclimb.harness.errors import CandidateFault, MachineError, SandboxError
 from hillclimb.harness.records import Reason, Side
 from hillclimb.harness.sandbox.kernel.seccomp import stage_two_program
@@ -62,10 +63,14 @@ class CandidateProcess:
         spec: LaunchSpec,
         limits: ProcessLimits,
         *,
+        parameters: Parameters | None = None,
         watched: bool = False,
     ) -> None:
-        """Start it and begin the import; a `watched` process is for `profile`, and a little slower for it."""
-        self._limits, self._spec = limits, spec
+        """Start it and begin the import; a `watched` process is for `profile`, and a little slower for it.
+
+        Its `parameters` are handed over once it is loaded. Whoever made them closes them.
+        """
+        self._limits, self._spec, self.parameters = limits, spec, parameters
         self.has_autotuner = mentions(Path(side.tree), "autotune")
         self.is_closed = self._is_capturing = False
         self._is_sealed = spec.tensors not in COMPILED_TENSORS
@@ -147,8 +152,11 @@ class CandidateProcess:
             self._log.close()
 
     def await_loaded(self) -> None:
-        """Wait for the workspace's import, begun at construction; then freeze."""
+        """Wait for the workspace's import, begun at construction, and hand over the parameters; then freeze."""
         self._conversation.answer(self._limits.prepare_seconds, "importing")
+        if self.parameters is not None:
+            self._conversation.ask(*self.parameters.offer())
+            self._conversation.answer(self._limits.prepare_seconds, "taking up its parameters")
         self._freeze()
 
     def begin_compile(self, arena: Arena, slot: int) -> None:
@@ -160,10 +168,10 @@ class CandidateProcess:
         self._conversation.answer(self._limits.prepare_seconds, "compiling in its first call")
         self._freeze()
 
-    def begin_precompile(self, problems: Mapping[str, CallSignature]) -> None:
+    def begin_precompile(self, problems: Mapping[str, CallSignature], parameters: Shapes = ()) -> None:
         """Have it compile calls of these signatures once it is loaded, launching nothing; returns at once."""
         told = {name: asdict(signature) for name, signature in problems.items()}
-        self._conversation.ask_ahead({"op": "compile", "problems": told})
+        self._conversation.ask_ahead({"op": "compile", "problems": told, "parameters": parameters})
         self._due = ("importing", "compiling")
 
     def has_precompiled(self) -> bool:
@@ -302,23 +310,22 @@ class CandidateProcess:
 
     def profile(self, arena: Arena, first: int, count: int) -> object:
         """As `call`, under a profiler in a watched process: what the candidate answers for rows, whatever that is."""
-        self._map(arena)
-        self._require_frozen()
-        self._start("profile", arena, first=first, count=count)
-        told = self._conversation.answer(self._deadline(count), "running under the profiler").get("rows")
+        self._start_frozen("profile", arena, first, count)
+        told = self._conversation.answer(self._deadline(count), "running under the profiler")
         self._freeze()
-        return told
+        return told.get("rows")
 
     def count_lanes(self, arena: Arena, slot: int) -> object:
         """One call where kernels are interpreted, its lanes and trips counted: what the candidate answers for them."""
+        self._start_frozen("lanes", arena, slot, 1)
+        told = self._conversation.answer(self._limits.prepare_seconds, "having its lanes counted")
+        self._freeze()
+        return told.get("lanes")
+
+    def _start_frozen(self, op: Literal["profile", "lanes"], arena: Arena, first: int, count: int) -> None:
         self._map(arena)
         self._require_frozen()
-        self._start("lanes", arena, first=slot, count=1)
-        told = self._conversation.answer(self._limits.prepare_seconds, "having its lanes counted").get(
-            "lanes"
-        )
-        self._freeze()
-        return told
+        self._start(op, arena, first=first, count=count)
 
     def unmap(self, arena: Arena) -> None:
         """Have it unmap an arena, so that the memory is free once the judge gives it back too."""
@@ -383,7 +390,7 @@ class CandidateProcess:
                 f"{crowd} processes of its own live beside it while it prepares; compilers need no more than"
             )
             raise CandidateFault(Reason.STARTED_PROCESS, f"{detail} {MAX_HELPERS}")
-        lent = sum(arena.layout.nbytes for arena in self._arenas.values())
+        lent = sum(one.layout.nbytes for one in (*self._arenas.values(), self.parameters) if one is not None)
         if self._confined.resident_bytes() > self._limits.memory_bytes + lent:
             most = self._limits.memory_bytes >> 20
             raise CandidateFault(Reason.OUT_OF_MEMORY, f"holds more than {most} MiB besides its buffers")

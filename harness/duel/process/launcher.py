@@ -11,9 +11,11 @@ from hillclimb.harness.channel.layout import CallSignature
 from hillclimb.harness.device.cores import usable_cpus
 from hillclimb.harness.device.cpu.cpu import InterpreterDevice
 from hillclimb.harness.device.device import Device
+from hillclimb.harness.duel.process.arena import shapes_of
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.duel.process.compiler_flags import compiler_flags
 from hillclimb.harness.duel.process.launch_spec import LaunchSpec, ProcessLimits
+from hillclimb.harness.duel.process.parameters import Parameters
 from hillclimb.harness.duel.process.precompile import Precompiler
 from hillclimb.harness.policy.policy import check_policy
 from hillclimb.harness.records import Side
@@ -27,16 +29,31 @@ class CandidateLauncher:
     """Starts processes of one case's sides. Raises CandidateFault for what a workspace's source says."""
 
     def __init__(
-        self, case: Case, rung: Rung, device: Device, signatures: Mapping[str, CallSignature]
+        self,
+        case: Case,
+        rung: Rung,
+        device: Device,
+        signatures: Mapping[str, CallSignature],
+        parameters: Parameters | None = None,
     ) -> None:
-        """`signatures` say of each problem what is compiled ahead."""
-        self.rung, self._case, self._device = rung, case, device
-        self._precompiler = Precompiler(self._compiler, dict(signatures), max(1, usable_cpus() // 2))
+        """`signatures` say of each problem what is compiled ahead; `parameters`, which are the caller's, are those of
+        processes that are given no others."""
+        self.rung, self.parameters, self._case, self._device = rung, parameters, case, device
+        shapes = shapes_of(parameters.tensors) if parameters else ()
+        most = max(1, usable_cpus() // 2)
+        self._precompiler = Precompiler(self._compiler, dict(signatures), most, shapes)
 
     def close(self) -> None:
         self._precompiler.close()
 
-    def launch(self, side: Side, *, watched: bool = False, from_source: bool = False) -> CandidateProcess:
+    def launch(
+        self,
+        side: Side,
+        *,
+        parameters: Parameters | None = None,
+        watched: bool = False,
+        from_source: bool = False,
+    ) -> CandidateProcess:
         """A fresh process, its import begun; `watched` for a profile.
 
         On a GPU it finds what was compiled ahead for it; `from_source`, by a compilation that began from nothing.
@@ -54,16 +71,16 @@ class CandidateLauncher:
             compiler_flags=compiler_flags(side) if settings.is_compiled else (),
             environment=self._variables(),
         )
-        return self._start(side, spec, watched=watched)
+        return self._start(side, spec, parameters or self.parameters, watched=watched)
 
-    def launch_interpreted(self, side: Side) -> CandidateProcess:
+    def launch_interpreted(self, side: Side, parameters: Parameters | None) -> CandidateProcess:
         """A fresh process in which Triton interprets a side's kernels on the CPU, whatever the device."""
         spec = LaunchSpec(
             tensors="torch",
             preload=self._preload(side),
             environment=InterpreterDevice().variables(),
         )
-        return self._start(side, spec)
+        return self._start(side, spec, parameters)
 
     def launch_known_kernel(self, workspace: Path) -> CandidateProcess:
         """A process of the lab's own kernel, `kernel.py:run` in `workspace`, dressed like a candidate's."""
@@ -97,11 +114,21 @@ class CandidateLauncher:
         )
         return self._start(side, spec)
 
-    def _start(self, side: Side, spec: LaunchSpec, *, watched: bool = False) -> CandidateProcess:
+    def _start(
+        self,
+        side: Side,
+        spec: LaunchSpec,
+        parameters: Parameters | None = None,
+        *,
+        watched: bool = False,
+    ) -> CandidateProcess:
         settings = self._case.settings
         if not side.is_yardstick:
             check_policy(Path(side.tree), settings.policy)
-        return CandidateProcess(self.rung, side, settings.entry, spec, self._limits(side), watched=watched)
+        limits = self._limits(side)
+        return CandidateProcess(
+            self.rung, side, settings.entry, spec, limits, parameters=parameters, watched=watched
+        )
 
     def _variables(self) -> dict[str, str]:
         """The device's. A CUDA context has few queues besides: they are most of what it costs to make and to end."""

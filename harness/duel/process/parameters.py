@@ -1,13 +1,14 @@
-"""Tensors that stay the same for all calls of a pair's processes, such as weights: the judge's memory, which both read."""
+"""Tensors that stay the same for all calls of a pair's processes, such as weights: the judge's memory, read by both."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
-from types import TracebackType
 
 import torch
 
-from hillclimb.harness.case.contract import Tensors
+from hillclimb.harness.case.contract import Contract, Tensors
 from hillclimb.harness.channel.layout import SlotLayout, lay_out
 from hillclimb.harness.channel.memory import CudaMemory, HostMemory
 from hillclimb.harness.duel.process.arena import Arena, shapes_of
@@ -16,6 +17,28 @@ from hillclimb.harness.records import Reason
 
 CHUNK = 1 << 22
 """Words that one checksum is of."""
+
+
+def draw_parameters(contract: Contract, torch_device: str, seed: int) -> Parameters | None:
+    """Those of a contract, on torch's device; None where it has none."""
+    tensors = contract.parameters(torch.Generator(torch_device).manual_seed(seed))
+    return Parameters(tensors, torch_device) if tensors else None
+
+
+@contextmanager
+def drawn_parameters(contract: Contract, torch_device: str, seed: int) -> Iterator[Parameters | None]:
+    """As `draw_parameters`, closed at the end of the block."""
+    parameters = draw_parameters(contract, torch_device, seed)
+    try:
+        yield parameters
+    finally:
+        if parameters is not None:
+            parameters.close()
+
+
+def bound(contract: Contract, parameters: Parameters | None) -> Contract:
+    """The contract with the parameters of a process."""
+    return contract if parameters is None else contract.bound(parameters.tensors)
 
 
 class Parameters:
@@ -45,9 +68,9 @@ class Parameters:
         """One slot whose inputs they are."""
         return self._arena.layout
 
-    @property
-    def descriptor(self) -> int:
-        return self._arena.descriptor
+    def offer(self) -> tuple[dict[str, object], int]:
+        """What a process is told of them, and the descriptor by which it maps them."""
+        return {"op": "parameters", "layout": self.layout.to_json()}, self._arena.descriptor
 
     def require_unchanged(self) -> None:
         """Raises CandidateFault where anything was written to them, or beside them."""
@@ -58,18 +81,10 @@ class Parameters:
         self.tensors = {}
         self._arena.close()
 
-    def __enter__(self) -> Parameters:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _checksums(self) -> torch.Tensor:
         """Of words of 32 bits, weighed at random in 64: of two contents they agree once in 2^33."""
         sums = [
             (part.to(torch.int64) * self._weights[: part.numel()]).sum()
-            for part in self._arena.words_of_32_bits().split(CHUNK)
+            for part in torch.split(self._arena.words_of_32_bits(), CHUNK)
         ]
         return torch.stack(sums)

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hillclimb.harness.channel.layout import CallSignature
+from hillclimb.harness.channel.layout import CallSignature, Shapes
 from hillclimb.harness.duel.process import kernel_cache
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.errors import CandidateFault, SandboxError
@@ -54,8 +54,11 @@ class Compilation:
 class Precompiler:
     """Compilations by side. At most `most` are under way; the oldest one gives way to a new one."""
 
-    def __init__(self, start: Start, problems: dict[str, CallSignature], most: int) -> None:
+    def __init__(
+        self, start: Start, problems: dict[str, CallSignature], most: int, parameters: Shapes = ()
+    ) -> None:
         self._start, self._problems, self._most = start, problems, most
+        self._parameters = parameters
         self._folder: LockedFolder | None = None
         self._compilations: dict[str, Compilation] = {}
 
@@ -104,7 +107,7 @@ class Precompiler:
         compilation = self._compilations[_key(side, from_source=seed is None)] = Compilation(None, folder)
         with self._dropping_on_error(compilation):
             compilation.process = self._start(side, seed)
-            compilation.process.begin_precompile(self._problems)
+            compilation.process.begin_precompile(self._problems, self._parameters)
         return compilation
 
     @contextmanager

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hillclimb.harness.case.checked import infinities
 from hillclimb.harness.case.contract import Contract, Problem, Spec, Tensors, Work
+from hillclimb.harness.case.operands import infinities
 from hillclimb.harness.duel.parity import describe_error, error_shares, expected_outputs, worst_error
 from hillclimb.harness.errors import CaseError
 
