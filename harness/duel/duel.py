@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Literal
@@ -24,7 +24,6 @@ from typing import Literal
 from hillclimb.harness.case.contract import Contract, Tensors
 from hillclimb.harness.case.settings import Suite
 from hillclimb.harness.device.affinity import pinned, unpinned
-from hillclimb.harness.device.device import Device
 from hillclimb.harness.duel import sizing
 from hillclimb.harness.duel.inputs import InputSource
 from hillclimb.harness.duel.parity import check_guards, check_slot
@@ -57,8 +56,6 @@ PASSED_BUDGETS = 2.0
 """Error budgets that a side has which passed the gate and its own duels before. A night compares tens of thousands of
 calls, and the worst of so many may be over the budget where the gate's few are close to it."""
 
-MAX_DISTURBED_BLOCKS = 4
-"""Disturbed blocks one after another after which waiting for a quiet one is given up."""
 
 Order = Literal["ABBA", "BAAB"]
 ORDERS: tuple[Order, Order] = ("ABBA", "BAAB")
@@ -382,24 +379,6 @@ def attribute_faults(side: int) -> Iterator[None]:
         if side == 0:
             raise
         raise IncumbentFault(f"the incumbent failed in a duel, having passed before: {fault}") from fault
-
-
-def clean_blocks(device: Device, take: Callable[[], Block], count: int) -> Iterator[CleanBlock]:
-    """`count` blocks, each with why others were dropped before it; at most `count` drops in all.
-
-    A machine that was not quiet for MAX_DISTURBED_BLOCKS blocks on end is measured as it is until it is quiet again,
-    and its environment recorded.
-    """
-    drops_left, is_awaited = count, True
-    for _ in range(count):
-        dropped: list[tuple[str, ...]] = []
-        block = take()
-        while (causes := device.disturbances(block.environment)) and is_awaited and drops_left:
-            dropped.append(causes)
-            drops_left, is_awaited = drops_left - 1, len(dropped) < MAX_DISTURBED_BLOCKS
-            block = take()
-        is_awaited = is_awaited or not causes
-        yield block, dropped
 
 
 def _means(problems: Sequence[Sequence[float]]) -> SegmentSeconds:

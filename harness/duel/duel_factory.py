@@ -14,16 +14,18 @@ from hillclimb.harness.case.contract import Contract
 from hillclimb.harness.case.settings import Suite
 from hillclimb.harness.device.device import Device
 from hillclimb.harness.duel.batches import InputBatches
-from hillclimb.harness.duel.duel import (
-    PASSED_BUDGETS,
-    CleanBlock,
-    InterleavedDuel,
-    attribute_faults,
-    clean_blocks,
-)
+from hillclimb.harness.duel.duel import PASSED_BUDGETS, CleanBlock, InterleavedDuel, attribute_faults
 from hillclimb.harness.duel.gated_problems import NEIGHBOURS, GatedProblems, draw_gated_problems
 from hillclimb.harness.duel.inputs import InputSource
-from hillclimb.harness.duel.pairs import PairStage, log_ratios, mean_speedup, pair_record, until_settled
+from hillclimb.harness.duel.pairs import (
+    COMPARISONS,
+    PairStage,
+    clean_blocks,
+    log_ratios,
+    mean_speedup,
+    pair_record,
+    until_settled,
+)
 from hillclimb.harness.duel.process.arena import Arena
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.duel.process.launcher import CandidateLauncher
@@ -33,9 +35,6 @@ from hillclimb.harness.errors import CaseError, UsageError
 from hillclimb.harness.records import Pair, Progress, Side, Watch
 from hillclimb.harness.statistics.clocks import ClockCalibration
 from hillclimb.harness.wording import choices, suggestion
-
-COMPARISONS: tuple[PairStage, ...] = ("noise", "cumulative")
-"""Stages in which both sides have passed before."""
 
 Processes = tuple[CandidateProcess, CandidateProcess]
 """A, the candidate, and B, its opponent."""
@@ -136,8 +135,7 @@ class DuelFactory:
         pairs: list[Processes] = []
         for _ in range(count):
             born: dict[int, CandidateProcess] = {}
-            seed = self.secret.getrandbits(62)
-            drawn = drawn_parameters(self.contract, self.device.torch_device, seed)
+            drawn = drawn_parameters(self.contract, self.device.torch_device, self.secret)
             parameters = stack.enter_context(drawn)
             for side in self.secret.sample((0, 1), 2):
                 with attribute_faults(side):
@@ -246,9 +244,8 @@ class DuelFactory:
         contract = self.contract
         small = tuple(n for n, p in contract.problems.items() if contract.work(p).bytes <= most)
         if not small:
-            file = self.case.contract_file
             raise CaseError(
-                file,
+                self.case.contract_file,
                 "Contract.problems",
                 f"none moves {most} bytes or fewer",
                 "add one: without a GPU only such are run",
@@ -262,20 +259,18 @@ class DuelFactory:
 
     def source(self, problem: str, distribution: str, contract: Contract | None = None) -> InputSource:
         """A problem of the case's contract, or of one that knows more."""
-        known = contract or self.contract
-        return InputSource(known, problem, distribution, self.secret, self.device.torch_device)
+        place = self.device.torch_device
+        return InputSource(contract or self.contract, problem, distribution, self.secret, place)
 
     def duel_settings(self, share: float = 1.0) -> DuelSettings:
         """What every duel of this case is fought under, with segments of this share of the case's."""
         settings = self.case.settings
         segment = share * settings.duel.segment_ms / 1e3
-        gate, cuda = settings.gate, settings.cuda
-        budget = gate.error_budget
         return DuelSettings(
             self.device,
             segment,
-            budget,
-            cuda.cache,
+            settings.gate.error_budget,
+            settings.cuda.cache,
             self.secret,
             self.opponent_seconds,
             self.segment_calls,

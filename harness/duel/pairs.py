@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
+from hillclimb.harness.device.device import Device
 from hillclimb.harness.duel.duel import CleanBlock
-from hillclimb.harness.records import Pair
+from hillclimb.harness.records import Block, Pair
 from hillclimb.harness.statistics.evidence import standard_error_of_median
-from hillclimb.harness.statistics.readings import Letter, log_ratio, median_log_ratio, side_seconds
+from hillclimb.harness.statistics.readings import (
+    Letter,
+    log_ratio,
+    median_log_ratio,
+    side_seconds,
+)
 
 MAX_ROUNDS = 4
 """Times the case's number of blocks that a pair takes at the most."""
@@ -69,3 +75,29 @@ def seconds_per_call(pairs: list[Pair], letter: Letter) -> float:
     """One side's, geometric mean over all blocks."""
     logs = [math.log(side_seconds(block, letter)) for pair in pairs for block in pair.blocks]
     return math.exp(statistics.fmean(logs))
+
+
+MAX_DISTURBED_BLOCKS = 4
+"""Disturbed blocks one after another after which waiting for a quiet one is given up."""
+
+
+def clean_blocks(device: Device, take: Callable[[], Block], count: int) -> Iterator[CleanBlock]:
+    """`count` blocks, each with why others were dropped before it; at most `count` drops in all.
+
+    A machine that was not quiet for MAX_DISTURBED_BLOCKS blocks on end is measured as it is until it is quiet again,
+    and its environment recorded.
+    """
+    drops_left, is_awaited = count, True
+    for _ in range(count):
+        dropped: list[tuple[str, ...]] = []
+        block = take()
+        while (causes := device.disturbances(block.environment)) and is_awaited and drops_left:
+            dropped.append(causes)
+            drops_left, is_awaited = drops_left - 1, len(dropped) < MAX_DISTURBED_BLOCKS
+            block = take()
+        is_awaited = is_awaited or not causes
+        yield block, dropped
+
+
+COMPARISONS: tuple[PairStage, ...] = ("noise", "cumulative")
+"""Stages in which both sides have passed before."""

@@ -88,7 +88,7 @@ class CaseJudge:
             )
             for name, problem in contract.problems.items()
         }
-        self._parameters = draw_parameters(contract, device.torch_device, secret.getrandbits(62))
+        self._parameters = draw_parameters(contract, device.torch_device, secret)
         if self._parameters is not None:
             _require_python(case)
         contract = bound(contract, self._parameters)

@@ -85,7 +85,7 @@ def count_lanes(duels: DuelFactory, side: Side, problems: Sequence[str], watch: 
             raise UsageError(
                 f"{duels.case.name} has no problem {name!r}; it has {choices(name, contract.problems)}"
             )
-    with drawn_parameters(contract, "cpu", duels.secret.getrandbits(62)) as parameters:
+    with drawn_parameters(contract, "cpu", duels.secret) as parameters:
         counter = _LaneCounter(duels, contract, parameters, watch)
         found = counter.take(side, problems or chosen(contract))
     return LaneReport(problems=found, seconds=time.perf_counter() - started)

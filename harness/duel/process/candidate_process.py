@@ -66,10 +66,7 @@ class CandidateProcess:
         parameters: Parameters | None = None,
         watched: bool = False,
     ) -> None:
-        """Start it and begin the import; a `watched` process is for `profile`, and a little slower for it.
-
-        Its `parameters` are handed over once it is loaded. Whoever made them closes them.
-        """
+        """Start it and begin the import; a `watched` process is for `profile`, and a little slower for it."""
         self._limits, self._spec, self.parameters = limits, spec, parameters
         self.has_autotuner = mentions(Path(side.tree), "autotune")
         self.is_closed = self._is_capturing = False

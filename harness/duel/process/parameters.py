@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -19,16 +20,18 @@ CHUNK = 1 << 22
 """Words that one checksum is of."""
 
 
-def draw_parameters(contract: Contract, torch_device: str, seed: int) -> Parameters | None:
+def draw_parameters(contract: Contract, torch_device: str, secret: random.Random) -> Parameters | None:
     """Those of a contract, on torch's device; None where it has none."""
-    tensors = contract.parameters(torch.Generator(torch_device).manual_seed(seed))
+    tensors = contract.parameters(torch.Generator(torch_device).manual_seed(secret.getrandbits(62)))
     return Parameters(tensors, torch_device) if tensors else None
 
 
 @contextmanager
-def drawn_parameters(contract: Contract, torch_device: str, seed: int) -> Iterator[Parameters | None]:
+def drawn_parameters(
+    contract: Contract, torch_device: str, secret: random.Random
+) -> Iterator[Parameters | None]:
     """As `draw_parameters`, closed at the end of the block."""
-    parameters = draw_parameters(contract, torch_device, seed)
+    parameters = draw_parameters(contract, torch_device, secret)
     try:
         yield parameters
     finally:

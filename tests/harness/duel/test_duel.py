@@ -21,9 +21,9 @@ from hillclimb.harness.case.settings import Suite
 from hillclimb.harness.channel.dtypes import TORCH_DTYPES
 from hillclimb.harness.device.cpu.cpu import CpuDevice
 from hillclimb.harness.device.device import Device, RequiredWork
-from hillclimb.harness.duel.duel import InterleavedDuel, clean_blocks
+from hillclimb.harness.duel.duel import InterleavedDuel
 from hillclimb.harness.duel.inputs import MAX_MIXED
-from hillclimb.harness.duel.pairs import pair_record
+from hillclimb.harness.duel.pairs import clean_blocks, pair_record
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.duel.process.launch_spec import LaunchSpec, ProcessLimits, Timing
 from hillclimb.harness.duel.secret_random import SecretRandom
