@@ -131,7 +131,7 @@ class Runner:
 
         return cuda_parameters(descriptor, layout)
 
-    def compile(self, problems: dict[str, WireMessage], parameters: Shapes) -> WireMessage:
+    def compile(self, problems: dict[str, WireMessage], parameters: Shapes = ()) -> WireMessage:
         from hillclimb.harness.candidate import offline_compiler
 
         assert self._kernel is not None

@@ -11,11 +11,10 @@ import os
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from shutil import which
-from types import MappingProxyType
 
 import torch
 
@@ -63,7 +62,7 @@ class ToolSandbox:
     entry: str
     device: str
     """torch's name of the device the tensors are on: cuda, or cpu where kernels are interpreted."""
-    parameters: Mapping[str, torch.Tensor] = MappingProxyType({})
+    parameters: Mapping[str, torch.Tensor] = field(default_factory=dict)
     """What the entry is called with, if there are some."""
 
     def run(self, command: ToolCommand, drafts: Sequence[ProblemDraft], seconds: float) -> ToolOutput:

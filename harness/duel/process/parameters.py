@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -58,13 +59,11 @@ class Parameters:
         self._arena = Arena(lay_out(shapes_of(tensors), (), 1), allocate)
         self._arena.fill(0, tensors)
         self.tensors = self._arena.inputs(0)
-        generator = torch.Generator(torch_device)
-        generator.seed()
-        limits = torch.iinfo(torch.int64)
-        self._weights = torch.randint(
-            limits.min, limits.max, (CHUNK,), generator=generator, device=torch_device, dtype=torch.int64
-        )
-        self._sums = torch.empty(0) if self._is_sealed else self._checksums()
+        self._weights = self._sums = torch.empty(0)
+        if not self._is_sealed:
+            secret = bytearray(secrets.token_bytes(8 * CHUNK))
+            self._weights = torch.frombuffer(secret, dtype=torch.int64).to(torch_device)
+            self._sums = self._checksums()
 
     @property
     def layout(self) -> SlotLayout:
@@ -85,9 +84,14 @@ class Parameters:
         self._arena.close()
 
     def _checksums(self) -> torch.Tensor:
-        """Of words of 32 bits, weighed at random in 64: of two contents they agree once in 2^33."""
-        sums = [
-            (part.to(torch.int64) * self._weights[: part.numel()]).sum()
-            for part in torch.split(self._arena.words_of_32_bits(), CHUNK)
-        ]
-        return torch.stack(sums)
+        return checksums(self._arena.words_of_32_bits(), self._weights)
+
+
+def checksums(words: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Of as many words of 32 bits as there are weights, each, modulo 2^64.
+
+    With weights of 64 random bits the sums of two contents agree by a chance of 2^-33 at the most: the difference of
+    two words has no more than 31 factors of two, so one of its multiples is hit by one weight in 2^33.
+    """
+    parts = torch.split(words, weights.numel())
+    return torch.stack([(part.to(torch.int64) * weights[: part.numel()]).sum() for part in parts])

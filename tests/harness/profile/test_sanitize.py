@@ -368,6 +368,18 @@ def test_a_sheet_brings_every_value_across(shapes: list[tuple[torch.dtype, list[
         assert back.shape == tensor.shape
 
 
+def test_parameters_come_across() -> None:
+    given = {"gain": torch.arange(24.0).reshape(4, 6).T, "offset": torch.tensor([3, 4], dtype=torch.int8)}
+    drafts = [ProblemDraft(name, 2.0, {"x": torch.full((3,), 7.0)}, {}, {}) for name in "ab"]
+    with write_problem_pack(drafts, "cpu", 3.0, given) as descriptor:
+        reader = ProblemPackReader(descriptor)
+        got, first = reader.parameters(), reader.tensors(reader.pack.problems[0])
+    assert list(got) == ["gain", "offset"]
+    assert all(torch.equal(got[name], given[name]) and got[name].dtype == given[name].dtype for name in given)
+    assert got["gain"].stride() == (1, 6)
+    assert torch.equal(first[0], torch.full((3,), 7.0))
+
+
 def test_strides_and_what_is_changed_in_place_come_across() -> None:
     wide = torch.arange(24.0).reshape(4, 6)
     tensors = {"w": wide.T, "acc": wide[:, 1:3], "s": torch.tensor(3)}
