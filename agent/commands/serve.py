@@ -14,11 +14,28 @@ import typer
 
 from hillclimb.agent.commands.completion import complete_case
 from hillclimb.agent.commands.options import JsonOption, TrustOption
+from hillclimb.agent.screen.escaping import escape_unprintable
 from hillclimb.harness.errors import UsageError
 from hillclimb.harness.serving.backends.backend import Backend, Mode, ModelDtype
 
 if TYPE_CHECKING:
     from hillclimb.harness.case.case import Case
+
+BackendName = Literal["mock", "transformers", "custom"]
+
+OPTIONS_OF: dict[str, tuple[BackendName, ...]] = {
+    "model_path": ("transformers",),
+    "mode": ("transformers",),
+    "device": ("transformers",),
+    "dtype": ("transformers",),
+    "answer_tokens": ("mock",),
+    "prefill_ms": ("mock",),
+    "decode_ms": ("mock",),
+    "slots": ("mock", "transformers"),
+    "context": ("mock", "transformers"),
+    "trust_workspace": ("custom",),
+}
+"""Options that are for some backends only. A case's own has its sizes and its device of case.yaml."""
 
 Tell = Callable[[str], None]
 """Told the model's name once requests are taken."""
@@ -26,7 +43,6 @@ Tell = Callable[[str], None]
 Answering = Callable[[socket.socket, Tell], None]
 """Answers at a socket that is bound, until it is asked to end."""
 
-BackendName = Literal["mock", "transformers", "custom"]
 BackendOption = Annotated[
     BackendName | None,
     typer.Option(
@@ -78,6 +94,7 @@ WeightsOption = Annotated[ModelDtype, typer.Option(help="Of transformers: that o
 
 
 def serve(
+    context_of_command: typer.Context,
     backend: BackendOption = None,
     case: ServedCaseOption = None,
     model: NameOption = None,
@@ -113,14 +130,18 @@ def serve(
     """
     asked = _case(case)
     backend = backend or ("custom" if asked else "mock")
-    model = model or (asked.settings.model if asked else None)
+    _require_fitting(context_of_command, backend)
+    served = asked.settings.serving if asked else None
+    slots, context = (
+        given if given is not None else getattr(served, key, None)
+        for key, given in (("slots", slots), ("context", context))
+    )
     with _serving_packages():
         if backend == "custom":
-            serving = _custom(asked, trust_workspace=trust_workspace)
+            serving = _custom(asked, model, trust_workspace=trust_workspace)
         elif backend == "mock":
             serving = _mock(
-                model_path,
-                model=model or "mock",
+                model=model or _model_name(asked) or "mock",
                 slots=slots or 8,
                 context=context or 8192,
                 answer_tokens=answer_tokens,
@@ -129,11 +150,20 @@ def serve(
             )
         else:
             options = {"mode": mode, "device": device, "dtype": dtype}
-            snapshot = model_path or _model_path(asked)
-            serving = _snapshot(snapshot, model=model, slots=slots or 1, context=context, **options)
+            snapshot, name = model_path or _model_path(asked), model or _model_name(asked)
+            serving = _snapshot(snapshot, model=name, slots=slots or 1, context=context, **options)
         with _listening(host, port, unix_socket) as (listening, place):
             signal.signal(signal.SIGTERM, _end)
             serving(listening, lambda name: _tell(name, backend, place, json=json))
+
+
+def _require_fitting(command: typer.Context, backend: BackendName) -> None:
+    """Raises UsageError for an option that was given and says nothing to this backend."""
+    for name, others in OPTIONS_OF.items():
+        source = command.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE" and backend not in others:
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} is for --backend {' or '.join(others)}, and {backend} answers here")
 
 
 @contextmanager
@@ -149,6 +179,10 @@ def _case(given: str | None) -> Case | None:
     from hillclimb.harness.case.case import Case, find_case
 
     return Case(find_case(given)) if given is not None else None
+
+
+def _model_name(case: Case | None) -> str | None:
+    return case.settings.model or None if case else None
 
 
 def _model_path(case: Case | None) -> Path | None:
@@ -171,7 +205,7 @@ def _listening(host: str, port: int, unix_socket: Path | None) -> Iterator[tuple
             unix_socket.unlink(missing_ok=True)
 
 
-def _custom(case: Case | None, *, trust_workspace: bool) -> Answering:
+def _custom(case: Case | None, name: str | None, *, trust_workspace: bool) -> Answering:
     """The case's own backend, in the sandbox."""
     from hillclimb.harness.judge.open_device import open_device
     from hillclimb.harness.serving.confined.confined_server import serve_confined, serving_spec
@@ -182,10 +216,16 @@ def _custom(case: Case | None, *, trust_workspace: bool) -> Answering:
 
     def serve_it(listening: socket.socket, tell: Tell) -> None:
         with closing(open_device(device_kind)) as device:
-            spec = serving_spec(case, device.nodes(), device.variables())
-            serve_confined(spec, listening, tell, trust_workspace=trust_workspace)
+            spec = serving_spec(case, device.nodes(), device.variables(), name)
+            _say(f"{case.name}: {spec.entry} is loaded, in {spec.load_seconds:g} s at the most")
+            serve_confined(spec, listening, tell, _say, trust_workspace=trust_workspace)
 
     return serve_it
+
+
+def _say(line: str) -> None:
+    """On stderr, what others wrote included."""
+    print(escape_unprintable(line), file=sys.stderr, flush=True)
 
 
 def _here(backend: Backend) -> Answering:
@@ -195,11 +235,9 @@ def _here(backend: Backend) -> Answering:
     return lambda listening, tell: serve_backend(backend, listening, lambda: tell(backend.model))
 
 
-def _mock(snapshot: Path | None, **options: Any) -> Answering:
+def _mock(**options: Any) -> Answering:
     from hillclimb.harness.serving.backends.mock_backend import MockBackend
 
-    if snapshot is not None:
-        raise UsageError(f"the mock has no snapshot; {snapshot} takes --backend transformers")
     return _here(MockBackend(**options))
 
 
@@ -226,5 +264,5 @@ def _tell(model: str, backend: str, place: str, *, json: bool) -> None:
 
         print(as_json.dumps({"model": model, "backend": backend, "at": place}))
     else:
-        print(f"{model} by the backend {backend}, at {place}; Ctrl-C ends it")
+        print(f"{escape_unprintable(model)} by the backend {backend}, at {place}; Ctrl-C ends it")
     sys.stdout.flush()

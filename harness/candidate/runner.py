@@ -257,7 +257,7 @@ def import_kernel(workspace: str, entry: str) -> Kernel:
 
 def _find_sources(workspace: str, folder: str) -> FileFinder:
     """For the import of a workspace's own modules; of any other folder, ImportError, and the next finder is asked."""
-    if not Path(folder).is_relative_to(workspace):
+    if not Path(folder).resolve().is_relative_to(Path(workspace).resolve()):
         raise ImportError(f"{folder} is not in the workspace")
     return FileFinder(folder, (SourceLoader, SOURCE_SUFFIXES))
 

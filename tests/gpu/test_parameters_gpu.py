@@ -61,11 +61,10 @@ def test_a_faster_one_is_kept(judge: LocalJudge, folder: Path) -> None:
 
 WRITES = {
     "when it is made": "        self.gain, self.offset = gain, offset\n        gain[3] += 1\n",
-    "and nothing else": "        self.gain, self.offset = gain.clone(), offset\n        gain.zero_()\n",
+    "all of one": "        self.gain, self.offset = gain, offset\n        gain.zero_()\n",
     "by a bit": "        self.gain, self.offset = gain, offset\n        gain.view(torch.int32)[5] ^= 1\n",
     "beside one": (
-        "        self.gain, self.offset = gain.clone(), offset\n"
-        "        torch.as_strided(gain, (1,), (1,), 66).zero_()\n"
+        "        self.gain, self.offset = gain, offset\n        gain.as_strided((1,), (1,), 66).zero_()\n"
     ),
 }
 
@@ -76,8 +75,8 @@ def test_who_writes_to_them_is_rejected(judge: LocalJudge, folder: Path, name: s
     assert source != TRITON
     report = judge.gate(side(folder, source), ignore)
     print(report.reason, report.detail)
-    assert report.reason in (Reason.INPUTS_CHANGED, Reason.POLICY, Reason.DOES_NOT_LOAD)
-    assert "parameters" in report.detail or report.reason != Reason.INPUTS_CHANGED
+    assert report.reason == Reason.INPUTS_CHANGED, report.detail
+    assert "wrote to its parameters" in report.detail
 
 
 def test_who_writes_to_them_in_a_call_is_rejected(judge: LocalJudge, folder: Path) -> None:
@@ -97,4 +96,4 @@ def test_an_honest_one_passes_after_those(judge: LocalJudge, folder: Path) -> No
 def test_it_is_profiled(judge: LocalJudge, folder: Path) -> None:
     found = judge.profile(side(folder, TRITON), ignore)
     print(found.detail)
-    assert found.problems and not found.detail
+    assert found.problems and found.buckets

@@ -35,8 +35,7 @@ class Arena:
         longest = max(end - start for start, end in layout.guards())
         pattern = bytearray(secrets.token_bytes(longest))
         self._guard = torch.frombuffer(pattern, dtype=torch.uint8).to(self._slots.device)
-        for start, end in layout.guards():
-            self._slots[:, start:end] = self._guard[: end - start]
+        self.write_guards()
 
     @property
     def descriptor(self) -> int:
@@ -122,6 +121,10 @@ class Arena:
     def words_of_32_bits(self) -> torch.Tensor:
         """All of the memory, guard zones included."""
         return self._slots.flatten().view(torch.int32)
+
+    def write_guards(self) -> None:
+        for start, end in self.layout.guards():
+            self._slots[:, start:end] = self._guard[: end - start]
 
     def has_intact_guards(self) -> bool:
         return all(

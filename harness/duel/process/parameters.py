@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -23,8 +23,13 @@ CHUNK = 1 << 22
 
 def draw_parameters(contract: Contract, torch_device: str, secret: random.Random) -> Parameters | None:
     """Those of a contract, on torch's device; None where it has none."""
-    tensors = contract.parameters(torch.Generator(torch_device).manual_seed(secret.getrandbits(62)))
-    return Parameters(tensors, torch_device) if tensors else None
+    seed = secret.getrandbits(62)
+
+    def draw() -> Tensors:
+        return contract.parameters(torch.Generator(torch_device).manual_seed(seed))
+
+    tensors = draw()
+    return Parameters(tensors, torch_device, draw) if tensors else None
 
 
 @contextmanager
@@ -52,8 +57,9 @@ class Parameters:
     checksum that nobody else can foretell is compared.
     """
 
-    def __init__(self, tensors: Tensors, torch_device: str) -> None:
-        """Copies them. CudaError where a GPU has not enough memory."""
+    def __init__(self, tensors: Tensors, torch_device: str, draw: Callable[[], Tensors]) -> None:
+        """Copies them; `draw` gives the same once more. CudaError where a GPU has not enough memory."""
+        self._draw = draw
         self._is_sealed = not torch_device.startswith("cuda")
         allocate = partial(HostMemory, is_sealed=True) if self._is_sealed else CudaMemory
         self._arena = Arena(lay_out(shapes_of(tensors), (), 1), allocate)
@@ -78,6 +84,13 @@ class Parameters:
         """Raises CandidateFault where anything was written to them, or beside them."""
         if not self._is_sealed and not torch.equal(self._checksums(), self._sums):
             raise CandidateFault(Reason.INPUTS_CHANGED, "the kernel wrote to its parameters")
+
+    def restore(self) -> None:
+        """Give them their values again, where one that had them may have written to them."""
+        if not self._is_sealed:
+            self._arena.fill(0, self._draw())
+            self._arena.write_guards()
+            torch.cuda.synchronize()
 
     def close(self) -> None:
         self.tensors = {}

@@ -59,13 +59,15 @@ class Testable(Protocol):
     def spawn(self, argv: Sequence[str], confinement: Confinement) -> SandboxedProcess: ...
 
 
-def escapes_from(rung: Testable, devices: tuple[str, ...] = ()) -> list[str]:
-    """Try every escape inside `rung`, with the device nodes that candidates get; the names of those that got out.
+def escapes_from(rung: Testable, devices: tuple[str, ...] = (), *, serves: bool = False) -> list[str]:
+    """Try every escape inside `rung`, with the device nodes that candidates get, or as a server that `serves`.
+
+    The names of those that got out.
 
     SandboxError when the canary itself cannot run there: no news is not good news.
     """
     with place_bait(rung.guarantees()) as lure:
-        reported, has_outlived = _report(rung, lure, devices)
+        reported, has_outlived = _report(rung, lure, devices, serves=serves)
         outlived = ["the judge saw a process outlive the run"] if has_outlived else []
         return [name for name, out in reported.items() if out] + lure.violations() + outlived
 
@@ -207,7 +209,9 @@ def _listen(folder: Path) -> Iterator[socket.socket]:
     (folder / "socket").chmod(0o777)
 
 
-def _report(rung: Testable, lure: PlacedBait, devices: tuple[str, ...]) -> tuple[dict[str, bool], bool]:
+def _report(
+    rung: Testable, lure: PlacedBait, devices: tuple[str, ...], *, serves: bool
+) -> tuple[dict[str, bool], bool]:
     """Run the program; what it achieved, and whether anything of it lives on. SandboxError for less than every attempt.
 
     Whoever lives on holds its output open.
@@ -222,6 +226,7 @@ def _report(rung: Testable, lure: PlacedBait, devices: tuple[str, ...]) -> tuple
                 output=theirs,
                 devices=devices,
                 readable=(lure.folder / "kernels",),
+                serves=serves,
             )
             argv = [sys.executable, "-m", "hillclimb.harness.sandbox.canary.escapes", lure.bait.to_json()]
             try:

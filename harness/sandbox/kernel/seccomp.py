@@ -101,8 +101,8 @@ ALLOWED_FOR_TOOLS = (
 """What the two halves of compute-sanitizer or ncu say to each other stays in namespaces of their own."""
 
 ALLOWED_FOR_SERVERS = ("listen", "accept", "accept4", "socketpair")
-"""A server takes connections at the one socket it was handed, and its event loop wakes itself through a pair. Without
-`socket`, `bind` and `connect` it reaches nothing else."""
+"""A server takes connections at the one socket it was handed, which is one of Unix: one of TCP could be turned to reach
+others. Its event loop wakes itself through a pair."""
 
 AF_UNIX = 1
 DATAGRAM_BIT = 2
@@ -134,6 +134,9 @@ reading, which only its owner may change; without a user of its own, the candida
 CLONE_PARENT = 0x00008000
 """Makes a sibling, which the judge would have to collect and never does."""
 
+MSG_FASTOPEN = 0x20000000
+"""Connects a socket of TCP with the first data, without `connect`."""
+
 MADV_REMOVE, MADV_PAGEOUT, MADV_COLLAPSE = 9, 21, 25
 """Change the pages of shared memory under whoever else has mapped it."""
 
@@ -155,6 +158,12 @@ CONDITIONAL = (
         Rule("madvise", Action.REFUSE, ArgumentTest(2, "is", advice))
         for advice in (MADV_REMOVE, MADV_PAGEOUT, MADV_COLLAPSE)
     ),
+    *(
+        Rule(call, Action.REFUSE, ArgumentTest(at, "has", MSG_FASTOPEN))
+        for call, at in (("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3))
+    ),
+    Rule("socketpair", Action.REFUSE, ArgumentTest(0, "is not", AF_UNIX)),
+    Rule("socketpair", Action.REFUSE, ArgumentTest(1, "has", DATAGRAM_BIT)),
     # of another process; 0 is the caller itself
     *(
         Rule(call, Action.REFUSE, ArgumentTest(0, "is not", 0))

@@ -74,8 +74,10 @@ def prefork_rung(
     return forking
 
 
-def choose_rung(*, trust_workspace: bool) -> ForkableRung:
-    """Return the strongest rung from which the canary does not get out.
+def choose_rung(
+    *, trust_workspace: bool, serves: bool = False, devices: tuple[str, ...] = ()
+) -> ForkableRung:
+    """Return the strongest rung from which the canary does not get out, as a server with `devices` where it `serves`.
 
     Where there is none: the `none` rung for a trusted workspace, else SandboxError with what was tried.
     """
@@ -84,7 +86,7 @@ def choose_rung(*, trust_workspace: bool) -> ForkableRung:
     for name, make in (("bubblewrap", bubblewrap_rung), ("landlock", landlock_rung)):
         try:
             rung = make()
-            out = canary.escapes_from(rung)
+            out = canary.escapes_from(rung, devices, serves=serves)
         except SandboxError as error:
             failures.append(f"{name}: {error}")
             continue

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import socket
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -21,9 +22,14 @@ from hillclimb.harness.duel.process.conversation import (
 from hillclimb.harness.duel.process.launch_spec import do_nothing
 from hillclimb.harness.errors import CandidateFault, UsageError
 from hillclimb.harness.records import Reason
+from hillclimb.harness.sandbox.kernel.seccomp import stage_two_program
+from hillclimb.harness.sandbox.rungs.bubblewrap_process import INSIDE as INSIDE_LAYOUT
 from hillclimb.harness.sandbox.rungs.choose import Confinement, ExitStatus, Rung, choose_rung
+from hillclimb.harness.sandbox.rungs.locked_folder import LockedFolder
 from hillclimb.harness.serving.backends.backend import ServedModel
-from hillclimb.harness.serving.server import GRACE_SECONDS
+from hillclimb.harness.serving.confined.printed import Printed
+from hillclimb.harness.serving.confined.relay import Relay
+from hillclimb.harness.serving.server import GRACE_SECONDS, listen_on
 
 INSIDE = "hillclimb.harness.serving.confined.inside"
 
@@ -31,7 +37,9 @@ END_SECONDS = GRACE_SECONDS + 2.0
 """For a server that was asked to end."""
 
 WATCH_SECONDS = 0.5
-STDERR = 2
+
+HIDDEN = (INSIDE_LAYOUT.workspace, INSIDE_LAYOUT.scratch, INSIDE_LAYOUT.python_path, "/proc", "/dev")
+"""Places where a sandbox has something of its own, so that nothing of the host can be shown there."""
 
 
 @dataclass(frozen=True)
@@ -48,17 +56,18 @@ class ServingSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def serving_spec(case: Case, devices: tuple[str, ...], environment: Mapping[str, str]) -> ServingSpec:
-    """Of what case.yaml says. Raises UsageError for a case without a backend, or whose model is not there."""
+def serving_spec(
+    case: Case, devices: tuple[str, ...], environment: Mapping[str, str], name: str | None = None
+) -> ServingSpec:
+    """Of what case.yaml says; `name` instead of its model's. Raises UsageError where that cannot be served."""
     settings = case.settings
     if settings.serving is None:
         raise UsageError(f"{case.name} has no backend of its own; give its case.yaml a section `serving`")
-    name = settings.model or case.name
-    model = ServedModel(name, model_path(case), settings.serving.context, settings.serving.slots)
+    path, serving = model_path(case), settings.serving
     return ServingSpec(
         case.workspace,
-        settings.serving.backend,
-        model,
+        serving.backend,
+        ServedModel(name or settings.model or case.name, path, serving.context, serving.slots),
         memory_bytes=settings.budgets.memory_mib << 20,
         load_seconds=settings.budgets.prepare_seconds,
         devices=devices,
@@ -68,52 +77,81 @@ def serving_spec(case: Case, devices: tuple[str, ...], environment: Mapping[str,
 
 def model_path(case: Case) -> Path | None:
     """Where the files of a case's model lie; None where it names none. Raises UsageError where they are missing."""
-    given = case.settings.model_path
+    given, file = case.settings.model_path, case.folder / "case.yaml"
     if not given:
         return None
-    path = (case.folder / Path(given).expanduser()).resolve()
+    try:
+        path = (case.folder / Path(given).expanduser()).resolve()
+    except RuntimeError as error:  # of a user that is not there
+        raise UsageError(f"{file}: model_path {given!r}: {error}") from None
     if not path.exists():
-        raise UsageError(f"{case.folder / 'case.yaml'}: model_path {given!r}: there is no {path}")
+        raise UsageError(f"{file}: model_path {given!r}: there is no {path}")
+    hidden = next((place for place in HIDDEN if path.is_relative_to(place)), None)
+    if hidden is not None:
+        raise UsageError(
+            f"{file}: model_path {given!r} is below {hidden}, where a sandbox has its own; put it elsewhere"
+        )
     return path
 
 
-def serve_confined(
-    spec: ServingSpec, listening: socket.socket, tell: Callable[[str], None], *, trust_workspace: bool
-) -> None:
-    """Answer at a bound socket until an exception ends this; `tell` is told the model's name once requests are taken.
+def readable_files(path: Path) -> tuple[Path, ...]:
+    """A model's folder or file, and what links in it lead to, as those of Hugging Face's cache do."""
+    targets = {link.resolve() for link in path.rglob("*") if link.is_symlink()} if path.is_dir() else set()
+    return (path, *sorted(one for one in targets if one.exists() and not one.is_relative_to(path)))
 
-    Raises CandidateFault where the workspace's server does not load or ends, SandboxError where nothing confines it.
+
+def serve_confined(
+    spec: ServingSpec,
+    listening: socket.socket,
+    tell: Callable[[str], None],
+    hear: Callable[[str], None],
+    *,
+    trust_workspace: bool,
+) -> None:
+    """Answer at a bound socket until an exception ends this.
+
+    `tell` is told the model's name once requests are taken, and `hear` each line that the server prints. Raises
+    CandidateFault where the workspace's server does not load or ends, SandboxError where nothing confines it.
     """
-    rung = choose_rung(trust_workspace=trust_workspace)
-    with ConfinedServer(rung, spec, listening, output=STDERR) as server:
-        tell(server.await_ready())
-        while (ended := server.wait(WATCH_SECONDS)) is None:
-            pass
+    rung = choose_rung(trust_workspace=trust_workspace, serves=True, devices=spec.devices)
+    with Relay(listening) as relay, closing(Printed(hear)) as printed:
+        with ConfinedServer(rung, spec, output=printed.descriptor) as server:
+            server.await_ready()
+            relay.start(server.path)
+            tell(spec.model.name)
+            while (ended := server.wait(WATCH_SECONDS)) is None:
+                pass
         raise CandidateFault(*exit_fault(ended))
 
 
 class ConfinedServer:
-    """Alive from its construction until it is closed."""
+    """Alive from its construction until it is closed. It answers at a Unix socket of its own.
 
-    def __init__(
-        self, rung: Rung, spec: ServingSpec, listening: socket.socket, *, output: int | None = None
-    ) -> None:
-        """Start it at a bound socket, which stays the caller's. What it prints goes to `output`, or else is kept.
+    A server without a GPU starts no process once its workspace is imported, and one with a GPU none once it answers.
+    """
+
+    def __init__(self, rung: Rung, spec: ServingSpec, *, output: int | None = None) -> None:
+        """Start it. What it prints goes to the descriptor `output`, or else is kept to be quoted.
 
         Raises MachineError where the sandbox cannot be raised.
         """
-        self._spec, self._log = spec, OutputLog()
-        with ExitStack() as unless_started:
-            unless_started.callback(self._log.close)
+        self._spec, self._is_closed = spec, False
+        with ExitStack() as stack:
+            folder = LockedFolder.make("server")
+            stack.callback(folder.remove)
+            self.path = folder.path / "socket"
+            listening = stack.enter_context(listen_on(self.path))
+            log = OutputLog()
+            stack.callback(log.close)
             ours, theirs = wire.make_pair()
-            unless_started.callback(ours.close)
-            with theirs:
-                numbers = (listening.fileno(), theirs.fileno())
-                confinement = self._confinement(numbers, self._log.descriptor if output is None else output)
+            stack.callback(ours.close)
+            with theirs, _above_standard(listening) as passed, _above_standard(theirs) as end:
+                numbers = (passed.fileno(), end.fileno())
+                confinement = self._confinement(numbers, log.descriptor if output is None else output)
                 self._confined = rung.spawn([sys.executable, "-m", INSIDE, *map(str, numbers)], confinement)
-            unless_started.pop_all()
-        self._conversation = Conversation(ours, self._confined, self._log, do_nothing)
-        self._is_closed = False
+            stack.callback(self._confined.kill)
+            self._conversation = Conversation(ours, self._confined, log, do_nothing)
+            self._stack = stack.pop_all()
 
     def _confinement(self, descriptors: tuple[int, ...], output: int) -> Confinement:
         spec = self._spec
@@ -125,7 +163,7 @@ class ConfinedServer:
             descriptors=descriptors,
             output=output,
             devices=spec.devices,
-            readable=(spec.model.path,) if spec.model.path else (),
+            readable=readable_files(spec.model.path) if spec.model.path else (),
             serves=True,
         )
 
@@ -137,21 +175,26 @@ class ConfinedServer:
     ) -> None:
         self.close()
 
-    def await_ready(self) -> str:
-        """The model's name, once requests are taken. Raises CandidateFault where none will be."""
-        spec = self._spec
+    def await_ready(self) -> None:
+        """Wait until requests are taken. Raises CandidateFault where none will be."""
+        spec, has_gpu = self._spec, bool(self._spec.devices)
         self._conversation.ask(
             {
                 "workspace": self._confined.workspace_inside,
                 "entry": spec.entry,
+                "process_filter": stage_two_program().hex(),
+                "is_filtered_later": has_gpu,
                 **spec.model._asdict(),
                 "path": str(spec.model.path or ""),
             }
         )
         name = self._conversation.answer(spec.load_seconds, "loading").get("model")
-        if not isinstance(name, str):
-            raise CandidateFault(Reason.BROKE_PROTOCOL, f"told {str(name)[:60]} as its model's name")
-        return name
+        if name != spec.model.name:
+            detail = f"serves the model {str(name)[:60]!r}, and was asked for {spec.model.name!r}"
+            raise CandidateFault(Reason.BROKE_PROTOCOL, detail)
+        if has_gpu and (others := self._confined.other_pids()):
+            detail = f"{len(others)} processes of its own live beside it"
+            raise CandidateFault(Reason.STARTED_PROCESS, detail)
 
     def wait(self, seconds: float) -> ExitStatus | None:
         """How it ended; None where it is still alive after so long."""
@@ -161,11 +204,14 @@ class ConfinedServer:
         """End it and everything it left behind: answers under way fail first. Again at will."""
         if self._is_closed:
             return
+        with self._stack:
+            self._confined.ask_to_end()
+            self._confined.wait(END_SECONDS)
         self._is_closed = True
-        self._confined.ask_to_end()
-        self._confined.wait(END_SECONDS)
-        self._conversation.close()
-        try:
-            self._confined.kill()
-        finally:
-            self._log.close()
+
+
+@contextmanager
+def _above_standard(one: socket.socket) -> Iterator[socket.socket]:
+    """The same socket at a number that none of the standard streams has, which are replaced inside."""
+    with socket.socket(fileno=fcntl.fcntl(one.fileno(), fcntl.F_DUPFD_CLOEXEC, 3)) as other:
+        yield other

@@ -2,10 +2,12 @@
 
 `python -m hillclimb.harness.serving.confined.inside LISTENING SOCKET`.
 
-    is told    workspace, entry, name, path, context, slots    {"ok": true, "model": its name}
+    is told    workspace, entry, name, path, context, slots, process filter    {"ok": true, "model": its name}
     a fault is {"fault": a key of conversation.FAULTS, "text": traceback's end}
 
 The answer comes once requests are taken at LISTENING, the number of a socket that is bound. Nothing is said after it.
+A backend for a GPU may start compilers while it is made, so the filter that forbids new processes is loaded after that,
+and else before.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any, cast
 
 from hillclimb.harness.candidate.runner import import_kernel
 from hillclimb.harness.channel import wire
+from hillclimb.harness.channel.process_filter import load_filter
 from hillclimb.harness.serving.backends.backend import Backend, ServedModel
 from hillclimb.harness.serving.server import serve
 
@@ -37,9 +40,15 @@ def main() -> None:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     listening, end = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
     order, _ = wire.receive(end)
+    no_more_processes = bytes.fromhex(order.pop("process_filter"))
+    is_filtered_later = order.pop("is_filtered_later")
+    if not is_filtered_later:
+        load_filter(no_more_processes)
     sys.excepthook = partial(tell_fault, end)
     backend = make_backend(**order)
     sys.excepthook = sys.__excepthook__
+    if is_filtered_later:
+        load_filter(no_more_processes)
     serve(backend, listening, lambda: wire.send(end, {"ok": True, "model": backend.model}))
 
 

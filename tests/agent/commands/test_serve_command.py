@@ -113,7 +113,7 @@ SERVED = {
     "workspace/backend.py": (
         "from hillclimb.harness.serving.backends.mock_backend import MockBackend\n\n"
         "def create_backend(model):\n"
-        "    print('loads', model.name)\n"
+        "    print(f'loads {model.name}, \\x1b[31mred')\n"
         "    return MockBackend(model.name, slots=model.slots, context=model.context)\n"
     ),
 }
@@ -144,12 +144,28 @@ def test_a_case_is_served_by_its_own_backend(tmp_path: Path) -> None:
         more, printed = process.communicate(timeout=60)
     assert (told["model"], told["backend"]) == ("mine", "custom")
     assert found.usage and found.usage.completion_tokens == 9
-    assert (process.returncode, more, printed) == (130, "", "loads mine\n")
+    assert (process.returncode, more) == (130, "")
+    loading, said = printed.splitlines()
+    assert loading == "some/served: backend.py:create_backend is loaded, in 120 s at the most"
+    assert said == r"loads mine, \x1b[31mred"
+
+
+ENDS_ONCE_ASKED = """
+import os, sys, time, threading
+
+def ends_once_asked():
+    while not any(thread.name == "engine" for thread in threading.enumerate()):
+        time.sleep(0.01)
+    time.sleep(1)
+    os._exit(5)
+
+"""
 
 
 def test_a_server_that_dies_is_told(tmp_path: Path) -> None:
-    dies = "import os, threading\n" + SERVED["workspace/backend.py"].replace(
-        "    print('loads', model.name)", "    threading.Timer(3, lambda: os._exit(5)).start()"
+    dies = ENDS_ONCE_ASKED + SERVED["workspace/backend.py"].replace(
+        "    print(f'loads {model.name}, \\x1b[31mred')",
+        "    threading.Thread(target=ends_once_asked).start()",
     )
     command = [sys.executable, "-c", MAIN, "serve", "--port", "0", "--case"]
     done = subprocess.run(
@@ -167,11 +183,29 @@ def test_a_server_that_dies_is_told(tmp_path: Path) -> None:
 def test_a_case_may_be_served_by_the_labs_backends(tmp_path: Path) -> None:
     with serving("--case", case_of(tmp_path), "--backend", "mock", "--port", "0") as address:
         assert httpx.get(f"{address}/models").json()["data"][0]["id"] == "mine"
+        refused = pytest.raises(BadRequestError, match="the context has 100 tokens")
+        with OpenAI(base_url=address, api_key="none") as client, refused:
+            client.completions.create(model="mine", prompt="a", max_tokens=100)
+
+
+def test_a_case_may_be_served_by_another_name(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", MAIN, "serve", "--json", "--port", "0", "--case", case_of(tmp_path)]
+    with subprocess.Popen([*command, "--model", "other"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        told = json.loads(process.stdout.readline())
+        assert httpx.get(f"{told['at']}/models").json()["data"][0]["id"] == told["model"] == "other"
+        process.send_signal(signal.SIGTERM)
 
 
 def test_options_that_do_not_fit_are_told(tmp_path: Path) -> None:
     assert "takes a snapshot; give its --model-path" in failing(MAIN, "--backend", "transformers")
-    assert "the mock has no snapshot" in failing(MAIN, "--model-path", str(tmp_path))
+    told = failing(MAIN, "--model-path", str(tmp_path))
+    assert "--model-path is for --backend transformers, and mock answers here" in told
+    own = ("--case", case_of(tmp_path))
+    told = failing(MAIN, *own, "--slots", "3")
+    assert "--slots is for --backend mock or transformers, and custom answers here" in told
+    assert "--decode-ms is for --backend mock" in failing(MAIN, *own, "--decode-ms", "3")
+    assert "--trust-workspace is for --backend custom" in failing(MAIN, "--trust-workspace")
     assert "--backend custom is a case's own; give its --case" in failing(MAIN, "--backend", "custom")
     assert "no case at 'none/such'" in failing(MAIN, "--case", "none/such")
     demo = str(ROOT / "cases" / "demo" / "cpu_matmul")

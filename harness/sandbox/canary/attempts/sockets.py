@@ -28,6 +28,17 @@ def make_a_datagram_socket_for_files(bait: Bait) -> None:
     socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).close()
 
 
+def make_a_pair_of_datagram_sockets(bait: Bait) -> None:
+    """Either could send to a socket file as well."""
+    for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM):
+        end.close()
+
+
+def reach_the_loopback_by_the_first_data(bait: Bait) -> None:
+    with socket.socket() as end:
+        end.sendto(b"", seccomp.MSG_FASTOPEN, ("127.0.0.1", bait.port))
+
+
 def make_a_netlink_socket(bait: Bait) -> None:
     socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close()
 
@@ -77,6 +88,8 @@ ATTEMPTS: tuple[Attempt, ...] = (
     reach_the_loopback,
     make_a_datagram_socket,
     make_a_datagram_socket_for_files,
+    make_a_pair_of_datagram_sockets,
+    reach_the_loopback_by_the_first_data,
     make_a_netlink_socket,
     make_a_socket_of_another_kind,
     reach_an_abstract_socket,

@@ -52,7 +52,7 @@ def test_they_are_copied_and_readable() -> None:
         "gain": torch.arange(6.0).reshape(2, 3).T,
         "steps": torch.tensor([1, 2], dtype=torch.int8),
     }
-    made = Parameters(given_tensors, "cpu")
+    made = Parameters(given_tensors, "cpu", dict)
     given_tensors["gain"] += 1
     assert torch.equal(made.tensors["gain"], torch.arange(6.0).reshape(2, 3).T)
     assert made.tensors["gain"].stride() == (1, 3)
