@@ -133,8 +133,8 @@ ROOMS = {
     ),
     "harness.serving": "harness.serving.backends",
     "harness.serving.confined": (
-        "harness.candidate harness.case harness.channel harness.duel.process harness.sandbox.rungs "
-        "harness.serving harness.serving.backends"
+        "harness.candidate harness.case harness.channel harness.duel.process harness.sandbox.kernel "
+        "harness.sandbox.rungs harness.serving harness.serving.backends"
     ),
     "harness.sources": "harness.case harness.channel",
     "harness.studies": "harness.candidate harness.case harness.device harness.judge harness.report",

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -131,27 +131,15 @@ def serve(
     asked = _case(case)
     backend = backend or ("custom" if asked else "mock")
     _require_fitting(context_of_command, backend)
-    served = asked.settings.serving if asked else None
-    slots, context = (
-        given if given is not None else getattr(served, key, None)
-        for key, given in (("slots", slots), ("context", context))
-    )
+    name, sizes = model or _model_name(asked), _sizes(asked, slots, context)
     with _serving_packages():
         if backend == "custom":
             serving = _custom(asked, model, trust_workspace=trust_workspace)
         elif backend == "mock":
-            serving = _mock(
-                model=model or _model_name(asked) or "mock",
-                slots=slots or 8,
-                context=context or 8192,
-                answer_tokens=answer_tokens,
-                prefill_seconds=prefill_ms / 1e3,
-                decode_seconds=decode_ms / 1e3,
-            )
+            serving = _mock(name or "mock", sizes, answer_tokens, prefill_ms / 1e3, decode_ms / 1e3)
         else:
-            options = {"mode": mode, "device": device, "dtype": dtype}
-            snapshot, name = model_path or _model_path(asked), model or _model_name(asked)
-            serving = _snapshot(snapshot, model=name, slots=slots or 1, context=context, **options)
+            snapshot = model_path or _model_path(asked)
+            serving = _snapshot(snapshot, name, sizes, mode=mode, device=device, dtype=dtype)
         with _listening(host, port, unix_socket) as (listening, place):
             signal.signal(signal.SIGTERM, _end)
             serving(listening, lambda name: _tell(name, backend, place, json=json))
@@ -179,6 +167,22 @@ def _case(given: str | None) -> Case | None:
     from hillclimb.harness.case.case import Case, find_case
 
     return Case(find_case(given)) if given is not None else None
+
+
+class ServedSizes(NamedTuple):
+    """Of a backend; None for what it takes by itself."""
+
+    slots: int | None
+    context: int | None
+
+
+def _sizes(case: Case | None, slots: int | None, context: int | None) -> ServedSizes:
+    """As they were given, else the case's."""
+    serving = case.settings.serving if case else None
+    return ServedSizes(
+        slots if slots is not None or serving is None else serving.slots,
+        context if context is not None or serving is None else serving.context,
+    )
 
 
 def _model_name(case: Case | None) -> str | None:
@@ -235,18 +239,30 @@ def _here(backend: Backend) -> Answering:
     return lambda listening, tell: serve_backend(backend, listening, lambda: tell(backend.model))
 
 
-def _mock(**options: Any) -> Answering:
+def _mock(
+    model: str, sizes: ServedSizes, answer_tokens: int, prefill_seconds: float, decode_seconds: float
+) -> Answering:
     from hillclimb.harness.serving.backends.mock_backend import MockBackend
 
-    return _here(MockBackend(**options))
+    return _here(
+        MockBackend(
+            model,
+            slots=sizes.slots or 8,
+            context=sizes.context or 8192,
+            answer_tokens=answer_tokens,
+            prefill_seconds=prefill_seconds,
+            decode_seconds=decode_seconds,
+        )
+    )
 
 
-def _snapshot(snapshot: Path | None, **options: Any) -> Answering:
+def _snapshot(snapshot: Path | None, model: str | None, sizes: ServedSizes, **options: Any) -> Answering:
     from hillclimb.harness.serving.backends.transformers_backend import TransformersBackend
 
     if snapshot is None:
         raise UsageError("--backend transformers takes a snapshot; give its --model-path")
-    return _here(TransformersBackend(snapshot, **options))
+    slots = sizes.slots or 1
+    return _here(TransformersBackend(snapshot, model=model, slots=slots, context=sizes.context, **options))
 
 
 def _url(host: str, port: int) -> str:
