@@ -79,12 +79,7 @@ class InterleavedDuel:
         budgets: tuple[float, float] = (1.0, PASSED_BUDGETS),
     ) -> None:
         """`budgets` are what either side may err, in error budgets of the case."""
-        self.contract, self.suite, self.sides, self.settings = (
-            bound(contract, sides[0].parameters),
-            suite,
-            sides,
-            settings,
-        )
+        self.contract, self.suite, self.sides, self.settings = contract, suite, sides, settings
         self._budgets = budgets
         self.is_on_gpu = settings.device.kind == "cuda"
         self._stack = ExitStack()
@@ -97,6 +92,7 @@ class InterleavedDuel:
     def __enter__(self) -> InterleavedDuel:
         cores = self.settings.device.cores()
         self._stack.enter_context(pinned(cores, [side.pid for side in self.sides] if cores else []))
+        self.contract = bound(self.contract, self.sides[0].parameters)
         return self
 
     def __exit__(self, *exc: object) -> None:
