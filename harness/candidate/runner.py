@@ -272,7 +272,7 @@ def made_of(entry: Kernel, parameters: Mapping[str, Any]) -> Kernel:
     return kernel
 
 
-def call_made(entry: Kernel, parameters: Shapes, *arrays: object, **attributes: object) -> None:
+def call_made(entry: Kernel, parameters: Shapes, /, *arrays: object, **attributes: object) -> None:
     """Call what an entry returns for parameters without contents, made anew for each call."""
     from hillclimb.harness.candidate.offline_compiler import without_contents
 

@@ -59,6 +59,7 @@ class CheckedContract(Contract):
         self.unmixed = declared_reason(inner, file)
         self.excused = declared_excuses(inner, file)
         self._parameters: Tensors = {}
+        self._parameter_specs: list[TensorSpecs] = []
 
     def inputs(self, problem: Problem, distribution: str, generator: torch.Generator) -> Tensors:
         name = self._name(problem)
@@ -106,6 +107,9 @@ class CheckedContract(Contract):
         for key, tensor in tensors.items():
             expect_identifier(call, key)
             self._expect_usable(call, key, tensor)
+        shapes = specs_of(tensors)
+        self._parameter_specs = self._parameter_specs or [shapes]
+        _expect_shapes(call, shapes, self._parameter_specs[0], "an earlier call")
         return tensors
 
     def bound(self, parameters: Tensors) -> CheckedContract:
@@ -228,7 +232,8 @@ class CheckedContract(Contract):
     def _expect_usable(self, call: ContractCall, key: str, tensor: torch.Tensor) -> None:
         """What can be copied into shared memory and be handed to a kernel."""
         self._expect_dtype(call, key, tensor.dtype)
-        if tensor.device.type != self._place or tensor.layout != torch.strided or tensor.requires_grad:
+        is_plain = tensor.layout == torch.strided and not (tensor.requires_grad or tensor.is_conj())
+        if tensor.device.type != self._place or not is_plain:
             where = "CPU" if self._place == "cpu" else "generator's device"
             call.refuse(
                 f"gives {key!r} as something else than a plain tensor on the {where}",

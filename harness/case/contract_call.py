@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import traceback
+import unicodedata
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,8 +49,9 @@ class ContractCall:
 
 
 def expect_identifier(call: ContractCall, key: object) -> None:
-    """Of what is handed to a function by name."""
-    if not isinstance(key, str) or not key.isidentifier() or keyword.iskeyword(key):
+    """Of what is handed to a function by name, as Python has names."""
+    is_name = isinstance(key, str) and key.isidentifier() and not keyword.iskeyword(key)
+    if not is_name or unicodedata.normalize("NFKC", str(key)) != key or str(key).startswith("__"):
         call.refuse(f"names {key!r}, which no function can have as a parameter", "choose another name")
 
 

@@ -284,8 +284,8 @@ class Settings(_Section):
     surface: Literal["kernel"] = "kernel"
     """What is timed: kernel is a function called with tensors."""
     entry: EntryText = "kernel.py:run"
-    """File in the workspace and function in it, called as run(*inputs, *outputs, **attributes). On a CPU it may be a C
-    or C++ file, which is compiled."""
+    """File in the workspace and function in it, called as run(*inputs, *outputs, **attributes); with parameters it
+    returns what is called so. On a CPU it may be a C or C++ file, which is compiled."""
     mutable: Annotated[tuple[Glob, ...], Field(strict=False)] = ("*.py", "knobs.yaml", "docs/**")
     """Globs, relative to workspace/, of the files a proposal may add or change."""
     objective: Objective = Objective()

@@ -293,6 +293,8 @@ class InterleavedDuel:
         with attribute_faults(side):
             timing = self.sides[side].time(arena, turn, probe.read, fill_late)
             drawn = {slot: inputs[slot] for slot in kept}
+            if (loan := self.sides[side].loan) is not None:
+                loan.require_unchanged()
             self._check(workload, turn.slots, drawn, probe.unwritten_slot, self._budgets[side])
             probe.require_unchanged(workload.source.problem)
             timing = timing.per_call(turn)
@@ -343,8 +345,6 @@ class InterleavedDuel:
         where, start = f"{source.distribution} (while timed)", time.perf_counter()
         budget = budgets * self.settings.error_budget
         check_guards(source.problem, arena, where)
-        if self.sides[0].parameters:
-            self.sides[0].parameters.require_unchanged()
         for done, (slot, drawn) in enumerate(inputs.items()):
             if done >= CHECKED_SLOTS and time.perf_counter() - start > self.settings.segment_seconds:
                 return

@@ -29,7 +29,7 @@ from hillclimb.harness.duel.pairs import (
 from hillclimb.harness.duel.process.arena import Arena
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.duel.process.launcher import CandidateLauncher
-from hillclimb.harness.duel.process.parameters import drawn_parameters
+from hillclimb.harness.duel.process.parameters import drawn_parameters, pairs_with_room
 from hillclimb.harness.duel.workload import DuelSettings
 from hillclimb.harness.errors import CaseError, UsageError
 from hillclimb.harness.records import Pair, Progress, Side, Watch
@@ -112,7 +112,8 @@ class DuelFactory:
         done = 0
         while done < most:
             together = EXTRA_READY_PAIRS if done else min(expected_pairs or most, MAX_PAIRS)
-            count = min(together if self.device.kind == "cuda" else 1, most - done)
+            room = pairs_with_room(self.launcher.parameters, together, self.device.free_bytes)
+            count = min(room if self.device.kind == "cuda" else 1, most - done)
             with ExitStack() as stack:
                 born = self._spawn_pairs(stack, candidate, opponent, count, from_source=from_source)
                 self.prepare_pairs(born, watch, problems, None if done else gated)
@@ -139,9 +140,8 @@ class DuelFactory:
             parameters = stack.enter_context(drawn)
             for side in self.secret.sample((0, 1), 2):
                 with attribute_faults(side):
-                    born[side] = self.launcher.launch(
-                        (candidate, opponent)[side], parameters=parameters, from_source=from_source
-                    )
+                    tree = (candidate, opponent)[side]
+                    born[side] = self.launcher.launch(tree, parameters=parameters, from_source=from_source)
                 stack.callback(self._release, born[side])
             pairs.append((born[0], born[1]))
         try:
@@ -174,6 +174,9 @@ class DuelFactory:
         sides = [(side, process) for pair in born for side, process in enumerate(pair)]
         for process, _ in born:
             process.await_loaded()
+        for side, process in sides:  # one after another: what a kernel is made of may be chosen by timing
+            with attribute_faults(side):
+                process.take_parameters()
         self.compile(sides, problems or self.timed_problems(), watch)
         if gated is not None:
             self.compile_gated(sides[0][1], gated, watch, done=self.timed_problems())
@@ -211,10 +214,9 @@ class DuelFactory:
                     self._compile_together(group, arena)
 
     def _compile_together(self, sides: Sequence[tuple[int, CandidateProcess]], arena: Arena) -> None:
-        has_own_slots = bool(arena.layout.changed)
         for place, (side, process) in enumerate(sides):
             with attribute_faults(side):
-                process.begin_compile(arena, place if has_own_slots else side)
+                process.begin_compile(arena, place if arena.layout.changed else side)
         for side, process in sides:
             with attribute_faults(side):
                 process.finish_compile()
@@ -240,8 +242,7 @@ class DuelFactory:
 
     def gated_problems(self) -> tuple[str, ...]:
         """Every problem of the contract; where kernels are interpreted, those that are small enough for it."""
-        most = self.device.max_problem_bytes
-        contract = self.contract
+        most, contract = self.device.max_problem_bytes, self.contract
         small = tuple(n for n, p in contract.problems.items() if contract.work(p).bytes <= most)
         if not small:
             raise CaseError(
@@ -375,8 +376,7 @@ class DuelFactory:
     def check_contract(self) -> None:
         """Raises CaseError where the contract breaks a promise, or a suite names what it does not have."""
         gated, file = self.draw_gated_problems(), self.case.contract_file
-        names = (*gated.listed, *gated.neighbours)
-        check_contract(gated.contract, file, names, self.device.torch_device)
+        check_contract(gated.contract, file, (*gated.listed, *gated.neighbours), self.device.torch_device)
         self.check_suites()
 
     def check_suites(self) -> None:

@@ -200,8 +200,8 @@ class ParityGate:
         candidate.call(arena, slot, 1)
         self._called_seconds += time.process_time() - before_call
         self._runs += 1
-        if candidate.parameters:
-            candidate.parameters.require_unchanged()
+        if candidate.loan is not None:
+            candidate.loan.require_unchanged()
         where = source.distribution if source.mixed_share < 1 else f"{source.distribution}, mixed"
         share = check_outputs(source.contract, source.problem, arena, slot, inputs, self.error_budget, where)
         if share > self._worst:

@@ -300,6 +300,7 @@ class CaseJudge:
             with self._duels.launcher.launch(side) as candidate:
                 watch(Progress(stage="prepare"))
                 candidate.await_loaded()
+                candidate.take_parameters()
                 self._duels.compile_gated(candidate, gated, watch)
                 self._duels.seal([(0, candidate)])
                 return self._gate.check(candidate, gated, watch)

@@ -130,6 +130,7 @@ class _LaneCounter:
         statements = Statements(Path(side.tree))
         with self.duels.launcher.launch_interpreted(side, self.parameters) as process:
             process.await_loaded()
+            process.take_parameters()
             for done, name in enumerate(names):
                 self.watch(Progress(stage="lanes", done=done, of=len(names)))
                 yield parse_lanes(self._one(process, name), name, statements)

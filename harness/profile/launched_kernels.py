@@ -102,6 +102,7 @@ def launched_kernels(duels: DuelFactory, side: Side) -> list[str]:
     names: list[str] = []
     with duels.launcher.launch(side, watched=True) as process:
         process.await_loaded()
+        process.take_parameters()
         for problem in duels.timed_problems():
             names += _list_problem(duels, process, problem)
     return names

@@ -55,6 +55,8 @@ class SideProfile:
             ):
                 profiled.attempt(CandidateProcess.await_loaded)
                 timed.await_loaded()
+                profiled.attempt(CandidateProcess.take_parameters)
+                timed.take_parameters()
                 self._take_all(timed, profiled, self.duels.suite(suite))
         except CandidateFault as fault:
             self.detail = printable(f"stopped while it was timed, {fault}")

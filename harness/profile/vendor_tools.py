@@ -9,7 +9,7 @@ from hillclimb.harness.duel.process.launch_spec import thread_variables
 from hillclimb.harness.errors import SandboxError
 from hillclimb.harness.profile.counters import CounterReader, ProblemCounters, find_ncu
 from hillclimb.harness.profile.sanitize import Sanitizer, find_sanitizer
-from hillclimb.harness.profile.tool_run import ToolSandbox
+from hillclimb.harness.profile.tool_run import MAX_PROBLEM_BYTES, ToolSandbox
 from hillclimb.harness.records import Side, Watch
 from hillclimb.harness.sandbox.rungs.choose import Confinement
 
@@ -26,6 +26,8 @@ def sanitize(duels: DuelFactory, side: Side, watch: Watch) -> str:
     """
     if duels.device.kind != "cuda":
         return ""
+    if is_large := _large_parameters(duels):
+        return f"compute-sanitizer was not run: {is_large}"
     sources = [duels.source(name, duels.contract.distributions[0]) for name in duels.gated_problems()]
     notes = []
     try:
@@ -45,10 +47,20 @@ def count_hardware(duels: DuelFactory, side: Side) -> ProblemCounters:
     source = duels.source(suite.problems[0], suite.distribution)
     if duels.device.kind != "cuda":
         return ProblemCounters(source.problem)
+    if is_large := _large_parameters(duels):
+        return ProblemCounters(source.problem, failure=f"ncu was not run: {is_large}")
     try:
         return CounterReader(find_ncu(), _sandbox(duels, side)).read(source)
     except SandboxError as error:
         return ProblemCounters(source.problem, failure=f"ncu was not run: {error}")
+
+
+def _large_parameters(duels: DuelFactory) -> str:
+    """Why a tool is not given the parameters; empty where it is, or where there are none."""
+    parameters = duels.launcher.parameters
+    if parameters is None or parameters.nbytes <= MAX_PROBLEM_BYTES:
+        return ""
+    return f"the parameters are {parameters.nbytes >> 20} MiB, and a tool takes {MAX_PROBLEM_BYTES >> 20}"
 
 
 def _sandbox(duels: DuelFactory, side: Side) -> ToolSandbox:

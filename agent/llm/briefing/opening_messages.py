@@ -23,7 +23,7 @@ MAX_HUMAN_NOTES_CHARS = 8_000
 
 
 def system(facts: Facts) -> str:
-    """The rules; a function of case.yaml alone."""
+    """The rules; a function of case.yaml, and of whether the contract has parameters."""
     settings = facts.case.settings
     policy, gate, budgets = settings.policy, settings.gate, settings.budgets
     return render(
@@ -46,6 +46,7 @@ def system(facts: Facts) -> str:
         call_seconds=f"{budgets.call_seconds:g}",
         memory_mib=budgets.memory_mib,
         policy=list(_policy(facts)),
+        has_parameters="def parameters(" in facts.texts.contract,
         reply_tokens=settings.llm.reply_tokens,
     )
 

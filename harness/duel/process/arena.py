@@ -35,7 +35,8 @@ class Arena:
         longest = max(end - start for start, end in layout.guards())
         pattern = bytearray(secrets.token_bytes(longest))
         self._guard = torch.frombuffer(pattern, dtype=torch.uint8).to(self._slots.device)
-        self.write_guards()
+        for start, end in layout.guards():
+            self._slots[:, start:end] = self._guard[: end - start]
 
     @property
     def descriptor(self) -> int:
@@ -121,10 +122,6 @@ class Arena:
     def words_of_32_bits(self) -> torch.Tensor:
         """All of the memory, guard zones included."""
         return self._slots.flatten().view(torch.int32)
-
-    def write_guards(self) -> None:
-        for start, end in self.layout.guards():
-            self._slots[:, start:end] = self._guard[: end - start]
 
     def has_intact_guards(self) -> bool:
         return all(

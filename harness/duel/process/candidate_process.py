@@ -28,7 +28,7 @@ from hillclimb.harness.duel.process.launch_spec import (
     do_nothing,
     mentions,
 )
-from hillclimb.harness.duel.process.parameters import Parameters
+from hillclimb.harness.duel.process.parameters import LentParameters, Parameters
 from hillclimb.harness.errors import CandidateFault, MachineError, SandboxError
 from hillclimb.harness.records import Reason, Side
 from hillclimb.harness.sandbox.kernel.seccomp import stage_two_program
@@ -51,8 +51,7 @@ MAX_HELPERS = 64
 class CandidateProcess:
     """One side of a duel, alive. Frozen whenever it is not its turn.
 
-    Every method raises CandidateFault with the reason when the process misbehaves, MachineError when the
-    sandbox does.
+    Every method raises CandidateFault with the reason when the process misbehaves, MachineError when the sandbox does.
     """
 
     def __init__(
@@ -68,6 +67,7 @@ class CandidateProcess:
     ) -> None:
         """Start it and begin the import; a `watched` process is for `profile`, and a little slower for it."""
         self._limits, self._spec, self.parameters = limits, spec, parameters
+        self.loan: LentParameters | None = None
         self.has_autotuner = mentions(Path(side.tree), "autotune")
         self.is_closed = self._is_capturing = False
         self._is_sealed = spec.tensors not in COMPILED_TENSORS
@@ -147,14 +147,21 @@ class CandidateProcess:
             self._confined.kill()
         finally:
             self._log.close()
+            if self.loan is not None:
+                self.loan.give_back()
 
     def await_loaded(self) -> None:
-        """Wait for the workspace's import, begun at construction, and hand over the parameters; then freeze."""
+        """Wait for the workspace's import, begun at construction; then freeze."""
         self._conversation.answer(self._limits.prepare_seconds, "importing")
-        if self.parameters is not None:
-            self._conversation.ask(*self.parameters.offer())
-            self._conversation.answer(self._limits.prepare_seconds, "taking up its parameters")
         self._freeze()
+
+    def take_parameters(self) -> None:
+        """Have it make its kernel of the parameters, where there are some; then freeze."""
+        if self.parameters is not None:
+            self.loan = self.parameters.lend()
+            self._thaw_and_send(*self.loan.offer())
+            self._conversation.answer(self._limits.prepare_seconds, "taking up its parameters")
+            self._freeze()
 
     def begin_compile(self, arena: Arena, slot: int) -> None:
         """Start the first call on an arena, which may compile; `finish_compile` waits for it."""
@@ -239,9 +246,8 @@ class CandidateProcess:
         late = self._confined.run_seconds() - told
         self._late += late > max(LATE_SECONDS, LATE_SHARE * seconds)
         if self._late >= MAX_LATE:
-            detail = (
-                f"ran on for {late * 1e3:.1f} ms of CPU time after it was stopped, {MAX_LATE} times by now"
-            )
+            ms = f"{late * 1e3:.1f} ms"
+            detail = f"ran on for {ms} of CPU time after it was stopped, {MAX_LATE} times by now"
             raise CandidateFault(Reason.LEFT_WORK_RUNNING, detail)
         return seconds + late
 
@@ -347,9 +353,9 @@ class CandidateProcess:
         self._map(arena)
         self._thaw_and_send({"op": op, "arena": self._number(arena), "first": first, "count": count})
 
-    def _thaw_and_send(self, message: dict[str, Any]) -> None:
+    def _thaw_and_send(self, message: dict[str, Any], *descriptors: int) -> None:
         self._confined.thaw()
-        self._conversation.ask(message)
+        self._conversation.ask(message, *descriptors)
 
     def _deadline(self, count: int) -> float:
         return self._limits.call_seconds * min(count, 8)
@@ -363,10 +369,8 @@ class CandidateProcess:
             return
         self._handed += 1
         self._arenas[self._handed] = arena
-        self._confined.thaw()
-        self._conversation.ask(
-            {"op": "map", "arena": self._handed, "layout": arena.layout.to_json()}, arena.descriptor
-        )
+        offer = {"op": "map", "arena": self._handed, "layout": arena.layout.to_json()}
+        self._thaw_and_send(offer, arena.descriptor)
         self._conversation.answer(self._limits.prepare_seconds, "mapping buffers")
         self._freeze()
 
@@ -383,11 +387,9 @@ class CandidateProcess:
     def require_bounds(self) -> None:
         """Raises CandidateFault where it holds more than it may, or more processes help it to prepare."""
         if not self._is_sealed and (crowd := self._confined.other_count()) > MAX_HELPERS:
-            detail = (
-                f"{crowd} processes of its own live beside it while it prepares; compilers need no more than"
-            )
-            raise CandidateFault(Reason.STARTED_PROCESS, f"{detail} {MAX_HELPERS}")
-        lent = sum(one.layout.nbytes for one in (*self._arenas.values(), self.parameters) if one is not None)
+            detail = f"{crowd} processes of its own live beside it while it prepares; compilers need no more"
+            raise CandidateFault(Reason.STARTED_PROCESS, f"{detail} than {MAX_HELPERS}")
+        lent = sum(one.layout.nbytes for one in (*self._arenas.values(), self.loan) if one is not None)
         if self._confined.resident_bytes() > self._limits.memory_bytes + lent:
             most = self._limits.memory_bytes >> 20
             raise CandidateFault(Reason.OUT_OF_MEMORY, f"holds more than {most} MiB besides its buffers")

@@ -71,8 +71,6 @@ class CandidateLauncher:
             compiler_flags=compiler_flags(side) if settings.is_compiled else (),
             environment=self._variables(),
         )
-        if parameters is None and self.parameters is not None:
-            self.parameters.restore()
         return self._start(side, spec, parameters or self.parameters, watched=watched)
 
     def launch_interpreted(self, side: Side, parameters: Parameters | None) -> CandidateProcess:

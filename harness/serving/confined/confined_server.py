@@ -52,6 +52,8 @@ class ServingSpec:
     memory_bytes: int
     load_seconds: float
     """Until it takes requests."""
+    readable: tuple[Path, ...] = ()
+    """The model's files."""
     devices: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -68,6 +70,7 @@ def serving_spec(
         case.workspace,
         serving.backend,
         ServedModel(name or settings.model or case.name, path, serving.context, serving.slots),
+        readable=readable_files(path) if path else (),
         memory_bytes=settings.budgets.memory_mib << 20,
         load_seconds=settings.budgets.prepare_seconds,
         devices=devices,
@@ -95,9 +98,27 @@ def model_path(case: Case) -> Path | None:
 
 
 def readable_files(path: Path) -> tuple[Path, ...]:
-    """A model's folder or file, and what links in it lead to, as those of Hugging Face's cache do."""
-    targets = {link.resolve() for link in path.rglob("*") if link.is_symlink()} if path.is_dir() else set()
-    return (path, *sorted(one for one in targets if one.exists() and not one.is_relative_to(path)))
+    """A model's folder or file, and the files that links in it lead to, as those of a cache of Hugging Face do.
+
+    Raises UsageError for a link to anything else: whatever it leads to could be read by the workspace.
+    """
+    cache = path.parent.parent if path.parent.name == "snapshots" else path
+    links = [link for link in path.rglob("*") if link.is_symlink()] if path.is_dir() else []
+    targets = {link: _target(link) for link in links}
+    for link, target in targets.items():
+        if target is None or not (target.is_relative_to(path) or target.is_relative_to(cache / "blobs")):
+            raise UsageError(f"{link} leads out of the model's folder; put the file itself there")
+    outside = {target for target in targets.values() if target and not target.is_relative_to(path)}
+    return (path, *sorted(outside))
+
+
+def _target(link: Path) -> Path | None:
+    """The file that a link leads to; None where it is no file, or a loop."""
+    try:
+        target = link.resolve(strict=True)
+    except (OSError, RuntimeError):
+        return None
+    return target if target.is_file() else None
 
 
 def serve_confined(
@@ -163,7 +184,7 @@ class ConfinedServer:
             descriptors=descriptors,
             output=output,
             devices=spec.devices,
-            readable=readable_files(spec.model.path) if spec.model.path else (),
+            readable=spec.readable,
             serves=True,
         )
 

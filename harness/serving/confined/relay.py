@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
+import os
+import resource
+import select
 import socket
 import threading
+import time
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 
 PIECE_BYTES = 1 << 16
+OTHER_DESCRIPTORS = 64
+"""Of this process, besides two for each connection."""
+
 END_SECONDS = 2.0
-"""For connections to end by themselves, once those who answer them are gone."""
+"""For a client to end its side once it was answered to the end, and for connections at the end of the relay."""
 
 
 class Relay:
@@ -20,13 +25,14 @@ class Relay:
 
     def __init__(self, listening: socket.socket) -> None:
         self._listening = listening
-        self._loop = asyncio.new_event_loop()
-        self._is_over = asyncio.Event()
+        self._wake_read, self._wake_write = os.pipe()
+        self._changed = threading.Condition()
+        self._open: set[tuple[socket.socket, socket.socket]] = set()
         self._thread: threading.Thread | None = None
 
     def start(self, to: Path) -> None:
         """Take connections, and make one to the Unix socket `to` for each."""
-        self._thread = threading.Thread(target=self._run, args=(to,), name="relay", daemon=True)
+        self._thread = threading.Thread(target=self._take, args=(to,), name="relay", daemon=True)
         self._thread.start()
 
     def __enter__(self) -> Relay:
@@ -35,45 +41,73 @@ class Relay:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
+        os.close(self._wake_write)
         if self._thread is not None:
-            self._loop.call_soon_threadsafe(self._is_over.set)
             self._thread.join()
-        self._loop.close()
+            with self._changed:
+                self._changed.wait_for(lambda: not self._open, END_SECONDS)
+                for pair in self._open:
+                    _break_off(*pair)
+                self._changed.wait_for(lambda: not self._open, END_SECONDS)
+        os.close(self._wake_read)
 
-    def _run(self, to: Path) -> None:
-        self._loop.run_until_complete(self._serve(to))
+    def _take(self, to: Path) -> None:
+        """Until the pipe is closed. Beyond those that there is room for a connection is closed at once."""
+        self._listening.listen()
+        poll = select.poll()
+        for descriptor in (self._listening.fileno(), self._wake_read):
+            poll.register(descriptor, select.POLLIN)
+        while not any(descriptor == self._wake_read for descriptor, _ in poll.poll()):
+            try:
+                self._take_one(to)
+            except OSError:  # the client is gone again, or this process has no descriptor left
+                time.sleep(0.05)
 
-    async def _serve(self, to: Path) -> None:
-        server = await asyncio.start_server(partial(_hand_on, to), sock=self._listening.dup())
-        await self._is_over.wait()
-        server.close()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        if others:
-            _, left = await asyncio.wait(others, timeout=END_SECONDS)
-            for task in left:
-                task.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
+    def _take_one(self, to: Path) -> None:
+        client, _ = self._listening.accept()
+        server = socket.socket(socket.AF_UNIX)
+        with self._changed:
+            is_taken = len(self._open) < _most_connections()
+            if is_taken:
+                self._open.add((client, server))
+        if is_taken:
+            threading.Thread(target=self._hand_on, args=(client, server, to), daemon=True).start()
+        else:
+            client.close()
+            server.close()
+
+    def _hand_on(self, client: socket.socket, server: socket.socket, to: Path) -> None:
+        """One connection, to its end."""
+        with suppress(OSError):
+            server.connect(str(to))
+            asking = threading.Thread(target=_pump, args=(client, server), daemon=True)
+            asking.start()
+            _pump(server, client)
+            asking.join(END_SECONDS)
+            _break_off(client, server)
+            asking.join()
+        with self._changed:
+            self._open.remove((client, server))
+            client.close()
+            server.close()
+            self._changed.notify_all()
 
 
-async def _hand_on(to: Path, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One connection, to its end."""
-    try:
-        their_reader, their_writer = await asyncio.open_unix_connection(str(to))
-    except OSError:
-        writer.close()
-        return
-    with suppress(asyncio.CancelledError):
-        await asyncio.gather(_pump(reader, their_writer), _pump(their_reader, writer))
-    for end in (writer, their_writer):
-        end.transport.abort()
-    await asyncio.sleep(0)
-
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """All bytes of one direction; where the other side is gone, the rest is dropped."""
-    with suppress(ConnectionError):
-        while piece := await reader.read(PIECE_BYTES):
-            writer.write(piece)
-            await writer.drain()
+def _pump(one: socket.socket, other: socket.socket) -> None:
+    """All bytes of one direction, and its end; where the other side is gone, the rest is dropped."""
     with suppress(OSError):
-        writer.write_eof()
+        while piece := one.recv(PIECE_BYTES):
+            other.sendall(piece)
+    with suppress(OSError):
+        other.shutdown(socket.SHUT_WR)
+
+
+def _break_off(*ends: socket.socket) -> None:
+    for end in ends:
+        with suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+
+
+def _most_connections() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, min(1000, (soft - OTHER_DESCRIPTORS) // 2))

@@ -122,6 +122,7 @@ def test_both_sides_of_a_pair_have_the_same_and_every_pair_others(opened: Open, 
             duels.prepare_pairs([sides], ignore)
             assert sides[0].parameters is sides[1].parameters
             assert sides[0].parameters is not None
+            assert sides[0].loan is sides[1].loan is not None, "on the host nobody can spoil it"
             seen.append(sides[0].parameters.tensors["gain"].clone())
     assert not torch.equal(*seen)
     assert duels.launcher.parameters is not None
@@ -153,6 +154,20 @@ FAULTS = {
     "of a dtype that NumPy lacks": (
         CONTRACT.replace("1 + torch.rand(WIDTH, **made)", "torch.rand(WIDTH, **made).bfloat16()"),
         "which a kernel cannot be handed here",
+    ),
+    "that is conjugated": (
+        CONTRACT.replace("1 + torch.rand(WIDTH, **made)", "torch.ones(WIDTH, dtype=torch.complex64).conj()"),
+        "as something else than a plain tensor",
+    ),
+    "that Python spells otherwise": (
+        CONTRACT.replace('"gain": 1', '"\ufb01": 1').replace('inputs["gain"]', 'inputs["\ufb01"]'),
+        "which no function can have",
+    ),
+    "of another shape by the seed": (
+        CONTRACT.replace(
+            "torch.randn(WIDTH, **made)}", "torch.randn(torch.randint(9, (), **made).item() + 1, **made)}"
+        ),
+        "where an earlier call says",
     ),
     "that is no tensor": (
         CONTRACT.replace("1 + torch.rand(WIDTH, **made)", "3"),

@@ -565,6 +565,19 @@ class TestDevice:
         assert estimate_tokens([Message(role="system", content=block)]) < 600
 
 
+def test_parameters_are_told_where_the_contract_has_some(tmp_path: Path) -> None:
+    known = facts(tmp_path, story(tmp_path).ledger)
+    assert "parameters" not in texts(brief(known, ALL))[0]
+    contract = "class Contract:\n    def parameters(self, generator):\n        return {}\n"
+    said = texts(brief(replace(known, texts=replace(known.texts, contract=contract)), ALL))[0]
+    for part in (
+        "called once with them, as `QUALITY(**parameters)`",
+        "nothing but what was made of the parameters can be kept from one call to the next",
+        "s for import, as much to take up the parameters, and as much for the first call",
+    ):
+        assert part in " ".join(said.split())
+
+
 def test_importances_that_mean_nothing_are_not_told(tmp_path: Path) -> None:
     run = story(tmp_path)
     run.reject(sweep(TILE=16), Reason.SLOWER, 0.8)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import secrets
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hillclimb.harness.duel.process.parameters import Parameters, checksums
+from hillclimb.harness.duel.process.parameters import Parameters, checksums, pairs_with_room
 
 COUNT = 64
 
@@ -52,10 +53,20 @@ def test_they_are_copied_and_readable() -> None:
         "gain": torch.arange(6.0).reshape(2, 3).T,
         "steps": torch.tensor([1, 2], dtype=torch.int8),
     }
-    made = Parameters(given_tensors, "cpu", dict)
+    made = Parameters(given_tensors, "cpu")
     given_tensors["gain"] += 1
     assert torch.equal(made.tensors["gain"], torch.arange(6.0).reshape(2, 3).T)
     assert made.tensors["gain"].stride() == (1, 3)
     assert torch.equal(made.tensors["steps"], given_tensors["steps"])
-    made.require_unchanged()
+    made.lend().require_unchanged()
+    made.lend().give_back()
+    assert torch.equal(made.tensors["steps"], given_tensors["steps"]), "they are not one process's"
+    made.close()
+
+
+@pytest.mark.parametrize(("free", "pairs"), [(10**9, 6), (5 * 24 * 3, 3), (5 * 24 * 3 - 1, 2), (0, 1)])
+def test_as_many_pairs_are_got_ready_as_there_is_room_for(free: int, pairs: int) -> None:
+    made = Parameters({"gain": torch.zeros(6)}, "cpu")
+    assert pairs_with_room(made, 6, lambda: free) == pairs
+    assert pairs_with_room(None, 6, lambda: 0) == 6
     made.close()

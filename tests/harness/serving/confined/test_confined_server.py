@@ -17,11 +17,15 @@ import httpx2 as httpx
 import pytest
 from openai import OpenAI
 
-from hillclimb.harness.errors import CandidateFault, SandboxError
+from hillclimb.harness.errors import CandidateFault, SandboxError, UsageError
 from hillclimb.harness.records import Reason
 from hillclimb.harness.sandbox.rungs.choose import Rung, bubblewrap_rung, choose_rung, landlock_rung
 from hillclimb.harness.serving.backends.backend import ServedModel
-from hillclimb.harness.serving.confined.confined_server import ConfinedServer, ServingSpec
+from hillclimb.harness.serving.confined.confined_server import (
+    ConfinedServer,
+    ServingSpec,
+    readable_files,
+)
 
 ROOT = Path(__file__).resolve().parents[4]
 RUNGS = {"bubblewrap": bubblewrap_rung, "landlock": landlock_rung}
@@ -47,6 +51,7 @@ def spec_of(folder: Path, source: str, *, load_seconds: float = 60, path: Path |
         ServedModel("small", path, 256, 3),
         memory_bytes=4 << 30,
         load_seconds=load_seconds,
+        readable=readable_files(path) if path else (),
         environment={"KNOB": "3"},
     )
 
@@ -92,6 +97,22 @@ def test_it_sees_its_model_and_its_knobs(tmp_path: Path) -> None:
     for rung in RUNGS.values():
         with started(tmp_path, source, rung(), path=snapshot) as server:
             server.await_ready()
+
+
+LINKS = {"a file": "../secret", "a folder": "..", "everything": "/", "itself": "link", "nothing": "none"}
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_links_that_lead_out_of_the_model_are_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "secret").write_text("secret")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "weights").write_text("seven")
+    (folder / "same").symlink_to("weights")
+    assert readable_files(folder) == (folder,)
+    (folder / "link").symlink_to(LINKS[name])
+    with pytest.raises(UsageError, match="leads out of the model's folder"):
+        readable_files(folder)
 
 
 FAULTS = {

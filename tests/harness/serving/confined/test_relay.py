@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from hillclimb.harness.serving.confined import relay as relay_module
 from hillclimb.harness.serving.confined.relay import Relay
 from hillclimb.harness.serving.server import listen_at, listen_on
 
@@ -70,6 +73,53 @@ def test_nobody_behind_it_ends_the_connection(listening: socket.socket, tmp_path
         relay.start(tmp_path / "none")
         with connected(listening) as end:
             assert end.recv(1) == b""
+
+
+def test_who_is_left_by_the_server_is_left_alone_after_a_while(
+    listening: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay_module, "END_SECONDS", 0.2)
+    with listen_on(tmp_path / "inner") as inner, Relay(listening) as relay:
+        relay.start(tmp_path / "inner")
+        clients = [connected(listening) for _ in range(20)]
+        ends = [inner.accept()[0] for _ in clients]
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        for end in ends:
+            end.close()
+        for client in clients:
+            assert client.recv(1) == b""
+        deadline = time.monotonic() + 10
+        while len(list(Path("/proc/self/fd").iterdir())) > before - 60 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert len(list(Path("/proc/self/fd").iterdir())) <= before - 60, "20 of ours, and 40 of the relay's"
+        for client in clients:
+            client.close()
+
+
+def test_connections_beyond_those_that_there_is_room_for_are_closed(
+    listening: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay_module, "_most_connections", lambda: 2)
+    with listen_on(tmp_path / "inner") as inner, Relay(listening) as relay:
+        relay.start(tmp_path / "inner")
+        kept = [connected(listening) for _ in range(2)]
+        ends = [inner.accept()[0] for _ in kept]
+        with connected(listening) as third, suppress(ConnectionError):
+            assert third.recv(1) == b""
+        kept[0].close()
+        assert ends[0].recv(1) == b""
+        ends[0].close()
+        deadline = time.monotonic() + 10
+        fourth = None
+        while fourth is None and time.monotonic() < deadline:
+            client = connected(listening)
+            inner.settimeout(0.5)
+            with suppress(TimeoutError):
+                fourth = inner.accept()[0]
+            client.close()
+        assert fourth is not None
+        for end in (kept[1], ends[1], fourth):
+            end.close()
 
 
 def test_open_connections_end_with_it(listening: socket.socket, tmp_path: Path) -> None:
