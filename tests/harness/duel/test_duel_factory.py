@@ -26,6 +26,9 @@ class Logged:
     def await_loaded(self) -> None:
         self.log.append(f"{self.name} is loaded")
 
+    def take_parameters(self) -> None:
+        """It has none."""
+
     def seal(self) -> None:
         if self.breaks_seal:
             raise CandidateFault(Reason.STARTED_PROCESS, "has company")
