@@ -150,7 +150,7 @@ def test_what_it_says_of_itself_is_checked(tmp_path: Path, name: str) -> None:
 
 def test_one_that_hangs_is_ended(tmp_path: Path) -> None:
     source = "import time\n\ndef create_backend(model):\n    print('waits', flush=True)\n    time.sleep(600)"
-    late = pytest.raises(CandidateFault, match="no answer after 6 s of loading; it printed: waits")
+    late = pytest.raises(CandidateFault, match="no answer after 6 s of loading")
     with started(tmp_path, source, load_seconds=6) as server, late as raised:
         server.await_ready()
     assert raised.value.reason == Reason.HUNG
@@ -235,11 +235,10 @@ def test_a_long_answer_fails_when_it_is_ended(tmp_path: Path) -> None:
 
 
 def test_one_that_ignores_the_wish_is_killed(tmp_path: Path) -> None:
-    source = BACKEND.replace(LOADS, "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)")
-    with (
-        started(tmp_path, source, load_seconds=3) as server,
-        pytest.raises(CandidateFault, match="no answer"),
-    ):
+    says_so = "os.write(int(sys.argv[2]), b'ignored')"
+    ignores = f"signal.signal(signal.SIGTERM, signal.SIG_IGN); {says_so}; time.sleep(600)"
+    late = pytest.raises(CandidateFault, match="ignored")
+    with started(tmp_path, BACKEND.replace(LOADS, ignores)) as server, late:
         server.await_ready()
     ended = server.wait(0)
     assert ended is not None and ended.signal == signal.SIGKILL
