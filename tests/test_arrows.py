@@ -90,6 +90,7 @@ ROOMS = {
     "harness.candidate.wall": "harness.channel",
     "harness.case": "harness.channel harness.knobs harness.yaml_errors",
     "harness.case.contracts": "harness.case",
+    "harness.case.contracts.llama": "harness.case harness.channel",
     "harness.device.cpu": "harness.channel harness.device",
     "harness.device.gpu": "harness.channel harness.device",
     "harness.duel": "harness.case harness.channel harness.device harness.statistics",

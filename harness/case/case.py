@@ -88,6 +88,25 @@ class Case:
         """Whether its kernels may be Triton's, whose masked lanes alone can be counted."""
         return self.settings.device == "cuda" and "triton" in self.settings.policy.modules
 
+    @property
+    def model_path(self) -> Path | None:
+        """Where the model's files lie; None where case.yaml names none. Raises UsageError where they are missing."""
+        given, file = self.settings.model_path, self.folder / "case.yaml"
+        if not given:
+            return None
+        try:
+            path = (self.folder / Path(given).expanduser()).resolve()
+        except RuntimeError as error:  # of a user that is not there
+            raise UsageError(f"{file}: model_path {given!r}: {error}") from None
+        if not path.exists():
+            raise UsageError(f"{file}: model_path {given!r}: there is no {path}")
+        return path
+
+    @property
+    def session_model(self) -> Path | None:
+        """What a session's contract reads its parameters from; None where they are drawn. Raises UsageError, too."""
+        return self.model_path if self.settings.surface == "session" else None
+
     def first_to_sweep(self) -> tuple[dict[str, KnobValue], ...]:
         """Knob values that the sweep tries first.
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from hillclimb.harness.case import declarations
 from hillclimb.harness.case.contract import Contract, Problem, Spec, Tensors, Work, select
 from hillclimb.harness.case.contract_call import (
     ContractCall,
@@ -19,13 +20,6 @@ from hillclimb.harness.case.contract_call import (
     expect_other_names,
 )
 from hillclimb.harness.case.contract_limits import CALL_SECONDS, deadline, limit_calls, require_known_hooks
-from hillclimb.harness.case.declarations import (
-    declared_distributions,
-    declared_domains,
-    declared_excuses,
-    declared_problems,
-    declared_reason,
-)
 from hillclimb.harness.case.operands import (
     are_equal,
     expect_apart,
@@ -53,11 +47,11 @@ class CheckedContract(Contract):
         self._place, self._dtypes = torch.device(place).type, dtypes
         self._seen: dict[str, TensorSpecs] = {}
         self._partial: dict[str, frozenset[str]] = {}
-        self.problems = declared_problems(inner, file)
-        self.distributions = declared_distributions(inner, file)
-        self.domains = declared_domains(inner, file)
-        self.unmixed = declared_reason(inner, file)
-        self.excused = declared_excuses(inner, file)
+        self.problems = declarations.declared_problems(inner, file)
+        self.distributions = declarations.declared_distributions(inner, file)
+        self.domains = declarations.declared_domains(inner, file)
+        self.unmixed = declarations.declared_reason(inner, file)
+        self.excused = declarations.declared_excuses(inner, file)
         self._parameters: Tensors = {}
         self._parameter_specs: list[TensorSpecs] = []
 
@@ -295,7 +289,7 @@ def check_contract(
             attainable = contract.attainable(problem, inputs)
             masks = contract.counted(problem, inputs, reference) or {}
             for key, value in reference.items():
-                given, exact = select(attainable[key], masks.get(key)), select(value, masks.get(key))
+                given, exact = (select(t, masks.get(key)) for t in (attainable[key], value))
                 if value.is_floating_point() and not have_same_infinities(given, exact):
                     ContractCall(file, f"Contract.attainable({name})").refuse(*infinite_elsewhere(key))
             for key, mask in masks.items():
@@ -365,12 +359,15 @@ def load_contract(
     place: str = "cpu",
     dtypes: Container[str] = NUMPY_DTYPES,
     call_seconds: float = CALL_SECONDS,
+    model_path: Path | None = None,
 ) -> Contract:
     """The case's contract, held to its promises (hillclimb.harness.case.checked), tensors on torch's device `place`.
 
     Raises CaseError where contract.py does not define a complete one.
     """
-    return CheckedContract(_load(path, call_seconds), path, place, dtypes)
+    contract = _load(path, call_seconds)
+    contract.model_path = model_path
+    return CheckedContract(contract, path, place, dtypes)
 
 
 def _load(path: Path, call_seconds: float) -> Contract:
@@ -394,7 +391,6 @@ def _load(path: Path, call_seconds: float) -> Contract:
             "define a class Contract(hillclimb.harness.case.contract.Contract) with every method",
         ) from error
     if not isinstance(contract, Contract):
-        raise CaseError(
-            path, "Contract", "is not a hillclimb.harness.case.contract.Contract", "make it a subclass"
-        )
+        problem = "is not a hillclimb.harness.case.contract.Contract"
+        raise CaseError(path, "Contract", problem, "make it a subclass")
     return limit_calls(contract, path, call_seconds)

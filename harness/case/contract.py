@@ -11,6 +11,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -62,6 +63,9 @@ class Contract(ABC):
 
     unmixed: str = ""
     """Why elements of several distributions may not stand in one input; empty: they may, and do."""
+
+    model_path: Path | None = None
+    """Where the files of the case's model lie, as case.yaml says; the lab sets it."""
 
     excused: Mapping[str, str] = MappingProxyType({})
     """Wrong results, named as `hillclimb check` names them, that the contract is right to accept, and why."""

@@ -281,8 +281,9 @@ class Settings(_Section):
     """The target, in words."""
     device: Literal["cpu", "cuda"] = "cpu"
     """Where the kernel runs: NumPy arrays on CPUs, or torch tensors on one NVIDIA GPU."""
-    surface: Literal["kernel"] = "kernel"
-    """What is timed: kernel is a function called with tensors."""
+    surface: Literal["kernel", "session"] = "kernel"
+    """What is timed: kernel is a function called with tensors; session is one with a model's weights as parameters and
+    its cache as state, which are read from `model_path` if that is given."""
     entry: EntryText = "kernel.py:run"
     """File in the workspace and function in it, called as run(*inputs, *outputs, **attributes); with parameters it
     returns what is called so. On a CPU it may be a C or C++ file, which is compiled."""

@@ -78,6 +78,7 @@ class CaseJudge:
             device.torch_device,
             device.dtypes,
             case.settings.gate.contract_seconds,
+            case.session_model,
         )
         signatures = {
             name: call_signature(

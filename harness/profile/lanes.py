@@ -79,7 +79,9 @@ def count_lanes(duels: DuelFactory, side: Side, problems: Sequence[str], watch: 
     if not duels.case.can_count_lanes:
         raise UsageError(f"{duels.case.name} has no Triton kernels, so there are no lanes to count")
     started = time.perf_counter()
-    contract = load_contract(duels.case.contract_file, "cpu", TORCH_DTYPES)
+    contract = load_contract(
+        duels.case.contract_file, "cpu", TORCH_DTYPES, model_path=duels.case.session_model
+    )
     for name in problems:
         if name not in contract.problems:
             raise UsageError(

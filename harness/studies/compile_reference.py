@@ -36,7 +36,7 @@ def main() -> None:
     case = Case(Path(folder))
     with closing(open_device(case.settings.device)) as device:
         place = device.torch_device
-        contract = load_contract(case.contract_file, place, device.dtypes)
+        contract = load_contract(case.contract_file, place, device.dtypes, model_path=case.session_model)
         run = import_kernel(workspace, case.settings.entry)
         if parameters := contract.parameters(torch.Generator(place).manual_seed(0)):
             run = made_of(run, parameters)

@@ -79,18 +79,14 @@ def serving_spec(
 
 
 def model_path(case: Case) -> Path | None:
-    """Where the files of a case's model lie; None where it names none. Raises UsageError where they are missing."""
-    given, file = case.settings.model_path, case.folder / "case.yaml"
-    if not given:
-        return None
-    try:
-        path = (case.folder / Path(given).expanduser()).resolve()
-    except RuntimeError as error:  # of a user that is not there
-        raise UsageError(f"{file}: model_path {given!r}: {error}") from None
-    if not path.exists():
-        raise UsageError(f"{file}: model_path {given!r}: there is no {path}")
-    hidden = next((place for place in HIDDEN if path.is_relative_to(place)), None)
+    """Where the files of a case's model lie; None where it names none.
+
+    Raises UsageError where they are missing, or cannot be shown in a sandbox.
+    """
+    path, file = case.model_path, case.folder / "case.yaml"
+    hidden = next((place for place in HIDDEN if path and path.is_relative_to(place)), None)
     if hidden is not None:
+        given = case.settings.model_path
         raise UsageError(
             f"{file}: model_path {given!r} is below {hidden}, where a sandbox has its own; put it elsewhere"
         )

@@ -1,0 +1,178 @@
+"""What a session's contract takes and refuses, for computations that NumPy cannot make."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from hillclimb.harness.case.contract import Tensors
+from hillclimb.harness.case.contracts.llama.model import LINEARS, Llama, LlamaShape, seeded_weights
+from hillclimb.harness.case.contracts.llama.scale_audit import scales_of
+from hillclimb.harness.case.contracts.llama.session import LlamaSession
+
+SHAPE = LlamaShape(layers=3, hidden=128, heads=4, kv_heads=2, ffn=256, vocab=600, head_dim=32)
+
+PROBLEMS = {
+    "one": {"batch": 1, "context": 40, "prompt": 1, "tokens": 96},
+    "many": {"batch": 8, "context": 0, "prompt": 5, "tokens": 24},
+    "read": {"batch": 2, "context": 7, "prompt": 33, "tokens": 1},
+}
+LONG = ("one", "many")
+
+Change = Callable[[Tensors], None]
+
+
+class Session(LlamaSession):
+    shape = SHAPE
+    problems = PROBLEMS
+
+
+class Computed(LlamaSession):
+    """A kernel: the contract's own computation, with weights of its own."""
+
+    shape = SHAPE
+    problems = PROBLEMS
+
+    def outputs_of(self, name: str, inputs: Tensors, dtype: torch.dtype) -> Tensors:
+        problem = self.problems[name]
+        found = self._made(problem, inputs, dtype)
+        return {key: found[key].to(spec.dtype) for key, spec in self.outputs(problem).items()}
+
+
+def worst(name: str, seed: int, dtype: torch.dtype, change: Change | None = None) -> float:
+    """The largest share of the budget that a computation with changed weights has."""
+    contract, generator = Session(), torch.Generator().manual_seed(seed)
+    weights = contract.parameters(generator)
+    problem = PROBLEMS[name]
+    inputs = contract.inputs(problem, "normal", generator)
+    changed = {key: weight.clone() for key, weight in weights.items()}
+    if change is not None:
+        change(changed)
+    outputs = Computed().outputs_of(name, {**inputs, **changed}, dtype)
+    errors = contract.errors(problem, {**inputs, **weights}, outputs)
+    return max(float(share.max()) for share in errors.values())
+
+
+def scaled(name: str, layer: int, by: float = 0.98) -> Change:
+    def change(weights: Tensors) -> None:
+        weights[name][layer] *= by
+
+    return change
+
+
+def rounded(names: tuple[str, ...], levels: int) -> Change:
+    """Whole multiples of a unit of each row's own."""
+
+    def change(weights: Tensors) -> None:
+        for name in names:
+            unit = weights[name].float().abs().amax(-1, keepdim=True) / levels
+            weights[name] = ((weights[name] / unit).round() * unit).to(weights[name].dtype)
+
+    return change
+
+
+def in_fp8(weights: Tensors) -> None:
+    head = weights["embedding"].float()
+    unit = head.abs().amax(-1, keepdim=True) / 448
+    weights["embedding"] = ((head / unit).to(torch.float8_e4m3fn).float() * unit).bfloat16()
+
+
+def without_layer(weights: Tensors) -> None:
+    weights["o"][1], weights["down"][1] = 0, 0
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_right_computations_pass(name: str, dtype: torch.dtype) -> None:
+    shares = [worst(name, seed, dtype) for seed in range(6)]
+    assert max(shares) <= 0.8
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("change", [in_fp8, without_layer, rounded(("embedding",), 31)])
+def test_a_wrong_computation_does_not(name: str, change: Change) -> None:
+    assert worst(name, 1, torch.bfloat16, change) > 1
+
+
+@pytest.mark.parametrize("by", [0.98, 1.02])
+@pytest.mark.parametrize(
+    ("name", "matrix"),
+    [("many", matrix) for matrix in LINEARS]
+    # beside forty given keys and values the scale of a hundred new ones hardly shows
+    + [("one", matrix) for matrix in LINEARS if matrix not in ("k", "v")],
+)
+def test_a_scaled_matrix_does_not(name: str, matrix: str, by: float) -> None:
+    assert worst(name, 2, torch.bfloat16, scaled(matrix, 1, by)) > 1
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_weights_of_eight_bits_do_not(name: str) -> None:
+    assert worst(name, 3, torch.bfloat16, rounded((*LINEARS, "embedding"), 127)) > 1
+
+
+def test_a_folded_weight_in_bfloat16_passes() -> None:
+    """Half of a unit in the last place of every weight, in the same direction: what an honest kernel may do."""
+
+    def fold(weights: Tensors) -> None:
+        for name in ("q", "k", "v"):
+            weights[name] = (weights[name].float() * weights["attention_norm"].float()[:, None]).bfloat16()
+        for name in ("gate", "up"):
+            weights[name] = (weights[name].float() * weights["mlp_norm"].float()[:, None]).bfloat16()
+        weights["attention_norm"].fill_(1)
+        weights["mlp_norm"].fill_(1)
+
+    for seed in range(4):
+        assert worst("one", seed, torch.bfloat16, fold) < 1
+
+
+def test_the_prompt_is_read_as_one_token_after_another() -> None:
+    """A session's outputs do not depend on where its prompt ends and its tokens begin."""
+    weights = seeded_weights(SHAPE, torch.float64, torch.Generator().manual_seed(4))
+    model = Llama.of(SHAPE, weights, torch.float64)
+    contract = Session()
+    inputs = contract.inputs(
+        {"batch": 2, "context": 6, "prompt": 9, "tokens": 1}, "normal", torch.Generator()
+    )
+    whole, parts = (contract._empty_cache(inputs, torch.float64) for _ in range(2))
+    together = model.logits(inputs["prompt"], whole, 6, 9)
+    single = [model.logits(inputs["prompt"][:, i : i + 1], parts, 6 + i, 1) for i in range(9)]
+    torch.testing.assert_close(together, torch.cat(single, 1))
+    torch.testing.assert_close(whole.keys, parts.keys)
+
+
+def test_the_last_cached_position_is_the_last_that_is_read() -> None:
+    contract = Session()
+    problem = {"batch": 1, "context": 3, "prompt": 2, "tokens": 4}
+    inputs = contract.inputs(problem, "normal", torch.Generator())
+    assert inputs["keys"].shape == (3, 1, 2, 3 + 2 + 3, 32)
+    assert bool((inputs["keys"][:, :, :, 3:] == 0).all()) and bool((inputs["keys"][:, :, :, :3] != 0).any())
+
+
+def test_the_work_is_every_weight_once_a_token_where_no_cache_holds_them() -> None:
+    class Large(LlamaSession):
+        shape = LlamaShape(layers=16, hidden=2048, heads=32, kv_heads=8, ffn=8192, vocab=128256, head_dim=64)
+        problems = PROBLEMS
+
+    once = 2 * Large.shape.streamed_weights
+    assert once == pytest.approx(2471e6, rel=1e-3)
+    one, two = (
+        Large().work({"batch": 1, "context": 128, "prompt": 1, "tokens": tokens}).bytes for tokens in (1, 2)
+    )
+    assert once < one < 1.01 * once
+    assert two - one == pytest.approx(once, rel=0.03)
+
+
+def test_neighbours_are_problems() -> None:
+    contract = Session()
+    for problem in PROBLEMS.values():
+        for other in contract.vary(problem, random.Random(1)):
+            inputs = contract.inputs(other, "normal", torch.Generator())
+            assert inputs["prompt"].shape == (other["batch"], other["prompt"])
+
+
+def test_every_scale_once() -> None:
+    assert len(set(scales_of(3, has_context=True))) == 3 * 6 + 1
+    assert len(set(scales_of(3, has_context=False))) == 3 * 4 + 1
