@@ -14,10 +14,12 @@ from hillclimb.harness.case.contracts.llama.session import LlamaSession
 class Contract(LlamaSession):
     shape = LlamaShape(layers=2, hidden=64, heads=4, kv_heads=2, ffn=128, vocab=256, head_dim=16)
     dtype = torch.float32
+    audited_share = 1.0
     problems = {
         "read": {"batch": 2, "context": 0, "prompt": 9, "tokens": 1},
         "few": {"batch": 2, "context": 5, "prompt": 2, "tokens": 3},
-        "decode": {"batch": 2, "context": 24, "prompt": 1, "tokens": 32},
+        "decode": {"batch": 2, "context": 24, "prompt": 1, "tokens": 8},
+        "long": {"batch": 2, "context": 24, "prompt": 1, "tokens": 32},
     }
 """
 
@@ -91,13 +93,91 @@ def turn(x, cos, sin):
     return np.concatenate([first * cos - second * sin, second * cos + first * sin], -1)
 """
 
-TWICE = KERNEL.replace("# LAYER", "norm(x @ w['o'][layer] @ w['gate'][layer].T @ w['up'][layer], w['norm'])")
-"""It does as much again for nothing."""
+SLOW = KERNEL.replace(
+    "# LAYER",
+    """for _ in range(4):
+                norm(x @ w['o'][layer] @ w['gate'][layer].T @ w['up'][layer], w['norm'])""",
+)
+"""It does more, for nothing."""
 
 
 def write_session(root: Path, kernel: str = KERNEL) -> Path:
     """The case folder, for a CPU."""
     folder = write_case(root, kernel, SETTINGS + 'entry: "kernel.py:Session"\n')
     (folder / "contract.py").write_text(CONTRACT)
+    (folder / "benchmarks" / "main.yaml").write_text(SUITE)
+    return folder
+
+
+CUDA_SETTINGS = """
+schema: 1
+surface: session
+summary: a Llama makes tokens on a GPU
+device: cuda
+objective: {minimum_effect: 0.02}
+budgets: {prepare_seconds: 120, call_seconds: 60, memory_mib: 8192}
+policy: {imports: [torch, triton], library_calls: true, weight_caches: true}
+gate: {seeds: 1}
+"""
+
+TORCH_KERNEL = """
+import torch
+from torch.nn import functional as F
+
+
+class Session:
+    def __init__(self, **weights):
+        self.w = dict(weights)
+        # PREPARED
+
+    def __call__(self, prompt, shifts, keys, values, tokens, logits, *, context):
+        read = prompt
+        for step in range(tokens.shape[1]):
+            found = self.step(read, keys, values, context)
+            # FOUND
+            logits[:, step] = found
+            tokens[:, step] = found.argmax(1)
+            context += read.shape[1]
+            read = ((tokens[:, step] + shifts[:, step]) % logits.shape[2])[:, None]
+
+    def step(self, read, keys, values, context):
+        w = self.w
+        batch, count = read.shape
+        dim = keys.shape[4]
+        x = w["embedding"][read]
+        angles = torch.arange(context, context + count, device=x.device)[:, None] * w["frequencies"]
+        cos, sin = angles.cos(), angles.sin()
+        end = context + count
+        seen = torch.ones(count, end, dtype=torch.bool, device=x.device).tril(context)
+        for layer in range(len(w["q"])):
+            # LAYER
+            h = norm(x, w["attention_norm"][layer])
+            q, k, v = (F.linear(h, w[name][layer]).view(batch, count, -1, dim).transpose(1, 2) for name in "qkv")
+            keys[layer, :, :, context:end], values[layer, :, :, context:end] = turn(k, cos, sin), v
+            found = F.scaled_dot_product_attention(
+                turn(q, cos, sin), keys[layer, :, :, :end], values[layer, :, :, :end], attn_mask=seen, enable_gqa=True
+            )
+            x = x + F.linear(found.transpose(1, 2).reshape(batch, count, -1), w["o"][layer])
+            h = norm(x, w["mlp_norm"][layer])
+            gated = F.silu(F.linear(h, w["gate"][layer])) * F.linear(h, w["up"][layer])
+            x = x + F.linear(gated, w["down"][layer])
+        return F.linear(norm(x[:, -1], w["norm"]), w["embedding"])
+
+
+def norm(x, weight):
+    wide = x.float()
+    return (wide * (wide.square().mean(-1, keepdim=True) + 1e-5).rsqrt()).to(x.dtype) * weight
+
+
+def turn(x, cos, sin):
+    first, second = x.float().chunk(2, -1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], -1).to(x.dtype)
+"""
+
+
+def write_session_for_gpu(root: Path, kernel: str = TORCH_KERNEL) -> Path:
+    """The same for a GPU, in bfloat16."""
+    folder = write_case(root, kernel, CUDA_SETTINGS + 'entry: "kernel.py:Session"\n')
+    (folder / "contract.py").write_text(CONTRACT.replace("    dtype = torch.float32\n", ""))
     (folder / "benchmarks" / "main.yaml").write_text(SUITE)
     return folder

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from hillclimb.harness.case.case import Case
-from hillclimb.harness.device.cpu.cpu import CpuDevice
+from hillclimb.harness.device.cpu.cpu import CpuDevice, InterpreterDevice
 from hillclimb.harness.judge.judge import CaseJudge
 from hillclimb.harness.records import Progress, Reason, Side
 from hillclimb.harness.sandbox.rungs.choose import choose_rung
 from tests.fakes.cases import write_workspace
-from tests.fakes.session import KERNEL, TWICE, write_session
+from tests.fakes.session import KERNEL, SLOW, write_session, write_session_for_gpu
 
 
 def ignore(progress: Progress) -> None:
@@ -38,7 +39,7 @@ def test_an_honest_session_passes(judge: CaseJudge, tmp_path: Path) -> None:
 
 
 def test_a_faster_session_is_kept(judge: CaseJudge, tmp_path: Path) -> None:
-    fast, slow = side(tmp_path, KERNEL, "fast"), side(tmp_path, TWICE, "slow")
+    fast, slow = side(tmp_path, KERNEL, "fast"), side(tmp_path, SLOW, "slow")
     kept = judge.confirm(fast, slow, slow, 0.01, ignore)
     assert kept.reason is None, kept.detail
     assert kept.speedup is not None and kept.speedup.estimate > 1.1
@@ -82,6 +83,14 @@ def test_a_wrong_session_is_rejected(judge: CaseJudge, tmp_path: Path, name: str
     assert WRONG[name] != KERNEL
     report = judge.gate(side(tmp_path, WRONG[name]), ignore)
     assert report.reason == Reason.WRONG_RESULT, report
+
+
+def test_an_honest_session_in_bfloat16_passes(tmp_path: Path) -> None:
+    case = Case(write_session_for_gpu(tmp_path / "case"))
+    with closing(CaseJudge(case, choose_rung(trust_workspace=False), InterpreterDevice())) as judge:
+        report = judge.gate(Side(tree=str(case.workspace)), ignore)
+    assert report.passed, report.detail
+    assert 0.1 < report.worst < 0.9
 
 
 def test_the_contract_sees_planted_mistakes(judge: CaseJudge) -> None:

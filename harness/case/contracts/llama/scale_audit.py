@@ -1,9 +1,10 @@
 """Whether a model's logits are those of its weights, or of weights of which some are a little larger or smaller.
 
 One matrix of a layer times 0.98 changes logits less than rounding to bfloat16 does. But it changes them in the same
-direction everywhere, and rounding does not. So the errors are fitted, by least squares, with what a change of each
-matrix's scale does to the logits. Errors of one position belong together, which the standard error of each estimate
-allows for: it is the sandwich estimator over clusters of Liang and Zeger, Biometrika 73 (1986).
+direction everywhere, and rounding does not. So the errors are projected on what a change of each matrix's scale does to
+the logits, by least squares with weights: positions where a right computation errs more count less. Errors of one
+position belong together, which the standard error of each estimate allows for: it is the sandwich estimator over
+clusters of Liang and Zeger, Biometrika 73 (1986).
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ STEP = 0.01
 """Relative change of a scale by which its direction is found."""
 
 STANDARD_ERRORS = 8.0
-"""Of an estimate on rounding alone, which may be off by so many: honest kernels' rounding has a small bias, too."""
+"""By how many an estimate on rounding alone may be off: it has a small bias, and what is rounded at one position is
+read at the next ones."""
 
 HONEST_CHANGE = 0.005
 """Relative change of a scale that is never held against a kernel: a weight folded in bfloat16 rounds by up to 0.004."""
@@ -46,8 +48,9 @@ class ScaleAudit:
     limits: torch.Tensor
     """Largest estimate of each that is not held against a kernel, float64 [scales]."""
     _directions: torch.Tensor
-    """[positions, vocabulary, scales]."""
-    _inverse: torch.Tensor
+    """[positions, vocabulary, scales], weighted."""
+    _weights: torch.Tensor
+    """[positions, 1]."""
 
     @classmethod
     def of(
@@ -59,36 +62,29 @@ class ScaleAudit:
         has_context: bool,
     ) -> ScaleAudit:
         """`logits` gives a model's, [positions, vocab]; `rounding` are the errors of a right computation of them."""
-        exact = thinned(logits(model))
-        scales = scales_of(model.shape.layers, has_context=has_context)
-        found = [
-            (thinned(logits(replace(model, scales=MappingProxyType({scale: 1 + STEP})))) - exact) / STEP
-            for scale in scales
-        ]
-        directions = torch.stack(found, -1)
-        flat = directions.flatten(0, 1).double()
-        audit = cls(scales, torch.empty(0), directions, torch.linalg.pinv(flat.T @ flat, hermitian=True))
-        return replace(
-            audit, limits=(STANDARD_ERRORS * audit._standard_errors(rounding)).clamp_min(HONEST_CHANGE)
-        )
+        exact, scales = logits(model), scales_of(model.shape.layers, has_context=has_context)
+        weights = 1 / looked_at(rounding).square().mean(1, keepdim=True).sqrt().clamp_min(1e-300)
+        found = []
+        for scale in scales:
+            changed = logits(replace(model, scales=MappingProxyType({scale: 1 + STEP})))
+            found.append(weights * looked_at((changed - exact) / STEP))
+        audit = cls(scales, torch.empty(0), torch.stack(found, -1), weights)
+        parts = audit._parts(rounding)
+        errors = (parts - parts.mean(0)).square().sum(0).sqrt()
+        return replace(audit, limits=(STANDARD_ERRORS * errors).clamp_min(HONEST_CHANGE))
 
     def estimates(self, errors: torch.Tensor) -> torch.Tensor:
-        """By how much each scale is changed, relative, as errors of [positions, vocab] tell; float64 [scales]."""
-        return self._inverse @ self._projected(thinned(errors)).sum(0)
+        """By how much each scale is changed if no other is, relative, as errors of [positions, vocab] tell."""
+        return self._parts(errors).sum(0)
 
     def share(self, errors: torch.Tensor) -> float:
         """The largest estimate as a share of its limit."""
         return float((self.estimates(errors).abs() / self.limits).max())
 
-    def _standard_errors(self, rounding: torch.Tensor) -> torch.Tensor:
-        errors = thinned(rounding)
-        left = errors - self._directions @ self.estimates(rounding).to(errors.dtype)
-        scores = self._projected(left)
-        return (self._inverse @ (scores.T @ scores) @ self._inverse).diagonal().sqrt()
-
-    def _projected(self, errors: torch.Tensor) -> torch.Tensor:
-        """On each direction, by position: [positions, scales]."""
-        return torch.einsum("pvk,pv->pk", self._directions, errors).double()
+    def _parts(self, errors: torch.Tensor) -> torch.Tensor:
+        """What each position adds to the estimates, [positions, scales]."""
+        products = torch.einsum("pvk,pv->pk", self._directions, self._weights * looked_at(errors))
+        return products / self._directions.square().sum((0, 1)).clamp_min(1e-300)
 
 
 def scales_of(layers: int, *, has_context: bool) -> tuple[Scale, ...]:
@@ -97,6 +93,7 @@ def scales_of(layers: int, *, has_context: bool) -> tuple[Scale, ...]:
     return (*((name, layer) for layer in range(layers) for name in names), ("lm_head", 0))
 
 
-def thinned(logits: torch.Tensor) -> torch.Tensor:
-    """Those of MAX_VOCAB tokens or a few more, at equal distances."""
-    return logits[:, :: max(1, logits.shape[1] // MAX_VOCAB)]
+def looked_at(logits: torch.Tensor) -> torch.Tensor:
+    """Of MAX_VOCAB tokens or a few more, at equal distances, without what all logits of a position have in common."""
+    few = logits[:, :: max(1, logits.shape[1] // MAX_VOCAB)]
+    return few - few.mean(1, keepdim=True)

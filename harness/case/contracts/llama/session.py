@@ -50,6 +50,8 @@ CACHE_BYTES = 64 << 20
 AUDITED_POSITIONS = 32
 """Fewest of a call from whose logits scales are told."""
 
+_CHANCE = random.SystemRandom()
+
 WIDER = {torch.bfloat16: torch.float32, torch.float16: torch.float32, torch.float32: torch.float64}
 
 
@@ -61,6 +63,10 @@ class LlamaSession(Contract):
     """Of weights and cache as they are handed over. On a CPU NumPy has no bfloat16: float32 then."""
     precision: torch.dtype = torch.bfloat16
     """What they are rounded to, and in what the plain computation is made."""
+
+    audited_share: float = 0.25
+    """Of the compared calls with AUDITED_POSITIONS or more, how many are audited, drawn by chance. An audit reads the
+    tokens again for every matrix, so of a large model it takes a second."""
 
     distributions = ("normal",)
     unmixed = "a cache holds what a model can have put there"
@@ -238,7 +244,8 @@ class LlamaSession(Contract):
             1e-300
         )
         whole = float(errors.square().mean().sqrt() / allowed)
-        if positions >= AUDITED_POSITIONS and whole <= 1:
+        is_audited = positions >= AUDITED_POSITIONS and _CHANCE.random() < self.audited_share
+        if is_audited and whole <= 1:
             model = self._model(inputs, WIDER[self.precision])
 
             def forced(changed: Llama) -> torch.Tensor:

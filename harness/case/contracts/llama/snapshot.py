@@ -59,7 +59,7 @@ def shape_of(config: Any) -> LlamaShape:
         ffn=config.intermediate_size,
         vocab=config.vocab_size,
         head_dim=config.head_dim,
-        eps=config.rms_norm_eps,
+        eps=float(f"{config.rms_norm_eps:.6g}"),  # GGUF has it in float32
         tied=config.tie_word_embeddings,
     )
 
