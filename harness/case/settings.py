@@ -276,8 +276,8 @@ class Settings(_Section):
     model: str = ""
     """The model or operator family this comes from."""
     model_path: str = ""
-    """Where the model's files lie, for cases that serve one and for sessions that read its weights: absolute, below ~, or
-    below the case's folder."""
+    """Where the model's files lie, for cases that serve one, and for sessions that read its weights: absolute, below ~,
+    or below the case's folder."""
     hardware: str = ""
     """The target, in words."""
     device: Literal["cpu", "cuda"] = "cpu"

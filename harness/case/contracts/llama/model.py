@@ -20,6 +20,9 @@ from hillclimb.harness.case.contract import Tensors
 LINEARS = ("q", "k", "v", "o", "gate", "up", "down")
 """The matrices of a layer, each kept as [layers, out, in]."""
 
+CHANNEL_BITS = 3
+"""Of two, the power by which channels of random weights are larger or smaller at the most."""
+
 
 @dataclass(frozen=True)
 class LlamaShape:
@@ -75,20 +78,42 @@ class LlamaShape:
 
 
 def seeded_weights(shape: LlamaShape, dtype: torch.dtype, generator: torch.Generator) -> Tensors:
-    """Random weights by which activations, scores and logits are about 1 in size, and `frequencies` in float32."""
+    """Random weights by which scores and logits are about 1 in size, and `frequencies` in float32.
+
+    Of each row of a matrix the elements differ by up to 4096 in size, as does what they are multiplied with: rounded to
+    whole multiples of a unit, by rows or by groups, most of them are lost. Between floating-point numbers it changes
+    nothing.
+    """
     place = generator.device
-    weights: Tensors = {}
-    for name, sizes in shape.weight_shapes().items():
-        if name.endswith("norm"):
-            weights[name] = (1 + 0.1 * torch.randn(sizes, generator=generator, device=place)).to(dtype)
-            continue
-        scale = sizes[-1] ** -0.5
-        if name in ("o", "down"):  # of as many as are added up to what the last layer reads
-            scale *= (2 * shape.layers) ** -0.5
-        made = torch.empty(sizes, dtype=dtype, device=place)
-        for part in made if made.ndim == 3 else [made]:
-            part.copy_(scale * torch.randn(part.shape, generator=generator, device=place))
-        weights[name] = made
+
+    def normal(*sizes: int) -> torch.Tensor:
+        return torch.randn(sizes, generator=generator, device=place)
+
+    def channels(count: int) -> torch.Tensor:
+        exponents = 2 * torch.rand(count, generator=generator, device=place) - 1
+        return torch.exp2(CHANNEL_BITS * exponents)
+
+    weights = {
+        name: torch.empty(sizes, dtype=dtype, device=place) for name, sizes in shape.weight_shapes().items()
+    }
+    stream, added = channels(shape.hidden), (2 * shape.layers) ** -0.5
+    heads = ("embedding",) if shape.tied else ("embedding", "lm_head")
+    for name in heads:
+        weights[name].copy_(normal(shape.vocab, shape.hidden) * shape.hidden**-0.5 / stream)
+    weights["norm"].copy_(stream * stream)
+    for layer in range(shape.layers):
+        read, gated, made = channels(shape.hidden), channels(shape.hidden), channels(shape.ffn)
+        weights["attention_norm"][layer] = stream * read
+        weights["mlp_norm"][layer] = stream * gated
+        scales = {
+            **dict.fromkeys("qkv", 1 / read),
+            "o": added / stream[:, None],
+            "gate": 1 / gated,
+            "up": made[:, None] / gated,
+            "down": added / (made * stream[:, None]),
+        }
+        for name, sizes in shape.matrices.items():
+            weights[name][layer] = normal(*sizes) * sizes[1] ** -0.5 * scales[name]
     return {**weights, "frequencies": shape.frequencies.to(place)}
 
 
@@ -119,6 +144,11 @@ class Llama:
     def dtype(self) -> torch.dtype:
         return self.weights["embedding"].dtype
 
+    @property
+    def head(self) -> torch.Tensor:
+        """What the logits are made with, [vocab, hidden]."""
+        return self.weights["embedding" if self.shape.tied else "lm_head"]
+
     def logits(self, tokens: torch.Tensor, cache: Cache, context: int, last: int) -> torch.Tensor:
         """Of the `last` of these tokens, [batch, last, vocab]; tokens are int64 [batch, count].
 
@@ -132,8 +162,7 @@ class Llama:
             )
             x = x + self._mlp(self._norm(x, self.weights["mlp_norm"][layer]), layer)
         x = self._norm(x[:, -last:], self.weights["norm"])
-        head = self.weights["embedding" if self.shape.tied else "lm_head"]
-        return self._scaled(functional.linear(x, head), "lm_head", 0)
+        return self._scaled(functional.linear(x, self.head), "lm_head", 0)
 
     def _attention(
         self, x: torch.Tensor, layer: int, cache: Cache, context: int, angles: torch.Tensor

@@ -30,6 +30,7 @@ from typing import NamedTuple
 import torch
 
 from hillclimb.harness.case.contract import Contract, Problem, Spec, Tensors, Work
+from hillclimb.harness.case.contracts.llama.head_audit import HeadAudit
 from hillclimb.harness.case.contracts.llama.model import Cache, Llama, LlamaShape, seeded_weights
 from hillclimb.harness.case.contracts.llama.scale_audit import ScaleAudit
 from hillclimb.harness.case.contracts.llama.snapshot import read_snapshot
@@ -113,11 +114,11 @@ class LlamaSession(Contract):
         return {"context": problem["context"]}
 
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
-        found = self._made(problem, inputs, WIDER[self.precision])
+        found = self._made(problem, inputs, self._trusted(inputs).exact)
         return {name: value if name == "tokens" else value.double() for name, value in found.items()}
 
     def attainable(self, problem: Problem, inputs: Tensors) -> Tensors:
-        found, specs = self._made(problem, inputs, self.precision), self.outputs(problem)
+        found, specs = self._made(problem, inputs, self._trusted(inputs).plain), self.outputs(problem)
         return {name: found[name].to(spec.dtype) for name, spec in specs.items()}
 
     def errors(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> Tensors:
@@ -125,8 +126,9 @@ class LlamaSession(Contract):
         vocab = self.shape.vocab
         chosen = logits.gather(2, tokens.clamp(0, vocab - 1)[..., None])[..., 0]
         is_best = (tokens >= 0) & (tokens < vocab) & (chosen == logits.amax(2))
+        trusted = self._trusted(inputs)
         exact, plain = (
-            self._read(problem, inputs, tokens, dtype) for dtype in (WIDER[self.precision], self.precision)
+            self._read(problem, inputs, tokens, model) for model in (trusted.exact, trusted.plain)
         )
         return {
             "keys": self._cache_errors(
@@ -167,27 +169,30 @@ class LlamaSession(Contract):
         positions = problem["context"] + problem["prompt"] + problem["tokens"] - 1
         return shape.layers, problem["batch"], shape.kv_heads, positions, shape.head_dim
 
-    def _model(self, inputs: Tensors, dtype: torch.dtype) -> Llama:
-        """With the parameters among the inputs; kept for as long as these are the same tensors."""
-        names = (*self.shape.weight_shapes(), "frequencies")
-        weights = {name: inputs[name] for name in names}
-        kept: dict[torch.dtype, tuple[torch.Tensor, Llama]] = self.__dict__.setdefault("_models", {})
-        owner = weights["embedding"]
-        if dtype not in kept or kept[dtype][0] is not owner:
-            kept[dtype] = owner, Llama.of(self.shape, weights, dtype)
-        return kept[dtype][1]
+    def _trusted(self, inputs: Tensors) -> Trusted:
+        """Of the parameters among the inputs; kept for as long as these are the same tensors."""
+        kept: Trusted | None = self.__dict__.get("_kept")
+        if kept is None or kept.owner is not inputs["embedding"]:
+            weights = {name: inputs[name] for name in (*self.shape.weight_shapes(), "frequencies")}
+            exact, plain = (
+                Llama.of(self.shape, weights, dtype) for dtype in (WIDER[self.precision], self.precision)
+            )
+            kept = self.__dict__["_kept"] = Trusted(
+                inputs["embedding"], exact, plain, HeadAudit.of(exact.head)
+            )
+        return kept
 
     def _empty_cache(self, inputs: Tensors, dtype: torch.dtype) -> Cache:
         return Cache(inputs["keys"].to(dtype, copy=True), inputs["values"].to(dtype, copy=True))
 
-    def _made(self, problem: Problem, inputs: Tensors, dtype: torch.dtype) -> Tensors:
+    def _made(self, problem: Problem, inputs: Tensors, model: Llama) -> Tensors:
         """The outputs, token after token."""
-        model, cache = self._model(inputs, dtype), self._empty_cache(inputs, dtype)
+        cache = self._empty_cache(inputs, model.dtype)
         read, context = inputs["prompt"], problem["context"]
         tokens, logits = [], []
         for step in range(problem["tokens"]):
             found = model.logits(read, cache, context, 1)[:, 0]
-            logits.append(found.to(torch.promote_types(dtype, torch.float32)))
+            logits.append(found.to(torch.promote_types(model.dtype, torch.float32)))
             tokens.append(found.argmax(1))
             context += read.shape[1]
             read = ((tokens[-1] + inputs["shifts"][:, step]) % self.shape.vocab)[:, None]
@@ -198,17 +203,12 @@ class LlamaSession(Contract):
             "logits": torch.stack(logits, 1),
         }
 
-    def _read(self, problem: Problem, inputs: Tensors, tokens: torch.Tensor, dtype: torch.dtype) -> Forced:
+    def _read(self, problem: Problem, inputs: Tensors, tokens: torch.Tensor, model: Llama) -> Forced:
         """Logits and cache of a model that reads what the kernel has read, all at once."""
-        cache = self._empty_cache(inputs, dtype)
-        return Forced(self._forced(problem, inputs, tokens, self._model(inputs, dtype), cache), cache)
-
-    def _forced(
-        self, problem: Problem, inputs: Tensors, tokens: torch.Tensor, model: Llama, cache: Cache
-    ) -> torch.Tensor:
+        cache = self._empty_cache(inputs, model.dtype)
         follows = ((tokens + inputs["shifts"]) % self.shape.vocab)[:, :-1]
         read = torch.cat([inputs["prompt"], follows], 1)
-        return model.logits(read, cache, problem["context"], problem["tokens"]).double()
+        return Forced(model.logits(read, cache, problem["context"], problem["tokens"]).double(), cache)
 
     def _cache_errors(
         self,
@@ -240,21 +240,34 @@ class LlamaSession(Contract):
         """Of each element, or of all of them or of the scales of the weights, if that is more."""
         errors, own = logits - exact, plain - exact
         positions = tokens.numel()
-        allowed = (RMS_BUDGET + RMS_SCATTER / math.sqrt(positions)) * own.square().mean().sqrt().clamp_min(
-            1e-300
-        )
-        whole = float(errors.square().mean().sqrt() / allowed)
-        is_audited = positions >= AUDITED_POSITIONS and _CHANCE.random() < self.audited_share
-        if is_audited and whole <= 1:
-            model = self._model(inputs, WIDER[self.precision])
+        budget = RMS_BUDGET + RMS_SCATTER / math.sqrt(positions)
+        whole = float(errors.square().mean().sqrt() / (budget * own.square().mean().sqrt()).clamp_min(1e-300))
+        if whole <= 1 and (head := self._trusted(inputs).head) is not None:
+            given, rounding = (head.error(found.flatten(0, 1)) for found in (logits, plain))
+            whole = max(whole, given / max(budget * rounding, 1e-300))
+        if whole <= 1 and positions >= AUDITED_POSITIONS and _CHANCE.random() < self.audited_share:
+            whole = max(whole, self._scale_share(problem, inputs, tokens, errors, own))
+        return (errors.abs() / (ELEMENT_BUDGET * own.abs().max()).clamp_min(1e-300)).clamp_min(whole)
 
-            def forced(changed: Llama) -> torch.Tensor:
-                cache = self._empty_cache(inputs, changed.dtype)
-                return self._forced(problem, inputs, tokens, changed, cache).flatten(0, 1)
+    def _scale_share(
+        self, problem: Problem, inputs: Tensors, tokens: torch.Tensor, errors: torch.Tensor, own: torch.Tensor
+    ) -> float:
+        def forced(changed: Llama) -> torch.Tensor:
+            return self._read(problem, inputs, tokens, changed).logits.flatten(0, 1)
 
-            audit = ScaleAudit.of(model, forced, own.flatten(0, 1), has_context=problem["context"] > 0)
-            whole = max(whole, audit.share(errors.flatten(0, 1)))
-        return (errors.abs() / (ELEMENT_BUDGET * own.abs().max().clamp_min(1e-300))).clamp_min(whole)
+        exact, has_context = self._trusted(inputs).exact, problem["context"] > 0
+        audit = ScaleAudit.of(exact, forced, own.flatten(0, 1), has_context=has_context)
+        return audit.share(errors.flatten(0, 1))
+
+
+class Trusted(NamedTuple):
+    """What kernels with the same weights are compared with."""
+
+    owner: torch.Tensor
+    """The parameter by which they are known."""
+    exact: Llama
+    plain: Llama
+    head: HeadAudit | None
 
 
 class Forced(NamedTuple):

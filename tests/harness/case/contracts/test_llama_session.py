@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from hillclimb.harness.case.contract import Tensors
+from hillclimb.harness.case.contracts.llama.head_audit import HeadAudit
 from hillclimb.harness.case.contracts.llama.model import LINEARS, Llama, LlamaShape, seeded_weights
 from hillclimb.harness.case.contracts.llama.scale_audit import scales_of
 from hillclimb.harness.case.contracts.llama.session import LlamaSession
@@ -39,7 +40,8 @@ class Computed(LlamaSession):
 
     def outputs_of(self, name: str, inputs: Tensors, dtype: torch.dtype) -> Tensors:
         problem = self.problems[name]
-        found = self._made(problem, inputs, dtype)
+        weights = {key: inputs[key] for key in (*self.shape.weight_shapes(), "frequencies")}
+        found = self._made(problem, inputs, Llama.of(self.shape, weights, dtype))
         return {key: found[key].to(spec.dtype) for key, spec in self.outputs(problem).items()}
 
 
@@ -64,13 +66,15 @@ def scaled(name: str, layer: int, by: float = 0.98) -> Change:
     return change
 
 
-def rounded(names: tuple[str, ...], levels: int) -> Change:
-    """Whole multiples of a unit of each row's own."""
+def rounded(names: tuple[str, ...], levels: int, group: int = 0) -> Change:
+    """Whole multiples of a unit of each row's own, or of so many elements of a row's."""
 
     def change(weights: Tensors) -> None:
         for name in names:
-            unit = weights[name].float().abs().amax(-1, keepdim=True) / levels
-            weights[name] = ((weights[name] / unit).round() * unit).to(weights[name].dtype)
+            weight = weights[name].float()
+            parts = weight.view(-1, group or weight.shape[-1])
+            unit = parts.abs().amax(-1, keepdim=True) / levels
+            weights[name] = ((parts / unit).round() * unit).view(weight.shape).to(weights[name].dtype)
 
     return change
 
@@ -98,9 +102,13 @@ def test_a_wrong_computation_does_not(name: str, change: Change) -> None:
     assert worst(name, 1, torch.bfloat16, change) > 1
 
 
-@pytest.mark.parametrize("name", LONG)
-@pytest.mark.parametrize("matrix", LINEARS)
 @pytest.mark.parametrize("by", [0.98, 1.02])
+@pytest.mark.parametrize(
+    ("name", "matrix"),
+    [("many", matrix) for matrix in LINEARS]
+    # beside forty given keys the scale of a hundred new ones hardly shows
+    + [("one", matrix) for matrix in LINEARS if matrix != "k"],
+)
 def test_a_scaled_matrix_does_not(name: str, matrix: str, by: float) -> None:
     assert worst(name, 2, torch.bfloat16, scaled(matrix, 1, by)) > 1
 
@@ -108,6 +116,38 @@ def test_a_scaled_matrix_does_not(name: str, matrix: str, by: float) -> None:
 @pytest.mark.parametrize("name", LONG)
 def test_weights_of_eight_bits_do_not(name: str) -> None:
     assert worst(name, 3, torch.bfloat16, rounded((*LINEARS, "embedding"), 127)) > 1
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("group", [16, 64, 128])
+def test_weights_of_eight_bits_in_groups_do_not(name: str, group: int) -> None:
+    for matrices in (LINEARS, ("embedding",)):
+        assert worst(name, 3, torch.bfloat16, rounded(matrices, 127, group)) > 1
+
+
+def head_error(change: Change | None, dtype: torch.dtype) -> float:
+    """What a head like a trained model's leaves unexplained of logits that are made with a changed one."""
+    generator = torch.Generator().manual_seed(5)
+    head = (torch.randn(4000, 256, generator=generator) / 16).bfloat16()
+    changed = {"embedding": head.clone()}
+    if change is not None:
+        change(changed)
+    audit = HeadAudit.of(head.float())
+    assert audit is not None
+    logits = torch.randn(20, 256, generator=generator).to(dtype) @ changed["embedding"].to(dtype).T
+    return audit.error(logits.double())
+
+
+def test_a_head_of_fewer_bits_shows_whatever_the_layers_err() -> None:
+    rounding = head_error(None, torch.bfloat16)
+    assert head_error(None, torch.float32) < 0.01 * rounding
+    for change in (in_fp8, rounded(("embedding",), 127), rounded(("embedding",), 127, 64)):
+        for dtype in (torch.bfloat16, torch.float32):
+            assert head_error(change, dtype) > 2 * rounding
+
+
+def test_a_small_vocabulary_has_no_head_to_look_at() -> None:
+    assert HeadAudit.of(torch.randn(100, 80)) is None
 
 
 def test_a_folded_weight_in_bfloat16_passes() -> None:
