@@ -67,6 +67,10 @@ class Contract(ABC):
     model_path: Path | None = None
     """Where the files of the case's model lie, as case.yaml says; the lab sets it."""
 
+    needs_reference: bool = True
+    """Whether a call's outputs are compared with `reference`. False: `errors` tells all that can be wrong with outputs
+    that are finite, and an infinity is never right."""
+
     excused: Mapping[str, str] = MappingProxyType({})
     """Wrong results, named as `hillclimb check` names them, that the contract is right to accept, and why."""
 

@@ -124,6 +124,8 @@ TORCH_KERNEL = """
 import torch
 from torch.nn import functional as F
 
+torch.set_num_threads(1)  # others would spin a while after a call
+
 
 class Session:
     def __init__(self, **weights):

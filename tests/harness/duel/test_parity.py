@@ -11,8 +11,17 @@ from hypothesis import strategies as st
 
 from hillclimb.harness.case.contract import Contract, Problem, Spec, Tensors, Work
 from hillclimb.harness.case.operands import infinities
-from hillclimb.harness.duel.parity import describe_error, error_shares, expected_outputs, worst_error
-from hillclimb.harness.errors import CaseError
+from hillclimb.harness.channel.layout import lay_out
+from hillclimb.harness.channel.memory import HostMemory
+from hillclimb.harness.duel.parity import (
+    check_slot,
+    describe_error,
+    error_shares,
+    expected_outputs,
+    worst_error,
+)
+from hillclimb.harness.duel.process.arena import Arena, shapes_of
+from hillclimb.harness.errors import CandidateFault, CaseError
 
 INF = float("inf")
 
@@ -167,6 +176,29 @@ def test_a_contract_may_have_a_rule_of_its_own() -> None:
     contract = LastOfEqual(Spec((2,), torch.int64), first, first)
     assert share(contract, first) == share(contract, torch.tensor([2, 0])) == 0
     assert share(contract, torch.tensor([0, 0])) == share(contract, torch.tensor([1, 2])) == INF
+
+
+class Alone(LastOfEqual):
+    """Whose own rule is all there is."""
+
+    needs_reference = False
+
+    def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
+        raise AssertionError("nobody needs it")
+
+
+def test_a_rule_of_its_own_may_be_all_there_is() -> None:
+    first = torch.tensor([1, 0])
+    contract = Alone(Spec((2,), torch.int64), first, first)
+    inputs = {"x": contract.x}
+    arena = Arena(lay_out(shapes_of(inputs), shapes_of(contract.outputs({})), 1), HostMemory)
+    arena.fill(0, inputs)
+    arena.outputs(0)["y"].copy_(first)
+    assert check_slot(contract, "p", arena, 0, inputs, 4.0, "normal") == 0
+    arena.outputs(0)["y"].copy_(torch.tensor([0, 0]))
+    with pytest.raises(CandidateFault, match=r"output 'y'\[0\] is 0; 1 of 2 elements are over the budget"):
+        check_slot(contract, "p", arena, 0, inputs, 4.0, "normal")
+    arena.close()
 
 
 def test_a_wrong_result_says_where_it_is_wrong() -> None:

@@ -8,7 +8,7 @@ Hugging Face's weights have them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -130,9 +130,9 @@ class Llama:
 
     shape: LlamaShape
     weights: Tensors
-    scales: Mapping[tuple[str, int], float] = field(default_factory=lambda: MappingProxyType({}))
-    """What the output of a matrix is multiplied with, by its name and layer; of "embedding" and "lm_head" the layer is
-    0. Left out: 1."""
+    scales: Mapping[tuple[str, int], torch.Tensor] = field(default_factory=lambda: MappingProxyType({}))
+    """What the output of a matrix is multiplied with, [batch, 1, 1], by its name and layer; "lm_head" has the layer 0.
+    Left out: 1."""
 
     @classmethod
     def of(cls, shape: LlamaShape, weights: Tensors, dtype: torch.dtype) -> Llama:
@@ -149,12 +149,17 @@ class Llama:
         """What the logits are made with, [vocab, hidden]."""
         return self.weights["embedding" if self.shape.tied else "lm_head"]
 
+    def thinned(self, step: int) -> Llama:
+        """Of whose logits only those of every so many tokens are made."""
+        weights = {**self.weights, "lm_head": self.head[::step]}
+        return replace(self, shape=replace(self.shape, tied=False), weights=weights)
+
     def logits(self, tokens: torch.Tensor, cache: Cache, context: int, last: int) -> torch.Tensor:
         """Of the `last` of these tokens, [batch, last, vocab]; tokens are int64 [batch, count].
 
         They follow the first `context` positions of the cache, where their keys and values are put.
         """
-        x = self._scaled(self.weights["embedding"][tokens], "embedding", 0)
+        x = self.weights["embedding"][tokens]
         angles = self._angles(context, tokens.shape[1])
         for layer in range(self.shape.layers):
             x = x + self._attention(
@@ -190,8 +195,8 @@ class Llama:
         return self._scaled(functional.linear(x, self.weights[name][layer]), name, layer)
 
     def _scaled(self, x: torch.Tensor, name: str, layer: int) -> torch.Tensor:
-        scale = self.scales.get((name, layer), 1.0)
-        return x if scale == 1.0 else x * scale
+        scale = self.scales.get((name, layer))
+        return x if scale is None else x * scale.to(x.dtype)
 
     def _norm(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         wide = x.to(torch.promote_types(x.dtype, torch.float32))

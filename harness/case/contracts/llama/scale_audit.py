@@ -9,13 +9,10 @@ clusters of Liang and Zeger, Biometrika 73 (1986).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import torch
-
-from hillclimb.harness.case.contracts.llama.model import Llama
 
 STEP = 0.01
 """Relative change of a scale by which its direction is found."""
@@ -34,9 +31,6 @@ is told by all layers: to double it is to halve whatever they add to it."""
 SCALES_IN_CONTEXT = ("k", "v")
 """Those that are others' no longer where some keys and values are given."""
 
-MAX_VOCAB = 4096
-"""Tokens of the vocabulary, at equal distances, whose logits are looked at: all would take gigabytes."""
-
 Scale = tuple[str, int]
 
 
@@ -48,43 +42,36 @@ class ScaleAudit:
     limits: torch.Tensor
     """Largest estimate of each that is not held against a kernel, float64 [scales]."""
     _directions: torch.Tensor
-    """[positions, vocabulary, scales], weighted."""
+    """[scales, positions, vocabulary], weighted."""
     _weights: torch.Tensor
     """[positions, 1]."""
 
     @classmethod
     def of(
-        cls,
-        model: Llama,
-        logits: Callable[[Llama], torch.Tensor],
-        rounding: torch.Tensor,
-        *,
-        has_context: bool,
+        cls, scales: tuple[Scale, ...], exact: torch.Tensor, changed: torch.Tensor, rounding: torch.Tensor
     ) -> ScaleAudit:
-        """`logits` gives a model's, [positions, vocab]; `rounding` are the errors of a right computation of them."""
-        exact, scales = logits(model), scales_of(model.shape.layers, has_context=has_context)
-        weights = 1 / looked_at(rounding).square().mean(1, keepdim=True).sqrt().clamp_min(1e-300)
-        found = []
-        for scale in scales:
-            changed = logits(replace(model, scales=MappingProxyType({scale: 1 + STEP})))
-            found.append(weights * looked_at((changed - exact) / STEP))
-        audit = cls(scales, torch.empty(0), torch.stack(found, -1), weights)
+        """Logits of [positions, vocabulary]: right ones, and errors of a right computation of them by rounding.
+
+        `changed` are [scales, positions, vocabulary], each with its scale larger by STEP.
+        """
+        weights = 1 / centred(rounding).square().mean(1, keepdim=True).sqrt().clamp_min(1e-300)
+        audit = cls(scales, torch.empty(0), weights * centred((changed - exact) / STEP), weights)
         parts = audit._parts(rounding)
-        errors = (parts - parts.mean(0)).square().sum(0).sqrt()
+        errors = (parts - parts.mean(1, keepdim=True)).square().sum(1).sqrt()
         return replace(audit, limits=(STANDARD_ERRORS * errors).clamp_min(HONEST_CHANGE))
 
     def estimates(self, errors: torch.Tensor) -> torch.Tensor:
-        """By how much each scale is changed if no other is, relative, as errors of [positions, vocab] tell."""
-        return self._parts(errors).sum(0)
+        """By how much each scale is changed if no other is, relative, as errors of [positions, vocabulary] tell."""
+        return self._parts(errors).sum(1)
 
     def share(self, errors: torch.Tensor) -> float:
         """The largest estimate as a share of its limit."""
         return float((self.estimates(errors).abs() / self.limits).max())
 
     def _parts(self, errors: torch.Tensor) -> torch.Tensor:
-        """What each position adds to the estimates, [positions, scales]."""
-        products = torch.einsum("pvk,pv->pk", self._directions, self._weights * looked_at(errors))
-        return products / self._directions.square().sum((0, 1)).clamp_min(1e-300)
+        """What each position adds to the estimates, [scales, positions]."""
+        products = (self._directions * (self._weights * centred(errors))).sum(2)
+        return products / self._directions.square().sum((1, 2)).clamp_min(1e-300)[:, None]
 
 
 def scales_of(layers: int, *, has_context: bool) -> tuple[Scale, ...]:
@@ -93,7 +80,12 @@ def scales_of(layers: int, *, has_context: bool) -> tuple[Scale, ...]:
     return (*((name, layer) for layer in range(layers) for name in names), ("lm_head", 0))
 
 
-def looked_at(logits: torch.Tensor) -> torch.Tensor:
-    """Of MAX_VOCAB tokens or a few more, at equal distances, without what all logits of a position have in common."""
-    few = logits[:, :: max(1, logits.shape[1] // MAX_VOCAB)]
-    return few - few.mean(1, keepdim=True)
+def larger(scales: Sequence[Scale], batch: int, place: torch.device) -> dict[Scale, torch.Tensor]:
+    """For as many models as there are scales, one after another in one batch: each with its own scale changed."""
+    of_each = 1 + STEP * torch.eye(len(scales), device=place)
+    return {scale: of_each[i].repeat_interleave(batch)[:, None, None] for i, scale in enumerate(scales)}
+
+
+def centred(logits: torch.Tensor) -> torch.Tensor:
+    """Without what all logits of a position have in common."""
+    return logits - logits.mean(-1, keepdim=True)

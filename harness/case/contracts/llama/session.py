@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -32,7 +33,7 @@ import torch
 from hillclimb.harness.case.contract import Contract, Problem, Spec, Tensors, Work
 from hillclimb.harness.case.contracts.llama.head_audit import HeadAudit
 from hillclimb.harness.case.contracts.llama.model import Cache, Llama, LlamaShape, seeded_weights
-from hillclimb.harness.case.contracts.llama.scale_audit import ScaleAudit
+from hillclimb.harness.case.contracts.llama.scale_audit import Scale, ScaleAudit, larger, scales_of
 from hillclimb.harness.case.contracts.llama.snapshot import read_snapshot
 from hillclimb.harness.channel.layout import Attributes
 
@@ -50,6 +51,12 @@ CACHE_BYTES = 64 << 20
 
 AUDITED_POSITIONS = 32
 """Fewest of a call from whose logits scales are told."""
+
+AUDITED_VOCAB = 4096
+"""Tokens of the vocabulary, at equal distances, whose logits tell of scales: all would take gigabytes."""
+
+MAX_TOGETHER = 1024
+"""Tokens that models with a changed scale read at a time, all together."""
 
 _CHANCE = random.SystemRandom()
 
@@ -69,6 +76,7 @@ class LlamaSession(Contract):
     """Of the compared calls with AUDITED_POSITIONS or more, how many are audited, drawn by chance. An audit reads the
     tokens again for every matrix, so of a large model it takes a second."""
 
+    needs_reference = False
     distributions = ("normal",)
     unmixed = "a cache holds what a model can have put there"
 
@@ -206,9 +214,13 @@ class LlamaSession(Contract):
     def _read(self, problem: Problem, inputs: Tensors, tokens: torch.Tensor, model: Llama) -> Forced:
         """Logits and cache of a model that reads what the kernel has read, all at once."""
         cache = self._empty_cache(inputs, model.dtype)
+        logits = model.logits(self._whole(inputs, tokens), cache, problem["context"], problem["tokens"])
+        return Forced(logits.double(), cache)
+
+    def _whole(self, inputs: Tensors, tokens: torch.Tensor) -> torch.Tensor:
+        """All tokens that a kernel has read which made these."""
         follows = ((tokens + inputs["shifts"]) % self.shape.vocab)[:, :-1]
-        read = torch.cat([inputs["prompt"], follows], 1)
-        return Forced(model.logits(read, cache, problem["context"], problem["tokens"]).double(), cache)
+        return torch.cat([inputs["prompt"], follows], 1)
 
     def _cache_errors(
         self,
@@ -252,12 +264,24 @@ class LlamaSession(Contract):
     def _scale_share(
         self, problem: Problem, inputs: Tensors, tokens: torch.Tensor, errors: torch.Tensor, own: torch.Tensor
     ) -> float:
-        def forced(changed: Llama) -> torch.Tensor:
-            return self._read(problem, inputs, tokens, changed).logits.flatten(0, 1)
+        """The scales of the weights: the largest change of one, as the errors tell, as a share of what is allowed."""
+        step = max(1, self.shape.vocab // AUDITED_VOCAB)
+        model, context = self._trusted(inputs).exact.thinned(step), problem["context"]
+        read, cache = self._whole(inputs, tokens), self._empty_cache(inputs, model.dtype)
+        together = max(1, MAX_TOGETHER // read.numel())
 
-        exact, has_context = self._trusted(inputs).exact, problem["context"] > 0
-        audit = ScaleAudit.of(exact, forced, own.flatten(0, 1), has_context=has_context)
-        return audit.share(errors.flatten(0, 1))
+        def logits(some: Sequence[Scale]) -> torch.Tensor:
+            models = replace(model, scales=larger(some, len(read), read.device))
+            caches = Cache(*(part.repeat(1, len(some), 1, 1, 1) for part in cache))
+            found = models.logits(read.repeat(len(some), 1), caches, context, problem["tokens"])
+            return found.view(len(some), -1, found.shape[-1])
+
+        scales = scales_of(self.shape.layers, has_context=context > 0)
+        groups = [scales[i : i + together] for i in range(0, len(scales), together)]
+        changed = torch.cat([logits(some) for some in groups])
+        exact = model.logits(read, cache, context, problem["tokens"]).flatten(0, 1)
+        own, errors = (found.flatten(0, 1)[:, ::step].to(exact.dtype) for found in (own, errors))
+        return ScaleAudit.of(scales, exact, changed, own).share(errors)
 
 
 class Trusted(NamedTuple):
