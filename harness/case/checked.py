@@ -50,7 +50,7 @@ class CheckedContract(Contract):
         self.problems = declarations.declared_problems(inner, file)
         self.distributions = declarations.declared_distributions(inner, file)
         self.domains = declarations.declared_domains(inner, file)
-        self.needs_reference = inner.needs_reference
+        self.needs_reference, self.is_session = inner.needs_reference, inner.is_session
         self.unmixed = declarations.declared_reason(inner, file)
         self.excused = declarations.declared_excuses(inner, file)
         self._parameters: Tensors = {}

@@ -67,6 +67,9 @@ class Contract(ABC):
     model_path: Path | None = None
     """Where the files of the case's model lie, as case.yaml says; the lab sets it."""
 
+    is_session: bool = False
+    """Whether it is for the surface session, and no other."""
+
     needs_reference: bool = True
     """Whether a call's outputs are compared with `reference`. False: `errors` tells all that can be wrong with outputs
     that are finite, and an infinity is never right."""

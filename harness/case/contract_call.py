@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from hillclimb.harness.errors import CaseError
+from hillclimb.harness.errors import CaseError, UsageError
 
 Answer = TypeVar("Answer")
 
@@ -34,7 +34,7 @@ class ContractCall:
         """Whatever the user's code raises becomes a CaseError with its line."""
         try:
             yield
-        except CaseError:
+        except UsageError:
             raise
         except (Exception, SystemExit) as error:
             lines = [

@@ -22,8 +22,9 @@ CONFIRMED_NEIGHBOURS, CONFIRMED_MIXED_CALLS, CONFIRMED_CHAINS = 24, 1500, 20
 """In the gate of a confirmation, which few candidates reach and every win has passed: such problems, calls on mixed
 inputs beside those that every gate has, and chains of calls on two problems that differ in one size."""
 
-MAX_NEIGHBOUR_BYTES = 64 << 20
-"""Most that such a problem may move: its reference is computed for it alone."""
+MAX_NEIGHBOUR_BYTES, MAX_NEIGHBOUR_GROWTH = 64 << 20, 8
+"""Most that such a problem may move, for its reference is computed for it alone; where every listed one moves more, as
+a model's do, so many times what the smallest does."""
 
 MAX_OFTEN_BYTES = 4 << 20
 """Most that a problem may move which is called on mixed inputs that often."""
@@ -98,7 +99,8 @@ def draw_gated_problems(
     rest.
     """
     found = neighbours_of(contract, listed, secret)
-    most = min(most_bytes, MAX_NEIGHBOUR_BYTES)
+    least = min(contract.work(contract.problems[name]).bytes for name in listed)
+    most = min(most_bytes, max(MAX_NEIGHBOUR_BYTES, MAX_NEIGHBOUR_GROWTH * least))
     small = {name: problem for name, problem in found.items() if contract.work(problem).bytes <= most}
     order = secret.sample(sorted(small), len(small))
     known = [contract.problems[name] for name in listed]

@@ -12,6 +12,7 @@ from typing import Literal
 
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.checked import load_contract
+from hillclimb.harness.case.contract import Contract
 from hillclimb.harness.case.digest import benchmarks_digest, contract_digest, harness_digest
 from hillclimb.harness.device.device import Device
 from hillclimb.harness.duel.duel_factory import DuelFactory
@@ -80,6 +81,7 @@ class CaseJudge:
             case.settings.gate.contract_seconds,
             case.session_model,
         )
+        _require_surface(case, contract)
         signatures = {
             name: call_signature(
                 contract,
@@ -315,6 +317,14 @@ class CaseJudge:
                 f"{self._duels.case.name} is for an NVIDIA GPU, and none is here: nothing can be timed; go where there "
                 "is one, or use `hillclimb check`, which compiles for it and interprets the small problems"
             )
+
+
+def _require_surface(case: Case, contract: Contract) -> None:
+    """Raises CaseError where contract.py is for another surface: `model_path` is a session's alone."""
+    wanted = "session" if contract.is_session else "kernel"
+    if case.settings.surface != wanted:
+        problem = f"value {case.settings.surface!r}, and contract.py is for the surface {wanted!r}"
+        raise CaseError(case.folder / "case.yaml", "surface", problem, f"set surface: {wanted}")
 
 
 def _require_python(case: Case) -> None:

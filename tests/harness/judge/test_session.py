@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -10,10 +10,11 @@ import pytest
 
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.device.cpu.cpu import CpuDevice, InterpreterDevice
+from hillclimb.harness.errors import CaseError
 from hillclimb.harness.judge.judge import CaseJudge
 from hillclimb.harness.records import Progress, Reason, Side
 from hillclimb.harness.sandbox.rungs.choose import choose_rung
-from tests.fakes.cases import write_workspace
+from tests.fakes.cases import write_case, write_workspace
 from tests.fakes.session import KERNEL, SLOW, write_session, write_session_for_gpu
 
 
@@ -91,6 +92,19 @@ def test_an_honest_session_in_bfloat16_passes(tmp_path: Path) -> None:
         report = judge.gate(Side(tree=str(case.workspace)), ignore)
     assert report.passed, report.detail
     assert 0.1 < report.worst < 0.9
+
+
+@pytest.mark.parametrize(
+    ("write", "given", "wanted"), [(write_session, "kernel", "session"), (write_case, "session", "kernel")]
+)
+def test_a_contract_is_for_one_surface(
+    tmp_path: Path, write: Callable[[Path], Path], given: str, wanted: str
+) -> None:
+    folder = write(tmp_path / "case")
+    settings = (folder / "case.yaml").read_text().replace("surface: session\n", "")
+    (folder / "case.yaml").write_text(f"{settings}surface: {given}\n")
+    with pytest.raises(CaseError, match=f"set surface: {wanted}"):
+        CaseJudge(Case(folder), choose_rung(trust_workspace=False), CpuDevice())
 
 
 def test_the_contract_sees_planted_mistakes(judge: CaseJudge) -> None:

@@ -42,6 +42,18 @@ class LlamaShape:
     tied: bool = True
     """Whether the logits are made with the embedding."""
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for sizes that no model has."""
+        for name in ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "head_dim"):
+            if (size := getattr(self, name)) < 1:
+                raise ValueError(f"{name} is {size}; give 1 or more")
+        if self.heads % self.kv_heads:
+            raise ValueError(f"heads is {self.heads}; give a multiple of kv_heads, {self.kv_heads}")
+        if self.head_dim % 2:
+            raise ValueError(
+                f"head_dim is {self.head_dim}; give an even number, whose halves are turned together"
+            )
+
     @property
     def frequencies(self) -> torch.Tensor:
         """Radians a position of each pair of a head's elements, float32 [head_dim / 2]."""

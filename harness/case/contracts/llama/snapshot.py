@@ -25,6 +25,10 @@ LAYER_NAMES = {
 """What transformers calls the weights of a layer."""
 
 
+ROPE_TYPES = ("default", "linear", "llama3")
+"""Rotary embeddings that do not depend on how long the text is."""
+
+
 def read_snapshot(path: Path, shape: LlamaShape, dtype: torch.dtype, place: torch.device) -> Tensors:
     """The weights as LlamaShape.weight_shapes names them, in `dtype` on torch's device `place`, and `frequencies`.
 
@@ -36,15 +40,25 @@ def read_snapshot(path: Path, shape: LlamaShape, dtype: torch.dtype, place: torc
         raise UsageError(
             f"{path} is {found}, and the contract's shape is {shape}; write the snapshot's there"
         )
-    state = model.state_dict()
+    state, config = model.state_dict(), model.config
+    rope = (config.rope_parameters or {}).get("rope_type", "default")
+    if config.hidden_act != "silu" or rope not in ROPE_TYPES:
+        raise UsageError(
+            f"{path} has the activation {config.hidden_act} and the rotary embedding {rope}; sessions have silu, and "
+            f"{', '.join(ROPE_TYPES)}"
+        )
     weights = {"embedding": state["model.embed_tokens.weight"], "norm": state["model.norm.weight"]}
     for name, theirs in LAYER_NAMES.items():
         weights[name] = torch.stack([state[f"model.layers.{i}.{theirs}.weight"] for i in range(shape.layers)])
     if not shape.tied:
         weights["lm_head"] = state["lm_head.weight"]
+    known = {"model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"}
+    known |= {
+        f"model.layers.{i}.{theirs}.weight" for i in range(shape.layers) for theirs in LAYER_NAMES.values()
+    }
+    if others := sorted(set(state) - known):
+        raise UsageError(f"{path} has weights that a session has no place for, such as {others[0]}")
     rotary = model.model.rotary_emb
-    if rotary.attention_scaling != 1:
-        raise UsageError(f"{path} scales its rotary embedding, which is not supported")
     placed = {name: weight.to(place, dtype).contiguous() for name, weight in weights.items()}
     return {**placed, "frequencies": rotary.inv_freq.to(place, torch.float32)}
 

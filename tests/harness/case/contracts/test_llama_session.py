@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -45,16 +46,23 @@ class Computed(LlamaSession):
         return {key: found[key].to(spec.dtype) for key, spec in self.outputs(problem).items()}
 
 
-def worst(name: str, seed: int, dtype: torch.dtype, change: Change | None = None) -> float:
+def worst(
+    name: str,
+    seed: int,
+    dtype: torch.dtype,
+    change: Change | None = None,
+    contract: LlamaSession | None = None,
+    computed: Computed | None = None,
+) -> float:
     """The largest share of the budget that a computation with changed weights has."""
-    contract, generator = Session(), torch.Generator().manual_seed(seed)
+    contract, generator = contract or Session(), torch.Generator().manual_seed(seed)
     weights = contract.parameters(generator)
-    problem = PROBLEMS[name]
+    problem = contract.problems[name]
     inputs = contract.inputs(problem, "normal", generator)
     changed = {key: weight.clone() for key, weight in weights.items()}
     if change is not None:
         change(changed)
-    outputs = Computed().outputs_of(name, {**inputs, **changed}, dtype)
+    outputs = (computed or Computed()).outputs_of(name, {**inputs, **changed}, dtype)
     errors = contract.errors(problem, {**inputs, **weights}, outputs)
     return max(float(share.max()) for share in errors.values())
 
@@ -123,6 +131,82 @@ def test_weights_of_eight_bits_do_not(name: str) -> None:
 def test_weights_of_eight_bits_in_groups_do_not(name: str, group: int) -> None:
     for matrices in (LINEARS, ("embedding",)):
         assert worst(name, 3, torch.bfloat16, rounded(matrices, 127, group)) > 1
+
+
+DEEP = {
+    "decode": {"batch": 1, "context": 64, "prompt": 1, "tokens": 64},
+    "read": {"batch": 1, "context": 0, "prompt": 96, "tokens": 1},
+}
+
+
+class DeepSession(Session):
+    shape = LlamaShape(layers=16, hidden=128, heads=4, kv_heads=2, ffn=256, vocab=1000, head_dim=32)
+    problems = DEEP
+
+
+class DeepComputed(Computed):
+    shape = DeepSession.shape
+    problems = DEEP
+
+
+@pytest.mark.parametrize("name", DEEP)
+@pytest.mark.parametrize("group", [32, 64])
+def test_nor_do_they_in_small_groups_where_nothing_else_is_rounded(name: str, group: int) -> None:
+    for seed in range(2):
+        change = rounded(LINEARS, 127, group)
+        assert worst(name, seed, torch.float32, change, DeepSession(), DeepComputed()) > 1
+        assert worst(name, seed, torch.bfloat16, None, DeepSession(), DeepComputed()) < 0.9
+
+
+def outputs_and_errors(change: Callable[[Tensors], None]) -> Tensors:
+    """Of an exact computation of "one" whose outputs are changed."""
+    contract, generator = Session(), torch.Generator().manual_seed(9)
+    weights = contract.parameters(generator)
+    inputs = contract.inputs(PROBLEMS["one"], "normal", generator)
+    outputs = Computed().outputs_of("one", {**inputs, **weights}, torch.float32)
+    change(outputs)
+    return contract.errors(PROBLEMS["one"], {**inputs, **weights}, outputs)
+
+
+def test_a_token_that_is_not_the_best_is_rejected_whatever_the_logits_say() -> None:
+    def nudge(outputs: Tensors) -> None:
+        """The fourth best token, lifted to the top by as little as it takes."""
+        logits = outputs["logits"]
+        order = logits.argsort(2, descending=True)
+        chosen = order[..., 3:4]
+        top = logits.amax(2, keepdim=True)
+        logits.scatter_(2, chosen, top + 1e-3)
+        outputs["tokens"].copy_(chosen[..., 0])
+
+    assert float(outputs_and_errors(nudge)["tokens"].max()) > 1
+
+
+@pytest.mark.parametrize(
+    ("problem", "says"),
+    [
+        (
+            {"batch": 1, "context": -1, "prompt": 1, "tokens": 1},
+            "context is -1; give a whole number, 0 or more",
+        ),
+        ({"batch": 1, "context": 0, "prompt": 0, "tokens": 1}, "prompt is 0"),
+        ({"batch": 1, "context": 0, "prompt": 1, "tokens": 0}, "tokens is 0"),
+        ({"batch": 1, "context": 0, "tokens": 1}, "give batch, context, prompt, tokens"),
+        ({"batch": 1, "contxt": 0, "context": 0, "prompt": 1, "tokens": 1}, "contxt"),
+        ({"batch": 1, "context": 0.5, "prompt": 1, "tokens": 1}, "context is 0.5"),
+    ],
+)
+def test_what_is_no_problem_is_told(problem: dict[str, int], says: str) -> None:
+    wrong = type("Wrong", (Session,), {"problems": {"one": problem}})
+    with pytest.raises(ValueError, match=says):
+        wrong()
+
+
+@pytest.mark.parametrize(
+    ("size", "says"), [("kv_heads", "heads is 4"), ("head_dim", "head_dim is 3"), ("vocab", "vocab is 0")]
+)
+def test_what_is_no_shape_is_told(size: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        replace(SHAPE, **{size: {"kv_heads": 3, "head_dim": 3, "vocab": 0}[size]})
 
 
 def head_error(change: Change | None, dtype: torch.dtype) -> float:

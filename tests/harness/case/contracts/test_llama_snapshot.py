@@ -83,6 +83,26 @@ def test_a_snapshot_of_another_shape_is_refused_with_its_own(tmp_path: Path) -> 
     assert shape_of(theirs.config).layers == 2
 
 
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"attention_bias": True}, "model.layers.0.self_attn"),
+        ({"mlp_bias": True}, "model.layers.0.mlp"),
+        ({"hidden_act": "gelu"}, "activation gelu"),
+        (
+            {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
+            "embedding dynamic",
+        ),
+    ],
+)
+def test_what_a_session_has_no_place_for_is_refused(
+    tmp_path: Path, changes: dict[str, Any], says: str
+) -> None:
+    shape = shape_of(save(tmp_path / "model", **changes).config)
+    with pytest.raises(UsageError, match=says):
+        read_snapshot(tmp_path / "model", shape, torch.float32, torch.device("cpu"))
+
+
 def test_a_snapshot_that_is_no_llama_is_refused(tmp_path: Path) -> None:
     config = transformers.GPT2Config(n_layer=1, n_embd=16, n_head=2, vocab_size=32)
     transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path / "model")
