@@ -25,6 +25,7 @@ MAX_HUMAN_NOTES_CHARS = 8_000
 def system(facts: Facts) -> str:
     """The rules; a function of case.yaml, and of whether the contract has parameters."""
     settings = facts.case.settings
+    is_session = settings.surface == "session"
     policy, gate, budgets = settings.policy, settings.gate, settings.budgets
     return render(
         "system",
@@ -46,7 +47,8 @@ def system(facts: Facts) -> str:
         call_seconds=f"{budgets.call_seconds:g}",
         memory_mib=budgets.memory_mib,
         policy=list(_policy(facts)),
-        has_parameters="def parameters(" in facts.texts.contract,
+        is_session=is_session,
+        has_parameters=is_session or "def parameters(" in facts.texts.contract,
         reply_tokens=settings.llm.reply_tokens,
     )
 

@@ -158,9 +158,10 @@ class LlamaSession(Contract):
             self._read(problem, inputs, tokens, model) for model in (trusted.exact, trusted.plain)
         )
         caches = {
-            name: self._cache_errors(problem, inputs[name], outputs[name], *(getattr(c, name) for c in both))
-            for both in [(exact.cache, plain.cache)]
-            for name in ("keys", "values")
+            name: self._cache_errors(
+                problem, inputs[name], outputs[name], getattr(exact.cache, name), getattr(plain.cache, name)
+            )
+            for name in Cache._fields
         }
         regrets = _regrets(exact.logits, plain.logits, chosen)
         return {

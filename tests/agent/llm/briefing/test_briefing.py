@@ -565,6 +565,21 @@ class TestDevice:
         assert estimate_tokens([Message(role="system", content=block)]) < 600
 
 
+def test_a_session_is_told_as_one(tmp_path: Path) -> None:
+    known = facts(tmp_path, story(tmp_path).ledger)
+    settings = known.case.folder / "case.yaml"
+    assert "session" not in texts(brief(known, ALL))[0]
+    settings.write_text(settings.read_text() + "surface: session\n")
+    said = " ".join(texts(brief(replace(known, case=Case(known.case.folder)), ALL))[0].split())
+    for part in (
+        "secret seeds, by the rules below. The contract has parameters",
+        "called as `kernel(prompt, shifts, keys, values, tokens, logits, context=context)`",
+        "nothing but what was made of the parameters can be kept from one call to the next",
+    ):
+        assert part in said
+    assert "float64 reference" not in said
+
+
 def test_parameters_are_told_where_the_contract_has_some(tmp_path: Path) -> None:
     known = facts(tmp_path, story(tmp_path).ledger)
     assert "parameters" not in texts(brief(known, ALL))[0]
