@@ -92,6 +92,7 @@ class LlamaShape:
 def seeded_weights(shape: LlamaShape, dtype: torch.dtype, generator: torch.Generator) -> Tensors:
     """Random weights by which scores and logits are about 1 in size, and `frequencies` in float32.
 
+    What the layers add outweighs the embedding, so that a model with a tied head does not repeat what it reads.
     Of each row of a matrix the elements differ by up to 4096 in size, as does what they are multiplied with: rounded to
     whole multiples of a unit, by rows or by groups, most of them are lost. Between floating-point numbers it changes
     nothing.
@@ -108,7 +109,8 @@ def seeded_weights(shape: LlamaShape, dtype: torch.dtype, generator: torch.Gener
     weights = {
         name: torch.empty(sizes, dtype=dtype, device=place) for name, sizes in shape.weight_shapes().items()
     }
-    stream, added = channels(shape.hidden), (2 * shape.layers) ** -0.5
+    stream, added = channels(shape.hidden), 2 * (2 * shape.layers) ** -0.5
+    stream *= (stream**-2).mean().sqrt()  # what a norm gives is about 1 then, whatever its channels
     heads = ("embedding",) if shape.tied else ("embedding", "lm_head")
     for name in heads:
         weights[name].copy_(normal(shape.vocab, shape.hidden) * shape.hidden**-0.5 / stream)
@@ -148,7 +150,7 @@ class Llama:
 
     @classmethod
     def of(cls, shape: LlamaShape, weights: Tensors, dtype: torch.dtype) -> Llama:
-        """With copies of the weights in this dtype."""
+        """With the weights in this dtype; those that have it already are shared."""
         placed = {name: weight.to(dtype) for name, weight in weights.items() if name != "frequencies"}
         return cls(shape, {**placed, "frequencies": weights["frequencies"]})
 

@@ -21,6 +21,10 @@ STANDARD_ERRORS = 8.0
 """By how many an estimate on rounding alone may be off: it has a small bias, and what is rounded at one position is
 read at the next ones."""
 
+EXPECTED_LARGEST = 2.5
+"""Standard errors that the largest estimate on rounding alone is about. Where it is more, positions have errors in
+common that they do not show, as of a prompt that they all read, and every standard error is larger by as much."""
+
 HONEST_CHANGE = 0.005
 """Relative change of a scale that is never held against a kernel: a weight folded in bfloat16 rounds by up to 0.004."""
 
@@ -58,7 +62,9 @@ class ScaleAudit:
         audit = cls(scales, torch.empty(0), weights * centred((changed - exact) / STEP), weights)
         parts = audit._parts(rounding)
         errors = (parts - parts.mean(1, keepdim=True)).square().sum(1).sqrt()
-        return replace(audit, limits=(STANDARD_ERRORS * errors).clamp_min(HONEST_CHANGE))
+        errors = errors.clamp_min(HONEST_CHANGE / STANDARD_ERRORS)
+        largest = float((parts.sum(1).abs() / errors).max())
+        return replace(audit, limits=STANDARD_ERRORS * max(1.0, largest / EXPECTED_LARGEST) * errors)
 
     def estimates(self, errors: torch.Tensor) -> torch.Tensor:
         """By how much each scale is changed if no other is, relative, as errors of [positions, vocabulary] tell."""

@@ -41,13 +41,16 @@ RMS_BUDGET, CACHE_RMS_BUDGET = 1.3, 1.5
 """Of the root mean square of the plain computation's errors, in logits and in a layer's part of the cache: what theirs
 may be, over many positions. Right kernels that round as often, or add in bfloat16, have up to 1.26 and 1.44."""
 
+HEAD_RMS_BUDGET = 1.6
+"""The same of the head by itself: one with the last norm folded into it in bfloat16 has 1.41."""
+
 RMS_SCATTER = 1.0
 """Of few positions, by how much more the root mean squares of two right computations differ, over their square root."""
 
 ELEMENT_BUDGET, CACHE_ELEMENT_BUDGET = 3.0, 4.0
 """Of its largest error: what any one element may err."""
 
-REGRET_BUDGET, MEAN_REGRET, REGRET_SCATTER = 8.0, 0.15, 1.5
+REGRET_BUDGET, MEAN_REGRET, REGRET_SCATTER = 8.0, 0.15, 6.0
 """Of the root mean square of its errors in logits: by how much the right logit of a token that was chosen may be below
 the largest one; how much that may be in the mean of many positions; and of few, how much more, over their square root.
 """
@@ -280,7 +283,7 @@ class LlamaSession(Contract):
         whole = float(errors.square().mean().sqrt() / (budget * own.square().mean().sqrt()).clamp_min(1e-300))
         if whole <= 1 and (head := self._trusted(inputs).head) is not None:
             given, rounding = (head.error(found.flatten(0, 1)) for found in (logits, plain))
-            whole = max(whole, given / max(budget * rounding, 1e-300))
+            whole = max(whole, given / max(_budget(HEAD_RMS_BUDGET, positions) * rounding, 1e-300))
         if whole <= 1 and positions >= AUDITED_POSITIONS and _CHANCE.random() < self.audited_share:
             whole = max(whole, self._scale_share(problem, inputs, tokens, errors, own))
         return (errors.abs() / (ELEMENT_BUDGET * own.abs().max()).clamp_min(1e-300)).clamp_min(whole)

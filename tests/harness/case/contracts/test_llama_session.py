@@ -249,6 +249,19 @@ def test_a_folded_weight_in_bfloat16_passes() -> None:
         assert worst("one", seed, torch.bfloat16, fold) < 1
 
 
+@pytest.mark.parametrize("name", LONG)
+def test_a_model_does_not_repeat_what_it_reads(name: str) -> None:
+    contract, generator = DeepSession(), torch.Generator().manual_seed(6)
+    problem = PROBLEMS[name]
+    weights, inputs = contract.parameters(generator), contract.inputs(problem, "normal", generator)
+    tokens = contract.reference(problem, {**inputs, **weights})["tokens"]
+    read = torch.cat(
+        [inputs["prompt"][:, -1:], (tokens + inputs["shifts"])[:, :-1] % contract.shape.vocab], 1
+    )
+    assert float((tokens == read).double().mean()) < 0.2
+    assert len(tokens.unique()) > 0.3 * min(tokens.numel(), contract.shape.vocab)
+
+
 def test_the_prompt_is_read_as_one_token_after_another() -> None:
     """A session's outputs do not depend on where its prompt ends and its tokens begin."""
     weights = seeded_weights(SHAPE, torch.float64, torch.Generator().manual_seed(4))
