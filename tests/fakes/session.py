@@ -95,7 +95,7 @@ def turn(x, cos, sin):
 
 SLOW = KERNEL.replace(
     "# LAYER",
-    """for _ in range(4):
+    """for _ in range(60):
                 norm(x @ w['o'][layer] @ w['gate'][layer].T @ w['up'][layer], w['norm'])""",
 )
 """It does more, for nothing."""

@@ -174,13 +174,15 @@ class LlamaSession(Contract):
         }
 
     def vary(self, problem: Problem, secret: random.Random) -> Sequence[Problem]:
+        tokens = problem["tokens"]
         changes = [
             {"context": problem["context"] + secret.randint(1, 17)},
             {"batch": problem["batch"] + 1},
-            {"tokens": max(1, problem["tokens"] - secret.randint(1, 5))},
+            {"tokens": tokens - secret.randint(1, min(5, tokens - 1)) if tokens > 1 else 2},
             {"prompt": problem["prompt"] + secret.randint(1, 9)},
         ]
-        return [{**problem, **change} for change in changes]
+        found = [{**problem, **change} for change in changes]
+        return [other for other in found if other not in self.problems.values()]
 
     def work(self, problem: Problem) -> Work:
         shape, batch, made = self.shape, problem["batch"], problem["tokens"]
