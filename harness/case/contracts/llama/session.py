@@ -261,11 +261,15 @@ class LlamaSession(Contract):
         errors = (found.double() - exact.double()).abs()
         rounding = torch.finfo(self.precision).eps / 4 * exact.double().abs()
         own = torch.maximum((plain.double() - exact.double()).abs(), rounding)
-        layer, made = (1, 2, 3, 4), slice(problem["context"], None)
+        layer, begin = (1, 2, 3, 4), problem["context"]
         shares = errors / (CACHE_ELEMENT_BUDGET * own.amax(layer, keepdim=True)).clamp_min(1e-300)
-        budget = _budget(CACHE_RMS_BUDGET, errors.shape[1] * errors[:, :, :, made].shape[3])
-        whole, own_whole = (e[:, :, :, made].square().mean(layer, keepdim=True).sqrt() for e in (errors, own))
-        shares = torch.maximum(shares, whole / (budget * own_whole).clamp_min(1e-300))
+        prompt = [slice(begin, begin + problem["prompt"])] if problem["prompt"] > 1 else []
+        for span in (slice(begin, None), *prompt):  # what is read in another way is held to it by itself
+            budget = _budget(CACHE_RMS_BUDGET, errors.shape[1] * errors[:, :, :, span].shape[3])
+            whole, own_whole = (
+                e[:, :, :, span].square().mean(layer, keepdim=True).sqrt() for e in (errors, own)
+            )
+            shares = torch.maximum(shares, whole / (budget * own_whole).clamp_min(1e-300))
         is_given = torch.arange(given.shape[3], device=given.device)[:, None] < problem["context"]
         return torch.where(is_given, torch.where(found == given, 0.0, math.inf), shares)
 
