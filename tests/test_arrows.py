@@ -114,7 +114,8 @@ ROOMS = {
     "harness.gemm.providers": "harness.gemm harness.gemm.bench harness.gemm.families harness.gemm.generator",
     "harness.judge": (
         "harness.case harness.channel harness.device harness.device.cpu harness.device.gpu harness.duel "
-        "harness.duel.process harness.profile harness.sandbox.rungs harness.statistics"
+        "harness.duel.process harness.profile harness.sandbox.rungs harness.statistics harness.surfaces "
+        "harness.surfaces.shell_json"
     ),
     "harness.judge.mutants": "harness.case harness.duel harness.duel.process",
     "harness.knobs": "harness.yaml_errors",
@@ -139,6 +140,10 @@ ROOMS = {
     ),
     "harness.sources": "harness.case harness.channel",
     "harness.studies": "harness.candidate harness.case harness.device harness.judge harness.report",
+    "harness.surfaces": "harness.case harness.statistics",
+    "harness.surfaces.shell_json": (
+        "harness.case harness.device harness.duel.process harness.policy harness.sandbox.rungs"
+    ),
 }
 """Room -> the rooms that it may import besides the floor. A file at the root of `agent` is a room of its own."""
 

@@ -14,7 +14,7 @@ from hillclimb.agent.record.entries import JudgedEntry, Samples
 from hillclimb.agent.record.ledger import Candidate, Ledger
 from hillclimb.agent.record.run import LEDGER
 from hillclimb.harness.errors import UsageError
-from hillclimb.harness.records import Estimate, Interval, Pair, Provenance, Reason
+from hillclimb.harness.records import Estimate, Interval, MetricReport, Pair, Provenance, Reason
 
 if TYPE_CHECKING:
     import pandas
@@ -40,6 +40,8 @@ class Verdict:
     cumulative: Interval | None
     """Against the run's first commit, measured."""
     seconds_per_call: float | None
+    metrics: tuple[MetricReport, ...]
+    """Of a command: what it printed, where that was measured afresh."""
     e_value: float | None
     """Evidence against "not faster"; a win's is at least 1 / (its share of alpha)."""
     commit: str | None
@@ -203,6 +205,7 @@ def _verdict(judged: JudgedEntry) -> Verdict:
         speedup=judged.speedup,
         cumulative=judged.cumulative,
         seconds_per_call=judged.seconds_per_call,
+        metrics=judged.metrics,
         e_value=judged.e_value,
         commit=judged.commit,
         parent=judged.parent,
@@ -232,6 +235,7 @@ def _row(candidate: CandidateRecord) -> dict[str, Any]:
         row[f"{name}_high"] = interval.high if interval else None
     row["seconds_per_call"] = verdict.seconds_per_call if verdict else None
     row["e_value"] = verdict.e_value if verdict else None
+    row |= {f"{one.suite}.{one.metric}": one.value for one in verdict.metrics} if verdict else {}
     row["commit"] = verdict.commit if verdict else None
     return row | {f"knob_{name}": str(value) for name, value in candidate.knobs.items()}
 

@@ -271,6 +271,7 @@ class SessionOpener:
             seconds_per_call=noise.seconds_per_call[0],
             pair_sd=noise.pair_sd,
             noise=noise.speedup,
+            metrics=noise.metrics,
             seconds=noise.seconds,
         )
         self.run.ledger.append(line)

@@ -170,6 +170,7 @@ def to_verdict(outcome: TrialOutcome, n: int, time: float, parent: str) -> Judge
         speedup=confirmation.speedup if confirmation else None,
         cumulative=confirmation.cumulative if confirmation else None,
         seconds_per_call=confirmation.seconds_per_call if confirmation else None,
+        metrics=confirmation.metrics if confirmation else (),
         e_value=confirmation.e_value if confirmation else None,
         guardrails=confirmation.guardrails if confirmation else (),
         tree=outcome.tree,

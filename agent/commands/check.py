@@ -62,8 +62,8 @@ def _verdict(found: CheckResult) -> str:
     gate, oracle = found.gate, found.oracle
     if not gate.passed or oracle is None:
         return f"the gate rejects the baseline: {gate.reason}: {gate.detail}"
-    worst = f"largest error {gate.worst:.3f} of the budget, at {gate.worst_at}"
-    passed = f"the gate passed {count(gate.runs, 'check')} ({worst})"
+    worst = f" (largest error {gate.worst:.3f} of the budget, at {gate.worst_at})" if gate.worst_at else ""
+    passed = f"the gate passed {count(gate.runs, 'check')}{worst}"
     end = f"sandbox: {found.provenance.sandbox}"
     if found.sound:
         return f"sound; {passed}; {end}"
@@ -72,6 +72,8 @@ def _verdict(found: CheckResult) -> str:
 
 def _describe_oracle(found: OracleReport) -> list[str]:
     """What the contract accepts though it is wrong, a line each."""
+    if not found.tried:
+        return ["there is no contract to be tried: the case's command says what is right"]
     excused = [f"  {mutant.mistake}: excused: {mutant.excuse}" for mutant in found.excused]
     if not found.accepted and not excused:
         return [f"the contract noticed all {found.tried} results that were wrong on purpose"]

@@ -97,6 +97,7 @@ def win_post(
     fields = [
         ("Speedup", str(event.speedup or "")),
         ("Over the baseline", str(event.cumulative or "")),
+        ("Measured", "\n".join(f"{one.suite} {one.metric}: {one}" for one in event.metrics[:_TOP])),
         ("By", _author(proposed, words)),
         ("Commit", words.code((event.commit or "")[:12])),
         ("Candidate", f"{event.n} of {event.candidates} so far"),

@@ -29,6 +29,7 @@ from hillclimb.harness.records import (
     GateReport,
     GuardrailReport,
     Interval,
+    MetricReport,
     Profile,
     Provenance,
     Reason,
@@ -91,6 +92,8 @@ class BaselinedEntry(Record):
     """Noise floor: standard deviation of one A/A pair's log ratio."""
     noise: Interval
     """A/A speedup; an honest judge's interval contains 1."""
+    metrics: tuple[MetricReport, ...] = ()
+    """Of a command."""
     seconds: float
 
 
@@ -126,6 +129,8 @@ class JudgedEntry(Record):
     speedup: Interval | None = None
     cumulative: Interval | None = None
     seconds_per_call: float | None = None
+    metrics: tuple[MetricReport, ...] = ()
+    """Of a command, where it was measured afresh."""
     e_value: float | None = None
     guardrails: tuple[GuardrailReport, ...] = ()
     tree: str | None = None

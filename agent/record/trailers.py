@@ -182,8 +182,11 @@ def _about_verdict(judged: JudgedEntry, confirming: ConfirmingEntry | None) -> I
     yield "E-Value", f"{judged.e_value:.4g}" if judged.e_value is not None else ""
     yield "Alpha", f"{confirming.alpha:.4g} (confirmation {confirming.k})" if confirming else ""
     yield "Gate", _gate(judged.gate)
+    for one in judged.metrics:
+        yield "Measured", f"{one.suite} {one.metric} {one}"
     for rail in judged.guardrails:
-        yield "Guardrail", f"{rail.suite} {show_interval(rail.speedup)} max-slowdown={rail.max_slowdown:g}"
+        what = f"{rail.suite} {rail.metric}".strip()
+        yield "Guardrail", f"{what} {show_interval(rail.speedup)} max-slowdown={rail.max_slowdown:g}"
     yield "Seconds", f"{judged.seconds:.1f}"
 
 

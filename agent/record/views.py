@@ -26,6 +26,7 @@ COLUMNS = (
     "screened",
     "decided",
     "seconds_per_call",
+    "metrics",
     "seconds",
     "author",
     "idea",
@@ -137,6 +138,9 @@ def row(candidate: Candidate) -> str:
         _figure(judged.screened),
         _figure(judged.decided.speedup if judged.decided else None),
         f"{judged.seconds_per_call:.6g}" if judged.seconds_per_call is not None else "",
+        json.dumps({f"{one.suite}.{one.metric}": float(f"{one.value:.6g}") for one in judged.metrics})
+        if judged.metrics
+        else "",
         f"{judged.seconds:.2f}",
         proposal.author,
         to_one_line(proposal.idea),

@@ -118,6 +118,7 @@ def describe_baseline(found: BaselineView) -> Iterator[StyledLine]:
         yield from _rows(
             [
                 ("time", f"{describe_seconds(measured.seconds_per_call)} a call"),
+                *(("measured", f"{one.suite} {one.metric}: {one}") for one in measured.metrics),
                 ("noise", f"{measured.noise} over itself; one pair scatters by {measured.pair_sd:.2%}"),
                 ("gate", _gate(measured.gate)),
             ]
@@ -170,9 +171,12 @@ def _about_verdict(
     yield "time", f"{describe_seconds(per_call)} a call" if per_call is not None else ""
     yield "evidence", _evidence(judged, confirming)
     yield "gate", _gate(judged.gate) if judged.gate else "not reached"
+    for one in judged.metrics:
+        yield "measured", f"{one.suite} {one.metric}: {one}"
     for rail in judged.guardrails:
         kept = "kept" if rail.passed else "crossed"
-        yield "guardrail", f"{rail.suite}: {rail.speedup}, may slow down by {rail.max_slowdown:.0%}: {kept}"
+        may = f"may {'get worse' if rail.metric else 'slow down'} by {rail.max_slowdown:.0%}"
+        yield "guardrail", f"{f'{rail.suite} {rail.metric}'.strip()}: {rail.speedup}, {may}: {kept}"
     yield "judged in", describe_span(judged.seconds)
     yield "incumbent", judged.parent
     yield "commit", f"{judged.commit} ({judged.ref})" if judged.commit else "none"

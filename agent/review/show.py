@@ -100,10 +100,11 @@ def _profile_of(ledger: Ledger, commit: str | None) -> Profile | None:
 
 
 def summarise(pairs: Iterable[Pair]) -> tuple[StageSummary, ...]:
-    """The pairs by stage and suite, in the order in which they were measured."""
+    """The pairs by stage and suite, in the order in which they were measured; of commands by the judge's clock."""
     found: dict[tuple[str, str], list[Pair]] = {}
     for pair in pairs:
-        found.setdefault((pair.stage, pair.suite), []).append(pair)
+        is_command = any(block.metrics for block in pair.blocks)
+        found.setdefault((pair.stage, f"{pair.suite} wall" if is_command else pair.suite), []).append(pair)
     return tuple(_stage(stage, suite, group) for (stage, suite), group in found.items())
 
 

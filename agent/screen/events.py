@@ -20,7 +20,7 @@ from hillclimb.agent.record.entries import (
     Phase,
     TurnedEntry,
 )
-from hillclimb.harness.records import Estimate, GateReport, Interval, Provenance, Reason, Record
+from hillclimb.harness.records import Estimate, GateReport, Interval, MetricReport, Provenance, Reason, Record
 
 if TYPE_CHECKING:
     from hillclimb.agent.record.ledger import Ledger
@@ -194,6 +194,8 @@ class JudgedEvent(Record):
     """Over the incumbent."""
     cumulative: Interval | None
     """Over the baseline."""
+    metrics: tuple[MetricReport, ...] = ()
+    """Of a command."""
     commit: str | None
     candidates: int
     """Judged in the run so far, this one included."""
@@ -226,6 +228,7 @@ class JudgedEvent(Record):
             estimate=line.estimate,
             speedup=line.speedup,
             cumulative=line.cumulative,
+            metrics=line.metrics,
             commit=line.commit,
             candidates=ledger.judged,
             wins=len(ledger.wins),

@@ -3,7 +3,7 @@
 cases/<family>/<case>/
     case.yaml      this schema
     program.md     what a proposer should know
-    contract.py    what right means (hillclimb.harness.case.contract)
+    contract.py    what right means (hillclimb.harness.case.contract); none of the surface shell_json
     benchmarks/    what is timed: <suite>.yaml
     workspace/     the only folder a proposal may change
 """
@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 from pydantic import (
     ValidationError,
 )
 
+from hillclimb.harness.case.command import CommandSuite
 from hillclimb.harness.case.settings import Settings, Suite, is_inside, is_unscored
 from hillclimb.harness.case.workspace_names import require_names
 from hillclimb.harness.errors import CaseError, UsageError
@@ -34,6 +36,8 @@ from hillclimb.harness.knobs.knobs import (
 from hillclimb.harness.wording import choices, did_you_mean, suggestion
 from hillclimb.harness.yaml_errors import case_error, keys_of, read_yaml, short
 
+AnySuite = TypeVar("AnySuite", Suite, CommandSuite)
+
 
 class Case:
     """One case on disk; `settings`, `suites` and `knobs` are validated at construction.
@@ -46,8 +50,10 @@ class Case:
         self.settings = _load_settings(self.folder / "case.yaml")
         others = {path.stem for path in self.folder.glob("benchmarks/*.yaml")}
         self._require_suites(others)
-        self.suites = {
-            name: _load_suite(self.folder, name) for name in sorted({*self.judged_suites, *others})
+        names = sorted({*self.judged_suites, *others})
+        self.suites = {name: _load_suite(self.folder, name, Suite) for name in names if self.has_contract}
+        self.command_suites = {
+            name: _load_suite(self.folder, name, CommandSuite) for name in names if not self.has_contract
         }
         self.knobs: Knobs = load_knobs(self.workspace / KNOBS_FILE)
         require_names(self.folder / "case.yaml", self.workspace, self.settings.entry, self.knobs)
@@ -60,7 +66,8 @@ class Case:
     @property
     def judged_suites(self) -> tuple[str, ...]:
         """Names of the suites that a verdict hangs on: the objective's, then the guardrails'."""
-        return (self.settings.objective.suite, *(g.suite for g in self.settings.guardrails))
+        named = (self.settings.objective.suite, *(g.suite for g in self.settings.guardrails))
+        return tuple(dict.fromkeys(named))
 
     def _require_suites(self, known: set[str]) -> None:
         """Raises CaseError where case.yaml names a suite that has no file."""
@@ -80,13 +87,18 @@ class Case:
         return self.folder / "workspace"
 
     @property
+    def has_contract(self) -> bool:
+        return self.settings.has_contract
+
+    @property
     def contract_file(self) -> Path:
         return self.folder / "contract.py"
 
     @property
     def can_count_lanes(self) -> bool:
         """Whether its kernels may be Triton's, whose masked lanes alone can be counted."""
-        return self.settings.device == "cuda" and "triton" in self.settings.policy.modules
+        settings = self.settings
+        return self.has_contract and settings.device == "cuda" and "triton" in settings.policy.modules
 
     @property
     def model_path(self) -> Path | None:
@@ -134,7 +146,8 @@ class Case:
         """The files that a judge cannot do without, sorted: settings, contract, the suites it judges by, entry."""
         entry = self.workspace / self.settings.entry.split(":")[0]
         suites = [self.folder / "benchmarks" / f"{name}.yaml" for name in self.judged_suites]
-        return sorted({self.folder / "case.yaml", self.contract_file, *suites, entry})
+        contract = [self.contract_file] if self.has_contract else []
+        return sorted({self.folder / "case.yaml", *contract, *suites, entry})
 
 
 def _unfit(knobs: Knobs, values: Mapping[str, KnobValue]) -> str | None:
@@ -198,9 +211,9 @@ def _load_settings(path: Path) -> Settings:
         raise case_error(path, error, drop=TAGS, known=keys_of(Settings)) from None
 
 
-def _load_suite(folder: Path, name: str) -> Suite:
+def _load_suite(folder: Path, name: str, kind: type[AnySuite]) -> AnySuite:
     path = folder / "benchmarks" / f"{name}.yaml"
     try:
-        return Suite.model_validate(read_yaml(path))
+        return kind.model_validate(read_yaml(path))
     except ValidationError as error:
-        raise case_error(path, error, known=keys_of(Suite)) from None
+        raise case_error(path, error, known=keys_of(kind)) from None

@@ -32,6 +32,7 @@ JUDGING_ROOMS = (
     "harness/sandbox",
     "harness/sources",
     "harness/statistics",
+    "harness/surfaces",
     "harness/wording.py",
     "harness/yaml_errors.py",
 )

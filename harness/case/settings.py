@@ -8,19 +8,15 @@ from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     ValidationInfo,
     field_validator,
-    model_validator,
 )
 
+from hillclimb.harness.case.command import Command, NameTuple, Section
 from hillclimb.harness.case.durations import Seconds
 from hillclimb.harness.knobs.constraints import KnobValue
-
-NameTuple = Annotated[tuple[str, ...], Field(strict=False)]
-"""A YAML list of strings."""
+from hillclimb.harness.wording import choices
 
 SuiteName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
 
@@ -72,41 +68,37 @@ EntryText = Annotated[
 ]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+KERNEL_METRICS = {"time": "lower", "flops": "higher", "bandwidth": "higher"}
+"""What is told of a kernel, and which way is better."""
 
 
-class Objective(_Section):
+class Objective(Section):
     """What fast means."""
 
-    metric: Literal["time", "flops", "bandwidth"] = "time"
+    metric: str = "time"
     """time: seconds per call; flops: FLOP/s; bandwidth: bytes/s. Informs proposers and stands in the record; what
-    decides is always time per call, since a problem's work is the same for every candidate."""
+    decides is always time per call, since a problem's work is the same for every candidate. On the surface shell_json
+    it is what decides: one of the command's metrics, or wall."""
     direction: Literal["lower", "higher"] = "lower"
-    """Which way is better: lower for time, higher for the other two."""
+    """Which way is better: lower for time, higher for flops and bandwidth, and as the command's metric says."""
     minimum_effect: float = Field(default=0.01, ge=0, lt=1)
     """The smallest relative speedup worth a commit: 0.01 keeps only what is proven over 1 % faster."""
     suite: SuiteName = "main"
     """The benchmark suite that is scored: benchmarks/<suite>.yaml."""
 
-    @model_validator(mode="after")
-    def _direction_fits_metric(self) -> Objective:
-        right = "lower" if self.metric == "time" else "higher"
-        if self.direction != right:
-            raise ValueError(f"direction must be {right!r} for metric {self.metric!r}")
-        return self
 
-
-class Guardrail(_Section):
+class Guardrail(Section):
     """A suite that must not get slower while the objective gets faster."""
 
     suite: SuiteName
     """benchmarks/<suite>.yaml."""
+    metric: str = ""
+    """Of a command: which of its metrics must not get worse; left out: the objective's."""
     max_slowdown: float = Field(default=0.05, ge=0, lt=1)
-    """The largest tolerated relative slowdown: 0.05 is 5 %."""
+    """The largest tolerated relative slowdown, or loss of another metric: 0.05 is 5 %."""
 
 
-class Budgets(_Section):
+class Budgets(Section):
     """When a run ends, and what one candidate may use."""
 
     seconds: Seconds = Field(default=8 * 3600, gt=0)
@@ -127,7 +119,7 @@ class Budgets(_Section):
     """Private memory of one candidate process."""
 
 
-class Prices(_Section):
+class Prices(Section):
     """What the model's provider charges, US dollars per million tokens."""
 
     prompt: float = Field(ge=0)
@@ -136,7 +128,7 @@ class Prices(_Section):
     """Prompt tokens read from the provider's cache; without it, they count as prompt."""
 
 
-class Llm(_Section):
+class Llm(Section):
     """How a language model is asked for proposals. The endpoint and its key are the machine's, in `.env`."""
 
     model: str = ""
@@ -159,7 +151,7 @@ class Llm(_Section):
     """Without them, and where the provider does not tell the cost, there is no cost budget."""
 
 
-class Policy(_Section):
+class Policy(Section):
     """What a kernel may use to get fast. Everything is forbidden unless allowed."""
 
     library_calls: bool = False
@@ -184,7 +176,7 @@ class Policy(_Section):
         return tuple(dict.fromkeys(entry.partition(".")[0] for entry in self.imports))
 
 
-class Duel(_Section):
+class Duel(Section):
     """How hard a win must be proven."""
 
     alpha: float = Field(default=0.01, gt=0, lt=1)
@@ -202,7 +194,7 @@ class Duel(_Section):
     """Fresh pairs from which the speedup is reported after acceptance."""
 
 
-class Cuda(_Section):
+class Cuda(Section):
     """How kernels run on a GPU; read where `device` is cuda."""
 
     launch: Literal["graph", "eager"] = "graph"
@@ -220,14 +212,14 @@ class Cuda(_Section):
     """compute-sanitizer's tools that look at a would-be win before it is kept."""
 
 
-class Sweep(_Section):
+class Sweep(Section):
     """How knobs are swept."""
 
     first: Annotated[tuple[dict[str, KnobValue], ...], Field(strict=False, max_length=256)] = ()
     """Knob values to try before any search, in this order; knobs that are left out stay as they are."""
 
 
-class Serving(_Section):
+class Serving(Section):
     """How `model` is served by the workspace's own backend."""
 
     backend: EntryText = "backend.py:create_backend"
@@ -245,7 +237,7 @@ class Serving(_Section):
         return backend
 
 
-class Gate(_Section):
+class Gate(Section):
     """How widely right is checked."""
 
     seeds: int = Field(default=2, ge=1)
@@ -256,7 +248,7 @@ class Gate(_Section):
     """One call of a contract's method; longer ones count as endless."""
 
 
-class Suite(_Section):
+class Suite(Section):
     """benchmarks/<suite>.yaml: the problems timed together, with equal weight in the geometric mean."""
 
     problems: NameTuple = Field(min_length=1)
@@ -266,7 +258,7 @@ class Suite(_Section):
     doc: str = ""
 
 
-class Settings(_Section):
+class Settings(Section):
     """case.yaml."""
 
     schema_version: Literal[1] = Field(alias="schema")
@@ -282,15 +274,17 @@ class Settings(_Section):
     """The target, in words."""
     device: Literal["cpu", "cuda"] = "cpu"
     """Where the kernel runs: NumPy arrays on CPUs, or torch tensors on one NVIDIA GPU."""
-    surface: Literal["kernel", "session"] = "kernel"
+    surface: Literal["kernel", "session", "shell_json"] = "kernel"
     """What is timed: kernel is a function called with tensors; session is one with a model's weights as parameters and
-    its cache as state, which are read from `model_path` if that is given."""
+    its cache as state, which are read from `model_path` if that is given; shell_json is the case's own command."""
+    command: Command | None = Field(default=None, validate_default=True)
+    """Of the surface shell_json, and of no other."""
     entry: EntryText = "kernel.py:run"
     """File in the workspace and function in it, called as run(*inputs, *outputs, **attributes); with parameters it
     returns what is called so. On a CPU it may be a C or C++ file, which is compiled."""
     mutable: Annotated[tuple[Glob, ...], Field(strict=False)] = ("*.py", "knobs.yaml", "docs/**")
     """Globs, relative to workspace/, of the files a proposal may add or change."""
-    objective: Objective = Objective()
+    objective: Objective = Field(default=Objective(), validate_default=True)
     guardrails: Annotated[tuple[Guardrail, ...], Field(strict=False)] = ()
     budgets: Budgets = Budgets()
     policy: Policy = Policy()
@@ -314,18 +308,65 @@ class Settings(_Section):
             raise ValueError("C and C++ are compiled for a CPU; device cuda takes a .py file")
         return entry
 
+    @property
+    def has_contract(self) -> bool:
+        """Whether contract.py says what right means; on the other surfaces the command does."""
+        return self.surface != "shell_json"
+
+    @field_validator("command")
+    @classmethod
+    def _command_fits_surface(cls, command: Command | None, info: ValidationInfo) -> Command | None:
+        surface = info.data.get("surface")
+        if surface == "shell_json" and command is None:
+            raise ValueError("the surface shell_json runs a command; say which one")
+        if surface not in ("shell_json", None) and command is not None:
+            raise ValueError(f"the surface {surface} runs no command; set surface: shell_json, or remove it")
+        return command
+
+    @field_validator("objective")
+    @classmethod
+    def _objective_is_measured(cls, objective: Objective, info: ValidationInfo) -> Objective:
+        known = _directions(info)
+        if known is None:
+            return objective
+        right = known.get(objective.metric)
+        if right is None:
+            raise ValueError(f"metric {objective.metric!r} must be one of {choices(objective.metric, known)}")
+        if objective.direction != right:
+            raise ValueError(f"direction must be {right!r} for metric {objective.metric!r}")
+        return objective
+
     @field_validator("guardrails")
     @classmethod
     def _guardrails_differ(
         cls, guardrails: tuple[Guardrail, ...], info: ValidationInfo
     ) -> tuple[Guardrail, ...]:
-        suites = [guardrail.suite for guardrail in guardrails]
-        for suite in suites:
-            if suites.count(suite) > 1:
-                raise ValueError(f"suite {suite!r} has two guardrails; keep one of them")
-        objective = info.data.get("objective")
-        if objective is not None and objective.suite in suites:
-            raise ValueError(
-                f"suite {objective.suite!r} is the objective's own, which must get faster anyway; remove its guardrail"
-            )
+        command, objective = info.data.get("command"), info.data.get("objective")
+        known = command.all_metrics if command else {}
+        seen: set[tuple[str, str]] = set()
+        for guardrail in guardrails:
+            if guardrail.metric and guardrail.metric not in known:
+                remedy = (
+                    f"one of {choices(guardrail.metric, known)}"
+                    if command
+                    else "left out: what counts is time"
+                )
+                raise ValueError(f"metric {guardrail.metric!r} must be {remedy}")
+            measured = guardrail.suite, guardrail.metric or (objective.metric if objective else "")
+            what = f"suite {guardrail.suite!r}" + (f", metric {measured[1]!r}," if command else "")
+            if measured in seen:
+                raise ValueError(f"{what} has two guardrails; keep one of them")
+            if objective is not None and measured == (objective.suite, objective.metric):
+                raise ValueError(
+                    f"{what} is the objective's own, which must get faster anyway; remove its guardrail"
+                )
+            seen.add(measured)
         return guardrails
+
+
+def _directions(info: ValidationInfo) -> dict[str, str] | None:
+    """What can be the objective, and which way is better; None where the command is wrong, which is told."""
+    if info.data.get("surface") != "shell_json":
+        return dict(KERNEL_METRICS)
+    command = info.data.get("command")
+    return {name: metric.direction for name, metric in command.all_metrics.items()} if command else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import secrets
 import signal
 import socket
 import sys
@@ -24,12 +25,15 @@ from hillclimb.harness.channel import wire
 from hillclimb.harness.channel.vmm import CudaError
 from hillclimb.harness.device.cpu.cpu import raise_priority
 from hillclimb.harness.duel.process.launch_spec import thread_variables
-from hillclimb.harness.errors import CaseError, HillclimbError, MachineError, UnreapedError
+from hillclimb.harness.duel.secret_random import SecretRandom
+from hillclimb.harness.errors import CaseError, HillclimbError, MachineError, UnreapedError, UsageError
 from hillclimb.harness.judge.judge import CaseJudge
+from hillclimb.harness.judge.metric_judge import MetricJudge
 from hillclimb.harness.judge.open_device import open_device
 from hillclimb.harness.os_errors import translated_os_errors
 from hillclimb.harness.records import Progress, Record, Side
-from hillclimb.harness.sandbox.rungs.choose import choose_rung, prefork_rung
+from hillclimb.harness.sandbox.rungs.choose import Rung, choose_rung, prefork_rung
+from hillclimb.harness.surfaces.shell_json.shell_json import ShellJson
 
 PR_SET_PDEATHSIG = 1
 
@@ -39,6 +43,8 @@ DRIVER = Path("/dev/nvidiactl")
 PRELOADED = ("numpy", "yaml", "hillclimb.harness.candidate.preload")
 """What the process imports from which candidates for a GPU are forked."""
 
+
+AnyJudge = CaseJudge | MetricJudge
 
 IDLE_SECONDS = 0.3
 """Without a request, after which a climb has nothing to ask for the moment."""
@@ -79,7 +85,7 @@ def serve(end: socket.socket, case_folder: Path, trust_workspace: bool) -> None:
                 say("answer", answer.model_dump(mode="json"))
 
 
-def clean_up_when_idle(end: socket.socket, judge: CaseJudge, watch: Any) -> HillclimbError | None:
+def clean_up_when_idle(end: socket.socket, judge: AnyJudge, watch: Any) -> HillclimbError | None:
     """Where the next request takes its time, clean up; what goes wrong is the answer to the next question."""
     if wire.make_poll(end).poll(IDLE_SECONDS * 1e3):
         return None
@@ -90,9 +96,11 @@ def clean_up_when_idle(end: socket.socket, judge: CaseJudge, watch: Any) -> Hill
     return None
 
 
-def open_judge(case: Case, trust_workspace: bool) -> CaseJudge:
+def open_judge(case: Case, trust_workspace: bool) -> AnyJudge:
     """The judge of a case on the device it is for; where there is no GPU for it, one that compiles and interprets."""
     rung = choose_rung(trust_workspace=trust_workspace)
+    if case.settings.surface == "shell_json":
+        return open_metric_judge(case, rung)
     if case.settings.device == "cpu":
         return CaseJudge(case, rung, open_device("cpu"))
     if not DRIVER.exists():
@@ -101,7 +109,16 @@ def open_judge(case: Case, trust_workspace: bool) -> CaseJudge:
     return CaseJudge(case, prefork_rung(rung, PRELOADED, thread_variables(), device.nodes()), device)
 
 
-def answer_one(judge: CaseJudge, op: str, arguments: dict[str, Any], watch: Any) -> Record:
+def open_metric_judge(case: Case, rung: Rung) -> MetricJudge:
+    """Raises UsageError where the command needs a GPU and there is none."""
+    if case.settings.device == "cuda" and not DRIVER.exists():
+        raise UsageError(f"{case.name} runs a command on an NVIDIA GPU, and none is here")
+    seed, device = secrets.token_bytes(32), open_device(case.settings.device)
+    surface = ShellJson(case, rung, device, SecretRandom(seed))
+    return MetricJudge(case, rung, device, surface, seed)
+
+
+def answer_one(judge: AnyJudge, op: str, arguments: dict[str, Any], watch: Any) -> Record:
     """The judge's answer. What the disk refuses is told as such, so that the climb can wait for it."""
     with translated_os_errors(f"the judge could not {op}"):
         try:
@@ -113,7 +130,7 @@ def answer_one(judge: CaseJudge, op: str, arguments: dict[str, Any], watch: Any)
             raise MachineError(f"CUDA failed in the judge: {error}") from error
 
 
-def dispatch(judge: CaseJudge, op: str, arguments: dict[str, Any], watch: Any) -> Record:
+def dispatch(judge: AnyJudge, op: str, arguments: dict[str, Any], watch: Any) -> Record:
     if op == "describe":
         return judge.describe()
     if op == "clean_up":

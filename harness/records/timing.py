@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer
+from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from hillclimb.harness.records.record import Record
 from hillclimb.harness.records.verdict import GateReport, Reason
@@ -87,17 +87,39 @@ class Environment(Record):
         return {name: value for name, value in handler(self).items() if value is not None}
 
 
-class Block(Record):
-    """One ABBA or BAAB block: four segments of one suite of problems."""
+class SegmentMetric(Record):
+    """A metric of the segments of a block."""
 
-    order: Literal["ABBA", "BAAB"]
-    seconds: tuple[float, float, float, float]
-    """Seconds per call of each segment in the order run, by the judge's clock, geometric mean over the problems."""
-    events: tuple[float, float, float, float] | None = None
+    metric: str
+    values: tuple[float, ...]
+    """In the metric's own unit, in the order run."""
+
+
+class Block(Record):
+    """Segments of one suite that belong together: four of a suite of problems, or one run of a command each."""
+
+    order: Literal["ABBA", "BAAB", "AB", "BA"]
+    seconds: tuple[float, ...]
+    """Seconds per call of each segment in the order run, by the judge's clock, geometric mean over the problems; of a
+    command, seconds per run."""
+    events: tuple[float, ...] | None = None
     """As `seconds`, by each side's own device events; None on a CPU. Believed only where the judge's clock agrees."""
-    whole: tuple[float, float, float, float] | None = None
+    whole: tuple[float, ...] | None = None
     """As `seconds`, the untimed lead-in on a GPU included: where work done ahead of its time would show."""
+    metrics: tuple[SegmentMetric, ...] = ()
+    """What else was measured; left out of the JSON where there is nothing."""
     environment: Environment = Environment()
+
+    @model_validator(mode="after")
+    def _has_a_value_a_segment(self) -> Block:
+        given = (self.seconds, self.events, self.whole, *(one.values for one in self.metrics))
+        if any(values is not None and len(values) != len(self.order) for values in given):
+            raise ValueError(f"a block {self.order} has {len(self.order)} values of everything")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_no_metrics(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if name != "metrics" or value}
 
 
 class Pair(Record):
@@ -115,9 +137,32 @@ class Pair(Record):
     those showed B slowed, in the report's."""
 
 
+class MetricReport(Record):
+    """One metric of one suite, of a candidate and of what it is compared with."""
+
+    suite: str
+    metric: str
+    unit: str
+    direction: Literal["lower", "higher"]
+    """Which way is better."""
+    value: float
+    """The candidate's, geometric mean over all segments."""
+    before: float
+    """The other side's."""
+    gain: Interval
+    """How many times better; above 1 is better in either direction."""
+
+    def __str__(self) -> str:
+        """`80.12 -> 100.2 tok/s, 1.251x [1.244, 1.258]`"""
+        return f"{self.before:.4g} -> {self.value:.4g} {self.unit}, {self.gain}"
+
+
 class GuardrailReport(Record):
     suite: str
+    metric: str = ""
+    """Of a command; empty where it is time."""
     speedup: Interval
+    """Of another metric than time: how many times better it is."""
     max_slowdown: float
     passed: bool
 
@@ -152,6 +197,8 @@ class Confirmation(Record):
     """Against the baseline, measured, never multiplied up."""
     seconds_per_call: float | None = None
     """The candidate's own, over the objective's suite, in the report pairs."""
+    metrics: tuple[MetricReport, ...] = ()
+    """Of a command: everything that it printed in the report pairs, and its guardrails' in the deciding ones."""
     guardrails: tuple[GuardrailReport, ...] = ()
     pairs: tuple[Pair, ...] = ()
     seconds: float = 0.0
@@ -165,6 +212,8 @@ class Comparison(Record):
     """(first side's, second side's)."""
     pair_sd: float
     """Standard deviation of one pair's log ratio."""
+    metrics: tuple[MetricReport, ...] = ()
+    """Of a command."""
     pairs: tuple[Pair, ...] = ()
     seconds: float = 0.0
 

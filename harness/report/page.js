@@ -484,6 +484,8 @@
     if (detail && detail !== facts.detail) list.append(fact("detail", make("bdi", {}, detail)));
     for (const [suite, ok, estimate, low, high, most] of facts.rails || [])
       list.append(fact(`guardrail ${suite}`, `${ok ? "holds" : "broken"}: ${times(estimate)} ${between(low, high)}, at most ${short(100 * most)} % slower allowed`));
+    for (const [suite, name, unit, before, value, gain, low, high] of facts.metrics || [])
+      list.append(fact(`${suite} ${name}`, `${short(before)} → ${short(value)} ${unit}, ${times(gain)} ${between(low, high)}`));
     return [make("h3", {}, "Gate and guardrails"), list];
   }
   function stages(list) {

@@ -79,6 +79,7 @@ def candidate_facts(seen: CandidateHistory, folder: Path) -> LedgerObject:
         "alpha": _short(seen.confirming.get("alpha")),
         "k": finite_number(seen.confirming.get("k")),
         "spc": _short(judged.get("seconds_per_call")),
+        "metrics": [_metric(as_object(one)) for one in as_list(judged.get("metrics"))],
         "commit": safe_text(judged.get("commit"), 64),
         "parent": safe_text(judged.get("parent"), 64),
         "ref": safe_text(judged.get("ref"), 300),
@@ -173,11 +174,25 @@ def _rail(rail: LedgerObject) -> Row:
     speedup = as_object(rail.get("speedup"))
     figures = [_short(speedup.get(name)) for name in ("estimate", "low", "high")]
     return [
-        safe_text(rail.get("suite"), 80),
+        safe_text(f"{rail.get('suite') or ''} {rail.get('metric') or ''}".strip(), 160),
         rail.get("passed") is True,
         *figures,
         _short(rail.get("max_slowdown")),
     ]
+
+
+def _metric(metric: LedgerObject) -> Row:
+    """[suite, metric, unit, before, value, gain, low, high]."""
+    gain = as_object(metric.get("gain"))
+    figures = (
+        metric.get("before"),
+        metric.get("value"),
+        gain.get("estimate"),
+        gain.get("low"),
+        gain.get("high"),
+    )
+    names = (safe_text(metric.get(name), 80) for name in ("suite", "metric", "unit"))
+    return [*names, *(_short(figure) for figure in figures)]
 
 
 def _short(value: object) -> float | None:

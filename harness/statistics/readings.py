@@ -17,10 +17,10 @@ QUIET_QUANTILE = 0.25
 judge's own clock makes it longer, never shorter, and by far more than that clock scatters otherwise
 (docs/decisions/0011-device-events-inside-the-judges-clock.md)."""
 
-SegmentSeconds = tuple[float, float, float, float]
+SegmentSeconds = tuple[float, ...]
 
 ReadClock = Callable[[Block], SegmentSeconds]
-"""Seconds per call of a block's four segments, in the order run."""
+"""Seconds per call of a block's segments, in the order run."""
 
 Letter = Literal["A", "B"]
 
@@ -41,9 +41,10 @@ def wall_seconds_with_lead_in(block: Block) -> SegmentSeconds:
 
 
 def log_ratio(block: Block, clock: ReadClock = event_seconds) -> float:
-    """Of a block: the mean of its two segments of either side."""
+    """Of a block: the mean of its segments of either side, of which there are as many."""
     signs = [1 if letter == "B" else -1 for letter in block.order]
-    return sum(sign * math.log(s) for sign, s in zip(signs, clock(block), strict=True)) / 2
+    logs = (sign * math.log(s) for sign, s in zip(signs, clock(block), strict=True))
+    return sum(logs) / (len(block.order) // 2)
 
 
 def median_log_ratio(pair: Pair, clock: ReadClock = event_seconds) -> float:

@@ -21,7 +21,7 @@ class CaseTexts:
 
     program: str
     contract: str
-    """The source of contract.py, shown and never run here."""
+    """The source of contract.py, or of the case's command, shown and never run here."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,10 @@ class Facts:
 
 
 def read_texts(case: Case) -> CaseTexts:
-    """program.md and contract.py; empty where there is none that can be read."""
-    return CaseTexts(_read(case.folder / "program.md"), _read(case.contract_file))
+    """program.md, and contract.py or the files of the command; empty where there is none that can be read."""
+    command = case.settings.command
+    files = [case.folder / word for word in command.run] if command else [case.contract_file]
+    return CaseTexts(_read(case.folder / "program.md"), "".join(map(_read, files)))
 
 
 def _read(path: Path) -> str:

@@ -103,9 +103,13 @@ def _standing(ledger: Ledger) -> Iterator[str]:
     baselined, last = ledger.baselined, ledger.wins[-1].judged if ledger.wins else None
     if baselined:
         yield f"The baseline takes {describe_seconds(baselined.seconds_per_call)} a call, over the scored suite."
+        yield from (
+            f"The baseline has {one.value:.4g} {one.unit} of {one.metric}." for one in baselined.metrics
+        )
     if last and ledger.cumulative_interval:
         now = f", {describe_seconds(last.seconds_per_call)} a call" if last.seconds_per_call else ""
         yield f"The incumbent runs at {ledger.cumulative_interval} of the baseline's speed{now}."
+        yield from (f"The incumbent, suite {one.suite}, {one.metric}: {one}." for one in last.metrics)
     elif not ledger.wins:
         yield "The incumbent is the baseline: nothing has been kept yet."
     if baselined:

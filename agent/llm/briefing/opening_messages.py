@@ -12,6 +12,7 @@ from hillclimb.agent.llm.briefing.prompts import render
 from hillclimb.agent.llm.briefing.quoting import clip_middle, fenced, language, quoted
 from hillclimb.agent.llm.briefing.truncation import BriefingPart, Extent, notice
 from hillclimb.agent.rhythm.notes_files import CANDIDATES_FILE, NOTES_FILE, NOTES_MARKER
+from hillclimb.harness.case.settings import Guardrail
 from hillclimb.harness.policy.policy import DYNAMIC, LIBRARY_CALLS
 
 MIN_PROGRAM_CHARS = 2_500
@@ -39,15 +40,16 @@ def system(facts: Facts) -> str:
         seeds=gate.seeds,
         error_budget=f"{gate.error_budget:g}",
         minimum_effect=f"{settings.objective.minimum_effect:.2%}",
-        guardrails=", ".join(
-            f"suite `{rail.suite}` may be at most {rail.max_slowdown:.0%} slower"
-            for rail in settings.guardrails
-        ),
+        guardrails=", ".join(map(_guardrail, settings.guardrails)),
         prepare_seconds=f"{budgets.prepare_seconds:g}",
         call_seconds=f"{budgets.call_seconds:g}",
         memory_mib=budgets.memory_mib,
         policy=list(_policy(facts)),
         is_session=is_session,
+        command=_in_order(settings.command.run) if settings.command else "",
+        command_seconds=f"{settings.command.seconds:g}" if settings.command else "",
+        objective=settings.objective,
+        metrics=_names(settings.command.all_metrics) if settings.command else "",
         has_parameters=is_session or "def parameters(" in facts.texts.contract,
         reply_tokens=settings.llm.reply_tokens,
     )
@@ -67,7 +69,8 @@ def case(facts: Facts, extent: Extent) -> BriefingPart:
         machine=facts.machine,
         program=program.text,
         suites=list(_suites(facts)),
-        work=work_table(facts.profile.profile) if facts.profile else "",
+        work=work_table(facts.profile.profile) if facts.profile and facts.profile.profile.problems else "",
+        has_contract=facts.case.has_contract,
         contract=contract.text,
         people=people.text,
     )
@@ -93,14 +96,32 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in sorted(names))
 
 
+def _in_order(words: Iterable[str]) -> str:
+    return " ".join(f"`{word}`" for word in words)
+
+
 def _suites(facts: Facts) -> Iterator[str]:
     settings = facts.case.settings
-    roles = {settings.objective.suite: "scored: this is what must get faster"}
-    roles |= {r.suite: f"guardrail: at most {r.max_slowdown:.0%} slower" for r in settings.guardrails}
-    for name, role in roles.items():
-        suite = facts.case.suites[name]
-        doc = f" {suite.doc}" if suite.doc else ""
-        yield f"`{name}` ({role}): {', '.join(suite.problems)}, inputs {suite.distribution}.{doc}"
+    roles = {settings.objective.suite: ["scored: this is what must get faster"]}
+    for rail in settings.guardrails:
+        worse = f"{rail.metric} worse" if rail.metric else "slower"
+        roles.setdefault(rail.suite, []).append(f"guardrail: at most {rail.max_slowdown:.0%} {worse}")
+    for name, parts in roles.items():
+        role, doc = "; ".join(parts), ""
+        if facts.case.has_contract:
+            suite = facts.case.suites[name]
+            doc = f" {suite.doc}" if suite.doc else ""
+            yield f"`{name}` ({role}): {', '.join(suite.problems)}, inputs {suite.distribution}.{doc}"
+        else:
+            run = facts.case.command_suites[name]
+            doc = f" {run.doc}" if run.doc else ""
+            yield f"`{name}` ({role}): the command, arguments {_in_order(run.arguments) or 'none'}.{doc}"
+
+
+def _guardrail(rail: Guardrail) -> str:
+    if rail.metric:
+        return f"`{rail.metric}` of suite `{rail.suite}` may be at most {rail.max_slowdown:.0%} worse"
+    return f"suite `{rail.suite}` may be at most {rail.max_slowdown:.0%} slower"
 
 
 def _program(text: str, extent: int) -> BriefingPart:

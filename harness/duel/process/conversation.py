@@ -66,6 +66,10 @@ class OutputLog:
         start = max(0, size - QUOTED_BYTES)
         return os.pread(self.descriptor, size - start, start).decode(errors="replace")
 
+    def written(self) -> bytes:
+        """All that was printed."""
+        return os.pread(self.descriptor, self._size(), 0)
+
     def close(self) -> None:
         os.close(self.descriptor)
 

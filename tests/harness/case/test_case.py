@@ -26,10 +26,11 @@ FULL: dict[str, Any] = {
     "hardware": "any",
     "device": "cpu",
     "surface": "kernel",
+    "command": None,
     "entry": "kernel.py:run",
     "mutable": ["*.py", "docs/**"],
     "objective": {"metric": "flops", "direction": "higher", "minimum_effect": 0.02, "suite": "main"},
-    "guardrails": [{"suite": "ragged", "max_slowdown": 0.1}],
+    "guardrails": [{"suite": "ragged", "metric": "", "max_slowdown": 0.1}],
     "budgets": {
         "seconds": 60,
         "candidates": 5,
