@@ -115,7 +115,7 @@ ROOMS = {
     "harness.judge": (
         "harness.case harness.channel harness.device harness.device.cpu harness.device.gpu harness.duel "
         "harness.duel.process harness.profile harness.sandbox.rungs harness.statistics harness.surfaces "
-        "harness.surfaces.shell_json"
+        "harness.surfaces.openai_http harness.surfaces.shell_json"
     ),
     "harness.judge.mutants": "harness.case harness.duel harness.duel.process",
     "harness.knobs": "harness.yaml_errors",
@@ -141,6 +141,10 @@ ROOMS = {
     "harness.sources": "harness.case harness.channel",
     "harness.studies": "harness.candidate harness.case harness.device harness.judge harness.report",
     "harness.surfaces": "harness.case harness.statistics",
+    "harness.surfaces.openai_http": (
+        "harness.case harness.case.contracts.llama harness.device harness.duel.process harness.policy "
+        "harness.sandbox.rungs harness.serving.confined"
+    ),
     "harness.surfaces.shell_json": (
         "harness.case harness.device harness.duel.process harness.policy harness.sandbox.rungs"
     ),
@@ -160,6 +164,7 @@ ENTRY_POINTS = (
     "harness.candidate.preload",
     "harness.candidate.tool_run",
     "harness.sandbox.launch",
+    "harness.serving.confined.inside",
     "harness.sandbox.fork.zygote",
     "harness.sandbox.canary.escapes",
 )
@@ -316,8 +321,14 @@ def test_the_digest_covers_all_that_judges() -> None:
     assert not left_out
 
 
-LOADED_BY_NAME = ("harness.case.contracts", "harness.sources", "harness.judge.known_kernel")
-"""Digested, though nothing of the lab imports them: what contracts import, and the kernel that a GPU is tried with."""
+LOADED_BY_NAME = (
+    "harness.case.contracts",
+    "harness.sources",
+    "harness.judge.known_kernel",
+    "harness.serving.backends",
+)
+"""Digested, though nothing of the lab imports them: what contracts and workspaces' backends import, and the kernel that
+a GPU is tried with."""
 
 
 def test_the_digest_covers_nothing_else() -> None:

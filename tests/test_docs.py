@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from hillclimb.agent.record.entries import ENTRY
 from hillclimb.agent.record.ledger import Ledger
 from hillclimb.agent.record.views import COLUMNS
-from hillclimb.harness.case.command import CommandSuite
+from hillclimb.harness.case.metrics import CommandSuite, RequestSuite
 from hillclimb.harness.case.settings import Settings, Suite
 from hillclimb.harness.knobs.knobs import parse_knobs
 from hillclimb.harness.records import Reason
@@ -85,7 +85,7 @@ def test_every_trailer_of_a_win_is_listed(tmp_path: Path) -> None:
         assert all(f"`Hillclimb-{name}`" in text for name in win.trailers)
 
 
-@pytest.mark.parametrize("key", [*keys(Settings), *keys(Suite), *keys(CommandSuite)])
+@pytest.mark.parametrize("key", [*keys(Settings), *keys(Suite), *keys(CommandSuite), *keys(RequestSuite)])
 def test_every_key_of_a_case_is_documented(key: str) -> None:
     text = (DOCS / "case-format.md").read_text()
     assert f"`{key}` | " in text or f"**`{key}`** | " in text

@@ -48,8 +48,8 @@ class CandidateBuilder:
     trees: MaterialisedTrees
     case_path: str
     mutable: tuple[str, ...]
-    entry: str = "kernel.py"
-    """The file that is run."""
+    entry: str | None = "kernel.py"
+    """The file that is run; None where a command may run any."""
     _incumbent_files: dict[str, Mapping[str, bytes]] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )

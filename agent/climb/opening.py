@@ -167,7 +167,7 @@ class SessionOpener:
 
     def _builder(self, case: Case) -> CandidateBuilder:
         run = self.run
-        entry = case.settings.entry.partition(":")[0]
+        entry = None if case.settings.command else case.settings.entry.partition(":")[0]
         return CandidateBuilder(run.repository, run.trees, self._case_path, case.settings.mutable, entry)
 
     @property

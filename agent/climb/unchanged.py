@@ -27,14 +27,16 @@ Files = Mapping[str, bytes]
 """A workspace by path."""
 
 
-def why_unchanged(before: Files, after: Files, entry: str) -> str:
+def why_unchanged(before: Files, after: Files, entry: str | None) -> str:
     """Why nothing that is timed can differ, in the end of a sentence; empty where something may.
 
     `before` is the incumbent and `after` the candidate as it would be committed, its knob values as defaults; `entry`
-    is the file that is run. What cannot be told for sure counts as a change.
+    is the file that is run, None where a command may run any. What cannot be told for sure counts as a change.
     """
     before, after = _judged(before), _judged(after)
     changed = [path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]
+    if changed and entry is None:
+        return ""
     reasons = [_why_harmless(path, before, after, entry) for path in changed]
     if not all(reasons):
         return ""
@@ -45,7 +47,7 @@ def _judged(files: Files) -> Files:
     return {path: content for path, content in files.items() if is_judged(path)}
 
 
-def _why_harmless(path: str, before: Files, after: Files, entry: str) -> str:
+def _why_harmless(path: str, before: Files, after: Files, entry: str | None) -> str:
     old, new = (_decode(files.get(path)) for files in (before, after))
     if path == KNOBS_FILE:
         return _why_knobs_harmless(old, new, before, after)

@@ -73,7 +73,7 @@ def _verdict(found: CheckResult) -> str:
 def _describe_oracle(found: OracleReport) -> list[str]:
     """What the contract accepts though it is wrong, a line each."""
     if not found.tried:
-        return ["there is no contract to be tried: the case's command says what is right"]
+        return ["the case has no contract, so none was tried"]
     excused = [f"  {mutant.mistake}: excused: {mutant.excuse}" for mutant in found.excused]
     if not found.accepted and not excused:
         return [f"the contract noticed all {found.tried} results that were wrong on purpose"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -126,7 +127,7 @@ def check(folder: Path, watch: Watch, *, trust_workspace: bool) -> CheckResult:
             provenance=judge.describe(),
             oracle=oracle,
             interpreted=counted.problems if is_interpreted(case) else None,
-            unread_knobs=unread_knobs(texts, case.knobs),
+            unread_knobs=() if case.settings.command else unread_knobs(texts, case.knobs),
         )
 
 
@@ -166,12 +167,12 @@ def evaluate(question: EvaluationRequest, watch: Watch) -> EvaluationResult:
         if forbidden:
             outcome = TrialOutcome(Reason.OUTSIDE_WORKSPACE, forbidden)
         else:
-            side = Side(tree=str(write_version(candidate, place / "candidate")), knobs=knobs)
-            tree = write_version(opponent.version, place / "against")
+            side = Side(tree=str(write_version(candidate, place / secrets.token_hex(4))), knobs=knobs)
+            tree = write_version(opponent.version, place / secrets.token_hex(4))
             other = Side(tree=str(tree), is_yardstick=opponent.yardstick is not None)
             if other.is_yardstick:
                 _expect_right(judge.gate(other, watch), question.against)
-            promoted = Side(tree=str(write_version(promote(candidate, values), place / "promoted")))
+            promoted = Side(tree=str(write_version(promote(candidate, values), place / secrets.token_hex(4))))
             confirmed = promoted if values else side
             sides = TrialSides(screened=side, confirmed=confirmed, incumbent=other, baseline=other)
             with _naming_yardstick(question.against if other.is_yardstick else None):

@@ -3,7 +3,7 @@
 cases/<family>/<case>/
     case.yaml      this schema
     program.md     what a proposer should know
-    contract.py    what right means (hillclimb.harness.case.contract); none of the surface shell_json
+    contract.py    what right means (hillclimb.harness.case.contract); none of a command or a server
     benchmarks/    what is timed: <suite>.yaml
     workspace/     the only folder a proposal may change
 """
@@ -18,7 +18,7 @@ from pydantic import (
     ValidationError,
 )
 
-from hillclimb.harness.case.command import CommandSuite
+from hillclimb.harness.case.metrics import CommandSuite, RequestSuite
 from hillclimb.harness.case.settings import Settings, Suite, is_inside, is_unscored
 from hillclimb.harness.case.workspace_names import require_names
 from hillclimb.harness.errors import CaseError, UsageError
@@ -36,7 +36,7 @@ from hillclimb.harness.knobs.knobs import (
 from hillclimb.harness.wording import choices, did_you_mean, suggestion
 from hillclimb.harness.yaml_errors import case_error, keys_of, read_yaml, short
 
-AnySuite = TypeVar("AnySuite", Suite, CommandSuite)
+AnySuite = TypeVar("AnySuite", Suite, CommandSuite, RequestSuite)
 
 
 class Case:
@@ -52,11 +52,16 @@ class Case:
         self._require_suites(others)
         names = sorted({*self.judged_suites, *others})
         self.suites = {name: _load_suite(self.folder, name, Suite) for name in names if self.has_contract}
+        surface = self.settings.surface
         self.command_suites = {
-            name: _load_suite(self.folder, name, CommandSuite) for name in names if not self.has_contract
+            name: _load_suite(self.folder, name, CommandSuite) for name in names if surface == "shell_json"
+        }
+        self.request_suites = {
+            name: _load_suite(self.folder, name, RequestSuite) for name in names if surface == "openai_http"
         }
         self.knobs: Knobs = load_knobs(self.workspace / KNOBS_FILE)
-        require_names(self.folder / "case.yaml", self.workspace, self.settings.entry, self.knobs)
+        read_there = {} if self.settings.command else self.knobs  # a command may read knobs as well
+        require_names(self.folder / "case.yaml", self.workspace, self.settings.entry, read_there)
 
     @property
     def name(self) -> str:

@@ -30,6 +30,7 @@ JUDGING_ROOMS = (
     "harness/profile",
     "harness/records",
     "harness/sandbox",
+    "harness/serving",
     "harness/sources",
     "harness/statistics",
     "harness/surfaces",

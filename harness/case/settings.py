@@ -13,8 +13,8 @@ from pydantic import (
     field_validator,
 )
 
-from hillclimb.harness.case.command import Command, NameTuple, Section
 from hillclimb.harness.case.durations import Seconds
+from hillclimb.harness.case.metrics import KERNEL_METRICS, SERVED_METRICS, Command, Metric, NameTuple, Section
 from hillclimb.harness.knobs.constraints import KnobValue
 from hillclimb.harness.wording import choices
 
@@ -68,19 +68,15 @@ EntryText = Annotated[
 ]
 
 
-KERNEL_METRICS = {"time": "lower", "flops": "higher", "bandwidth": "higher"}
-"""What is told of a kernel, and which way is better."""
-
-
 class Objective(Section):
     """What fast means."""
 
     metric: str = "time"
     """time: seconds per call; flops: FLOP/s; bandwidth: bytes/s. Informs proposers and stands in the record; what
-    decides is always time per call, since a problem's work is the same for every candidate. On the surface shell_json
-    it is what decides: one of the command's metrics, or wall."""
+    decides is always time per call, since a problem's work is the same for every candidate. Of a command or a server
+    one of its metrics, and that decides."""
     direction: Literal["lower", "higher"] = "lower"
-    """Which way is better: lower for time, higher for flops and bandwidth, and as the command's metric says."""
+    """Which way is better: lower for time, higher for flops and bandwidth, and as the metric itself says."""
     minimum_effect: float = Field(default=0.01, ge=0, lt=1)
     """The smallest relative speedup worth a commit: 0.01 keeps only what is proven over 1 % faster."""
     suite: SuiteName = "main"
@@ -93,7 +89,7 @@ class Guardrail(Section):
     suite: SuiteName
     """benchmarks/<suite>.yaml."""
     metric: str = ""
-    """Of a command: which of its metrics must not get worse; left out: the objective's."""
+    """Of a command or a server: which of its metrics must not get worse; left out: the objective's."""
     max_slowdown: float = Field(default=0.05, ge=0, lt=1)
     """The largest tolerated relative slowdown, or loss of another metric: 0.05 is 5 %."""
 
@@ -274,9 +270,10 @@ class Settings(Section):
     """The target, in words."""
     device: Literal["cpu", "cuda"] = "cpu"
     """Where the kernel runs: NumPy arrays on CPUs, or torch tensors on one NVIDIA GPU."""
-    surface: Literal["kernel", "session", "shell_json"] = "kernel"
+    surface: Literal["kernel", "session", "openai_http", "shell_json"] = "kernel"
     """What is timed: kernel is a function called with tensors; session is one with a model's weights as parameters and
-    its cache as state, which are read from `model_path` if that is given; shell_json is the case's own command."""
+    its cache as state, which are read from `model_path` if that is given; openai_http is the server of `serving`;
+    shell_json is the case's own command."""
     command: Command | None = Field(default=None, validate_default=True)
     """Of the surface shell_json, and of no other."""
     entry: EntryText = "kernel.py:run"
@@ -293,7 +290,7 @@ class Settings(Section):
     gate: Gate = Gate()
     duel: Duel = Duel()
     cuda: Cuda = Cuda()
-    serving: Serving | None = None
+    serving: Serving | None = Field(default=None, validate_default=True)
     """Left out: the case has no backend of its own."""
 
     @property
@@ -310,8 +307,28 @@ class Settings(Section):
 
     @property
     def has_contract(self) -> bool:
-        """Whether contract.py says what right means; on the other surfaces the command does."""
-        return self.surface != "shell_json"
+        """Whether contract.py says what right means; elsewhere a command does, or the model that is served."""
+        return self.surface in ("kernel", "session")
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """What is measured where there is no contract, by name."""
+        if self.surface == "openai_http":
+            return SERVED_METRICS
+        return self.command.all_metrics if self.command else {}
+
+    @field_validator("serving")
+    @classmethod
+    def _serves_what_is_measured(cls, serving: Serving | None, info: ValidationInfo) -> Serving | None:
+        if info.data.get("surface") != "openai_http":
+            return serving
+        if serving is None:
+            raise ValueError("the surface openai_http measures a server; say which backend it has")
+        if not info.data.get("model_path"):
+            raise ValueError("the surface openai_http compares with a model's own weights; set model_path")
+        if serving.backend != info.data.get("entry"):
+            raise ValueError(f"entry must be the backend's: set entry: {serving.backend}")
+        return serving
 
     @field_validator("command")
     @classmethod
@@ -341,19 +358,16 @@ class Settings(Section):
     def _guardrails_differ(
         cls, guardrails: tuple[Guardrail, ...], info: ValidationInfo
     ) -> tuple[Guardrail, ...]:
-        command, objective = info.data.get("command"), info.data.get("objective")
-        known = command.all_metrics if command else {}
+        objective, known = info.data.get("objective"), _metrics(info) or {}
         seen: set[tuple[str, str]] = set()
         for guardrail in guardrails:
             if guardrail.metric and guardrail.metric not in known:
                 remedy = (
-                    f"one of {choices(guardrail.metric, known)}"
-                    if command
-                    else "left out: what counts is time"
+                    f"one of {choices(guardrail.metric, known)}" if known else "left out: what counts is time"
                 )
                 raise ValueError(f"metric {guardrail.metric!r} must be {remedy}")
             measured = guardrail.suite, guardrail.metric or (objective.metric if objective else "")
-            what = f"suite {guardrail.suite!r}" + (f", metric {measured[1]!r}," if command else "")
+            what = f"suite {guardrail.suite!r}" + (f", metric {measured[1]!r}," if known else "")
             if measured in seen:
                 raise ValueError(f"{what} has two guardrails; keep one of them")
             if objective is not None and measured == (objective.suite, objective.metric):
@@ -366,7 +380,15 @@ class Settings(Section):
 
 def _directions(info: ValidationInfo) -> dict[str, str] | None:
     """What can be the objective, and which way is better; None where the command is wrong, which is told."""
-    if info.data.get("surface") != "shell_json":
+    if info.data.get("surface") in ("kernel", "session"):
         return dict(KERNEL_METRICS)
+    known = _metrics(info)
+    return {name: metric.direction for name, metric in known.items()} if known else None
+
+
+def _metrics(info: ValidationInfo) -> dict[str, Metric] | None:
+    """Of a server or a command; None where there are none."""
+    if info.data.get("surface") == "openai_http":
+        return SERVED_METRICS
     command = info.data.get("command")
-    return {name: metric.direction for name, metric in command.all_metrics.items()} if command else None
+    return command.all_metrics if command else None

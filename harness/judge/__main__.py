@@ -24,6 +24,7 @@ from hillclimb.harness.case.case import Case
 from hillclimb.harness.channel import wire
 from hillclimb.harness.channel.vmm import CudaError
 from hillclimb.harness.device.cpu.cpu import raise_priority
+from hillclimb.harness.device.device import Device
 from hillclimb.harness.duel.process.launch_spec import thread_variables
 from hillclimb.harness.duel.secret_random import SecretRandom
 from hillclimb.harness.errors import CaseError, HillclimbError, MachineError, UnreapedError, UsageError
@@ -34,6 +35,7 @@ from hillclimb.harness.os_errors import translated_os_errors
 from hillclimb.harness.records import Progress, Record, Side
 from hillclimb.harness.sandbox.rungs.choose import Rung, choose_rung, prefork_rung
 from hillclimb.harness.surfaces.shell_json.shell_json import ShellJson
+from hillclimb.harness.surfaces.surface import Surface
 
 PR_SET_PDEATHSIG = 1
 
@@ -99,8 +101,8 @@ def clean_up_when_idle(end: socket.socket, judge: AnyJudge, watch: Any) -> Hillc
 def open_judge(case: Case, trust_workspace: bool) -> AnyJudge:
     """The judge of a case on the device it is for; where there is no GPU for it, one that compiles and interprets."""
     rung = choose_rung(trust_workspace=trust_workspace)
-    if case.settings.surface == "shell_json":
-        return open_metric_judge(case, rung)
+    if not case.has_contract:
+        return open_metric_judge(case, rung, trust_workspace)
     if case.settings.device == "cpu":
         return CaseJudge(case, rung, open_device("cpu"))
     if not DRIVER.exists():
@@ -109,13 +111,30 @@ def open_judge(case: Case, trust_workspace: bool) -> AnyJudge:
     return CaseJudge(case, prefork_rung(rung, PRELOADED, thread_variables(), device.nodes()), device)
 
 
-def open_metric_judge(case: Case, rung: Rung) -> MetricJudge:
-    """Raises UsageError where the command needs a GPU and there is none."""
+def open_metric_judge(case: Case, rung: Rung, trust_workspace: bool) -> MetricJudge:
+    """Raises UsageError where the case needs a GPU, or packages, and there are none."""
     if case.settings.device == "cuda" and not DRIVER.exists():
-        raise UsageError(f"{case.name} runs a command on an NVIDIA GPU, and none is here")
+        raise UsageError(f"{case.name} is measured on an NVIDIA GPU, and none is here")
     seed, device = secrets.token_bytes(32), open_device(case.settings.device)
-    surface = ShellJson(case, rung, device, SecretRandom(seed))
-    return MetricJudge(case, rung, device, surface, seed)
+    secret = SecretRandom(seed)
+    serves = case.settings.surface == "openai_http"
+    if serves or device.nodes():
+        rung = choose_rung(trust_workspace=trust_workspace, serves=serves, devices=device.nodes())
+    make = open_served if serves else ShellJson
+    return MetricJudge(case, rung, device, make(case, rung, device, secret), seed)
+
+
+def open_served(case: Case, rung: Rung, device: Device, secret: SecretRandom) -> Surface:
+    """Raises UsageError where what serving needs is not installed, or the model cannot be read."""
+    try:
+        from hillclimb.harness.surfaces.openai_http.openai_http import OpenAIHttp
+        from hillclimb.harness.surfaces.openai_http.served_parity import ServedParity
+    except ImportError as error:
+        raise UsageError(f"servers are measured with hillclimb[serving]; install it ({error})") from None
+    assert case.model_path is not None
+    return OpenAIHttp(
+        case, rung, device, secret, ServedParity(case.model_path, torch.device(device.torch_device))
+    )
 
 
 def answer_one(judge: AnyJudge, op: str, arguments: dict[str, Any], watch: Any) -> Record:

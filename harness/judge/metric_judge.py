@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from hillclimb.harness.case.case import Case
-from hillclimb.harness.case.command import WALL
 from hillclimb.harness.case.digest import benchmarks_digest, contract_digest, harness_digest
+from hillclimb.harness.case.metrics import WALL
 from hillclimb.harness.device.device import Device
 from hillclimb.harness.errors import CandidateFault, IncumbentFault, UnreapedError, UsageError
 from hillclimb.harness.judge.metric_trial import MetricTrial
@@ -167,10 +167,9 @@ class MetricJudge:
     def _check(self, side: Side, watch: Watch) -> GateReport:
         """Raises CandidateFault."""
         suites = self._case.judged_suites
-        for done, suite in enumerate(suites):
-            watch(Progress(stage="gate", done=done, of=len(suites)))
-            self._surface.check(side, suite)
-        return GateReport(passed=True, runs=len(suites))
+        watch(Progress(stage="gate", of=len(suites)))
+        worst = self._surface.check(side, suites)
+        return GateReport(passed=True, runs=len(suites), worst=worst)
 
     def _values(self, pairs: Sequence[Pair]) -> list[float]:
         name = self._case.settings.objective.metric

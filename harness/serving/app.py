@@ -15,9 +15,10 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from hillclimb.harness.serving.backends.backend import Backend
 from hillclimb.harness.serving.engine import CLOSED
 from hillclimb.harness.serving.errors import ApiError, of_fields
-from hillclimb.harness.serving.forms import ChatForm, Counts, Form, StreamPart, TextForm, Whole
+from hillclimb.harness.serving.forms import ChatForm, Counts, Form, Spell, StreamPart, TextForm, Whole
 from hillclimb.harness.serving.generation import Failure, Finish, Piece
 from hillclimb.harness.serving.metrics import CONTENT_TYPE, Metrics
 from hillclimb.harness.serving.requests import AnswerRequest, ChatRequest, CompletionRequest
@@ -38,12 +39,12 @@ def create_app(service: Service) -> FastAPI:
 
     @app.post("/v1/chat/completions")
     async def chat(asked: ChatRequest, request: Request) -> Response:
-        form = ChatForm(backend.model, backend.text, has_logprobs=asked.top_tokens is not None)
+        form = ChatForm(backend.model, _spell(backend, asked), has_logprobs=asked.top_tokens is not None)
         return await _answer(service, asked, form, request)
 
     @app.post("/v1/completions")
     async def completions(asked: CompletionRequest, request: Request) -> Response:
-        form = TextForm(backend.model, backend.text, has_logprobs=asked.top_tokens is not None)
+        form = TextForm(backend.model, _spell(backend, asked), has_logprobs=asked.top_tokens is not None)
         return await _answer(service, asked, form, request)
 
     app.add_middleware(RequestCount, metrics=service.metrics)
@@ -110,6 +111,13 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> Response:
         return await told(request, ApiError(500, f"the server failed: {type(error).__name__}: {error}"))
+
+
+def _spell(backend: Backend, asked: AnswerRequest) -> Spell:
+    """How single tokens are called where their logarithms are told."""
+    if asked.return_tokens_as_token_ids:
+        return lambda tokens: f"token_id:{tokens[0]}"
+    return backend.text
 
 
 async def _answer(service: Service, asked: AnswerRequest, form: Form, request: Request) -> Response:

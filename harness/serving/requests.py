@@ -1,7 +1,7 @@
 """What clients of OpenAI's API may ask for here, and what is refused by name.
 
-https://platform.openai.com/docs/api-reference has the fields; ignore_eos, min_tokens and continuous_usage_stats are
-those of vLLM, which load generators use.
+https://platform.openai.com/docs/api-reference has the fields; ignore_eos, min_tokens, return_tokens_as_token_ids
+and continuous_usage_stats are those of vLLM, which load generators use.
 """
 
 from __future__ import annotations
@@ -144,6 +144,8 @@ class AnswerRequest(_Fields):
     """Answers to each prompt."""
     seed: Annotated[int, Field(ge=-MOST_SEED, le=MOST_SEED)] | None = None
     stop: list[Annotated[Text, Field(min_length=1)]] = []
+    return_tokens_as_token_ids: bool = False
+    """Where logarithms are told, tokens are called `token_id:7`, for several may have one text."""
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
     temperature: Annotated[float, Field(ge=0, le=2)] = 1.0

@@ -43,6 +43,9 @@ MAX_SCATTER_INFLATION = 3.0
 buy room for a lie with noise."""
 
 
+MAX_LOG_RATIO = 700.0
+"""Bounds of an interval are told up to here: beyond, no float has the ratio."""
+
 NORMAL_QUARTILE = statistics.NormalDist().inv_cdf(0.75)
 """Median absolute deviation of the standard normal distribution."""
 
@@ -104,10 +107,11 @@ def interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
     n = len(values)
     mean = statistics.fmean(values)
     half = student_quantile(0.5 + confidence / 2, n - 1) * statistics.stdev(values) / math.sqrt(n)
+    low, high = (max(-MAX_LOG_RATIO, min(MAX_LOG_RATIO, bound)) for bound in (mean - half, mean + half))
     return Interval(
         estimate=math.exp(mean),
-        low=math.exp(mean - half),
-        high=math.exp(mean + half),
+        low=math.exp(low),
+        high=math.exp(high),
         confidence=confidence,
         pairs=n,
     )

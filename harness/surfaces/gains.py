@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from hillclimb.harness.case.command import WALL, Metric
+from hillclimb.harness.case.metrics import WALL, Metric
 from hillclimb.harness.records import Block, MetricReport, Pair
 from hillclimb.harness.statistics import evidence
 from hillclimb.harness.statistics.readings import Letter, log_ratio

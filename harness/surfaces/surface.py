@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from hillclimb.harness.case.command import Metric
+from hillclimb.harness.case.metrics import Metric
 from hillclimb.harness.records import Block, Side
 
 
@@ -32,8 +32,11 @@ class Surface(Protocol):
     def pair_blocks(self) -> int:
         """Blocks of a fresh pair, whose median is its one value."""
 
-    def check(self, side: Side, suite: str) -> None:
-        """Run a side once on a suite, without timing. Raises CandidateFault where that goes wrong."""
+    def check(self, side: Side, suites: Sequence[str]) -> float:
+        """Run a side once on each suite: its largest error as a share of what is allowed, 0 where none is known.
+
+        Raises CandidateFault where it is wrong.
+        """
 
     def open_pair(self, candidate: Side, opponent: Side) -> AbstractContextManager[OpenPair]:
         """A fresh pair."""

@@ -67,8 +67,10 @@ class Facts:
 
 def read_texts(case: Case) -> CaseTexts:
     """program.md, and contract.py or the files of the command; empty where there is none that can be read."""
-    command = case.settings.command
-    files = [case.folder / word for word in command.run] if command else [case.contract_file]
+    files, command = [case.contract_file], case.settings.command
+    if command:
+        named = {case.folder / word for word in command.run}
+        files = [path for path in case.fixed_files() if path in named]
     return CaseTexts(_read(case.folder / "program.md"), "".join(map(_read, files)))
 
 

@@ -49,7 +49,8 @@ def system(facts: Facts) -> str:
         command=_in_order(settings.command.run) if settings.command else "",
         command_seconds=f"{settings.command.seconds:g}" if settings.command else "",
         objective=settings.objective,
-        metrics=_names(settings.command.all_metrics) if settings.command else "",
+        metrics=_names(settings.metrics),
+        has_contract=settings.has_contract,
         has_parameters=is_session or "def parameters(" in facts.texts.contract,
         reply_tokens=settings.llm.reply_tokens,
     )
@@ -112,10 +113,15 @@ def _suites(facts: Facts) -> Iterator[str]:
             suite = facts.case.suites[name]
             doc = f" {suite.doc}" if suite.doc else ""
             yield f"`{name}` ({role}): {', '.join(suite.problems)}, inputs {suite.distribution}.{doc}"
-        else:
+        elif name in facts.case.command_suites:
             run = facts.case.command_suites[name]
             doc = f" {run.doc}" if run.doc else ""
             yield f"`{name}` ({role}): the command, arguments {_in_order(run.arguments) or 'none'}.{doc}"
+        else:
+            asked = facts.case.request_suites[name]
+            doc = f" {asked.doc}" if asked.doc else ""
+            sizes = f"prompts of {asked.prompt_tokens} tokens, answers of {asked.answer_tokens}"
+            yield f"`{name}` ({role}): {asked.count} requests, {asked.concurrency} at once, {sizes}.{doc}"
 
 
 def _guardrail(rail: Guardrail) -> str:

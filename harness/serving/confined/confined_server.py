@@ -213,6 +213,22 @@ class ConfinedServer:
             detail = f"{len(others)} processes of its own live beside it"
             raise CandidateFault(Reason.STARTED_PROCESS, detail)
 
+    def freeze(self) -> None:
+        """Stop every thread of it, and see that it did."""
+        self._confined.freeze()
+
+    def thaw(self) -> None:
+        """Let it run on."""
+        self._confined.thaw()
+
+    def ran_while_frozen(self) -> bool:
+        """Whether it got any CPU time since it was seen to have stopped."""
+        return self._confined.ran_while_frozen()
+
+    def resident_bytes(self) -> int:
+        """Of memory; 0 once it is gone."""
+        return self._confined.resident_bytes()
+
     def wait(self, seconds: float) -> ExitStatus | None:
         """How it ended; None where it is still alive after so long."""
         return self._confined.wait(seconds)

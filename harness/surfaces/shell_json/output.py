@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, NoReturn
 
-from hillclimb.harness.case.command import Metric
+from hillclimb.harness.case.metrics import WRONG, Metric
 from hillclimb.harness.errors import CandidateFault
 from hillclimb.harness.records import Reason
 
 MAX_LINE_CHARACTERS = 1 << 16
 QUOTED_CHARACTERS = 120
 
-WRONG = "wrong"
-"""Key under which a command says in words that what it measured is not right."""
+SMALLEST, LARGEST = 1e-30, 1e30
+"""Values of a metric."""
 
 
 class OutputFault(StrEnum):
@@ -27,13 +27,13 @@ class OutputFault(StrEnum):
     NO_JSON = "no_json"
     TOO_LONG = "too_long"
     BAD_JSON = "bad_json"
-    NOT_AN_OBJECT = "not_an_object"
     KEY_TWICE = "key_twice"
     MISSING_METRIC = "missing_metric"
     UNKNOWN_METRIC = "unknown_metric"
     NOT_A_NUMBER = "not_a_number"
     NOT_FINITE = "not_finite"
     NOT_POSITIVE = "not_positive"
+    OUT_OF_RANGE = "out_of_range"
     WRONG_UNIT = "wrong_unit"
 
 
@@ -42,14 +42,15 @@ class _KeyTwiceError(ValueError):
 
 
 def read_metrics(printed: bytes, metrics: Mapping[str, Metric]) -> dict[str, float]:
-    """The metrics out of the last line that begins with a bracket, in the order of `metrics`.
+    """The metrics out of the last line that begins with `{`, in the order of `metrics`; of none no line is needed.
 
     That line is one JSON object: each metric's name, and its value as a number, or as {"value": ..., "unit": ...}.
-    Raises CandidateFault: WRONG_RESULT where it has a text under `wrong`, BROKE_PROTOCOL for an OutputFault.
+    Raises CandidateFault: WRONG_RESULT where it has the key `wrong`, BROKE_PROTOCOL for an OutputFault.
     """
-    found = _object(_last_json_line(printed))
-    if wrong := found.pop(WRONG, None):
-        raise CandidateFault(Reason.WRONG_RESULT, f"the command says: {_quote(wrong)}")
+    line = _last_json_line(printed, is_needed=bool(metrics))
+    found = _object(line) if line else {}
+    if WRONG in found:
+        raise CandidateFault(Reason.WRONG_RESULT, f"the command says: {_quote(found[WRONG])}")
     if missing := [name for name in metrics if name not in found]:
         _refuse(OutputFault.MISSING_METRIC, f"no {', '.join(missing)} in {_quote(', '.join(found) or '{}')}")
     if unknown := [name for name in found if name not in metrics]:
@@ -59,17 +60,18 @@ def read_metrics(printed: bytes, metrics: Mapping[str, Metric]) -> dict[str, flo
     return {name: _value(name, found[name], metric) for name, metric in metrics.items()}
 
 
-def _last_json_line(printed: bytes) -> str:
+def _last_json_line(printed: bytes, *, is_needed: bool) -> str:
+    """Empty where there is none and none is needed."""
     try:
         text = printed.decode()
     except UnicodeDecodeError as error:
         _refuse(OutputFault.NOT_TEXT, f"byte {error.start} is not UTF-8")
     lines = [line for line in map(str.strip, text.split("\n")) if line]
-    if not lines:
+    line = next((line for line in reversed(lines) if line.startswith("{")), "")
+    if not lines and is_needed:
         _refuse(OutputFault.EMPTY, "it printed nothing")
-    line = next((line for line in reversed(lines) if line[0] in "{["), None)
-    if line is None:
-        _refuse(OutputFault.NO_JSON, f"no line begins with a bracket; the last one is {_quote(lines[-1])}")
+    if not line and is_needed:
+        _refuse(OutputFault.NO_JSON, f"no line begins with a brace; the last one is {_quote(lines[-1])}")
     if len(line) > MAX_LINE_CHARACTERS:
         _refuse(OutputFault.TOO_LONG, f"a line of {len(line)} characters")
     return line
@@ -82,9 +84,7 @@ def _object(line: str) -> dict[str, Any]:
         _refuse(OutputFault.KEY_TWICE, f"{_quote(error)} stands twice")
     except (ValueError, RecursionError) as error:
         _refuse(OutputFault.BAD_JSON, f"{_quote(line)}: {error}")
-    if not isinstance(found, dict):
-        _refuse(OutputFault.NOT_AN_OBJECT, _quote(line))
-    return found
+    return dict(found)
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -112,6 +112,8 @@ def _value(name: str, given: Any, metric: Metric) -> float:
         _refuse(OutputFault.NOT_FINITE, f"{name} is {_quote(given)}")
     if value <= 0:
         _refuse(OutputFault.NOT_POSITIVE, f"{name} is {value:g}; a metric is above 0")
+    if not SMALLEST <= value <= LARGEST:
+        _refuse(OutputFault.OUT_OF_RANGE, f"{name} is {value:g}; choose a unit that fits it")
     return value
 
 

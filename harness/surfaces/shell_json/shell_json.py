@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from hillclimb.harness.case.case import Case
-from hillclimb.harness.case.command import Command, Metric
-from hillclimb.harness.case.settings import is_unscored
+from hillclimb.harness.case.metrics import Command, Metric
+from hillclimb.harness.case.settings import is_inside, is_unscored
 from hillclimb.harness.device.device import Device
 from hillclimb.harness.duel.process.conversation import SCRATCH_BYTES, OutputLog, exit_fault
 from hillclimb.harness.duel.process.launch_spec import thread_variables
 from hillclimb.harness.errors import CandidateFault, CaseError, IncumbentFault
 from hillclimb.harness.policy.policy import check_policy
 from hillclimb.harness.records import Block, Environment, Reason, SegmentMetric, Side
+from hillclimb.harness.sandbox.rungs.bubblewrap_process import INSIDE
 from hillclimb.harness.sandbox.rungs.choose import Confinement, ExitStatus, Rung
 from hillclimb.harness.surfaces.shell_json.output import read_metrics
 
@@ -48,26 +50,38 @@ class ShellJson:
         assert case.settings.command is not None
         self._command: Command = case.settings.command
         self._case, self._rung, self._device, self._secret = case, rung, device, secret
-        self._argv = _resolve(case, self._command.run)
+        _require_visible(case)
+        self._argv = [_find_program(case, self._command.run[0]), *self._paths(self._command.run[1:])]
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
         return self._command.all_metrics
 
-    def check(self, side: Side, suite: str) -> None:
-        self._run(side, suite, self._draw_seed())
+    def check(self, side: Side, suites: Sequence[str]) -> float:
+        for suite in suites:
+            self._run(side, suite, self._draw_seed())
+        return 0.0
 
     @contextmanager
     def open_pair(self, candidate: Side, opponent: Side) -> Iterator[_SidesOfCommand]:
         yield _SidesOfCommand(self, candidate, opponent)
 
     def time_block(self, candidate: Side, opponent: Side, suite: str) -> Block:
-        """One run of each, with the same seed, in an order drawn by lot."""
+        """One run of each, with the same seed, in an order drawn by lot.
+
+        The opponent is run before each, which is not timed: what a run leaves behind in the machine's caches, or takes
+        out of them, meets both sides alike.
+        """
         order, seed = self._secret.choice(ORDERS), self._draw_seed()
-        runs = [
-            self._run(candidate, suite, seed) if letter == "A" else self._run_opponent(opponent, suite, seed)
-            for letter in order
-        ]
+        runs = []
+        for letter in order:
+            self._run_opponent(opponent, suite, self._draw_seed())
+            is_candidate = letter == "A"
+            runs.append(
+                self._run(candidate, suite, seed)
+                if is_candidate
+                else self._run_opponent(opponent, suite, seed)
+            )
         return Block(
             order="AB" if order == "AB" else "BA",
             seconds=tuple(run.seconds for run in runs),
@@ -90,7 +104,7 @@ class ShellJson:
         with closing(OutputLog()) as log:
             began = time.perf_counter()
             confined = self._rung.spawn(
-                [*self._argv, *self._case.command_suites[suite].arguments],
+                [*self._argv, *self._paths(self._case.command_suites[suite].arguments)],
                 self._confinement(side, suite, seed, log),
             )
             try:
@@ -131,6 +145,10 @@ class ShellJson:
             readable=_fixed_places(self._case),
         )
 
+    def _paths(self, words: tuple[str, ...]) -> list[str]:
+        """Words of the command line, with full paths of those that name what the case has."""
+        return [str(self._case.folder / word) if _is_of_case(self._case, word) else word for word in words]
+
     def _draw_seed(self) -> int:
         return self._secret.getrandbits(31)
 
@@ -147,19 +165,38 @@ class _SidesOfCommand:
         return self.surface.time_block(self.candidate, self.opponent, suite)
 
 
-def _resolve(case: Case, words: tuple[str, ...]) -> list[str]:
-    """The command line, with full paths of its program and of the case's files."""
-    program = sys.executable if words[0] == "python" else shutil.which(words[0])
-    own = case.folder / words[0]
-    if own.is_file():
-        program = str(own)
+def _find_program(case: Case, name: str) -> str:
+    """Its path. Raises CaseError where it is not there, or cannot be run."""
+    if name == "python":
+        return sys.executable
+    program = str(case.folder / name) if _is_of_case(case, name) else shutil.which(name)
+    remedy = "install it, or name a file of the case"
     if program is None:
-        problem = f"value {words[0]!r}: there is no such program, and no such file of the case"
-        raise CaseError(
-            case.folder / "case.yaml", "command.run", problem, "install it, or name a file of the case"
-        )
-    rest = (str(case.folder / word) if (case.folder / word).is_file() else word for word in words[1:])
-    return [program, *rest]
+        problem = f"value {name!r}: there is no such program, and no such file of the case"
+    elif not os.access(program, os.X_OK):
+        problem, remedy = f"value {name!r}: {program} cannot be run", "make it executable"
+    else:
+        return program
+    raise CaseError(case.folder / "case.yaml", "command.run", problem, remedy)
+
+
+def _is_of_case(case: Case, word: str) -> bool:
+    """Whether it names a file or folder of the case, the workspace apart; it may be any text."""
+    parts = PurePosixPath(word).parts
+    if not parts or parts[0] == "workspace" or not is_inside(PurePosixPath(word)):
+        return False
+    try:
+        return (case.folder / word).exists()
+    except OSError:  # longer than any name
+        return False
+
+
+def _require_visible(case: Case) -> None:
+    """Raises CaseError for a case where a sandbox has something of its own."""
+    for place in (INSIDE.workspace, INSIDE.scratch, INSIDE.python_path, "/proc", "/dev"):
+        if case.folder.is_relative_to(place):
+            problem = f"is below {place}, where a sandbox has its own"
+            raise CaseError(case.folder, "", problem, "put the case elsewhere")
 
 
 def _fixed_places(case: Case) -> tuple[Path, ...]:

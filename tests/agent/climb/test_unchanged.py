@@ -24,6 +24,17 @@ def why(changes: dict[str, str | None], before: dict[str, str] = BEFORE) -> str:
     return why_unchanged(old, new, "kernel.py")
 
 
+def test_a_command_may_run_and_read_anything() -> None:
+    files = {"kernel.py": b"x = 1\n", "docs/a.md": b"old"}
+    for name, text in (
+        ("kernel.py", b"x = 1  # one\n"),
+        ("other.py", b"y = 2\n"),
+        ("knobs.yaml", b"A: {}\n"),
+    ):
+        assert why_unchanged(files, {**files, name: text}, None) == ""
+    assert why_unchanged(files, {**files, "docs/a.md": b"new"}, None) == "it changes nothing but docs/"
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

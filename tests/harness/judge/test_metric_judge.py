@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -9,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from hillclimb.harness.case.case import Case
+from hillclimb.harness.device.cpu.cpu import CpuDevice
 from hillclimb.harness.errors import CaseError, IncumbentFault, UsageError
 from hillclimb.harness.judge.pool import LocalJudge
 from hillclimb.harness.records import Progress, Reason, Side
+from hillclimb.harness.sandbox.rungs.choose import choose_rung
 from hillclimb.harness.surfaces.gains import values_of
+from hillclimb.harness.surfaces.shell_json.shell_json import CommandRun, ShellJson
 from tests.fakes.command import COMMAND, KERNEL, SETTINGS, write_command_case
 
 MakeSide = Callable[[str], Side]
@@ -133,6 +137,7 @@ WRONG = {
     "it is killed": (KERNEL.replace("return", "os.kill(os.getpid(), 11)\n    return"), Reason.CRASHED),
     "no number": (KERNEL.replace("TICKS, 64", 'TICKS, float("nan")'), Reason.BROKE_PROTOCOL),
     "nothing at all": (KERNEL.replace("TICKS, 64", "TICKS, 0"), Reason.BROKE_PROTOCOL),
+    "more than can be": (KERNEL.replace("TICKS, 64", "TICKS, 1e300"), Reason.BROKE_PROTOCOL),
     "it prints too much": (
         KERNEL.replace("return", "print('x' * (2 << 20))\n    return"),
         Reason.FLOODED_OUTPUT,
@@ -166,6 +171,27 @@ def test_an_incumbent_that_fails_is_not_the_candidates_fault(judge: LocalJudge, 
         judge.screen(side(KERNEL), side(KERNEL.replace("% 97", "% 96")), ignore)
 
 
+def test_the_incumbent_runs_before_every_timed_run(
+    folder: Path, side: MakeSide, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a run leaves in the machine's caches, or takes out of them, meets both sides alike."""
+    candidate, incumbent = side(KERNEL), side(KERNEL)
+    ran: list[Side] = []
+
+    def run(self: ShellJson, side: Side, suite: str, seed: int) -> CommandRun:
+        ran.append(side)
+        return CommandRun(1.0, {"tokens_per_second": 1.0, "memory": 1.0})
+
+    monkeypatch.setattr(ShellJson, "_run", run)
+    rung = choose_rung(trust_workspace=False)
+    surface = ShellJson(Case(folder), rung, CpuDevice(), random.Random(3))
+    with surface.open_pair(candidate, incumbent) as pair:
+        orders = {pair.time_block("main").order for _ in range(12)}
+    assert orders == {"AB", "BA"}
+    assert ran[::2] == [incumbent] * 24
+    assert sorted(map(ran[1::2].count, (candidate, incumbent))) == [12, 12]
+
+
 def test_both_sides_of_a_pair_have_one_seed(folder: Path, tmp_path: Path, side: MakeSide) -> None:
     """And no two pairs have the same."""
     (folder / "bench" / "measure.py").write_text(
@@ -191,6 +217,7 @@ def test_both_sides_of_a_pair_have_one_seed(folder: Path, tmp_path: Path, side: 
         ("{suite: batch, max_slowdown", "{suite: main, max_slowdown", "objective's own"),
         ("surface: shell_json", "surface: kernel", "runs no command"),
         ("memory: {unit: MiB", "wall: {unit: MiB", "the judge's own clock"),
+        ("memory: {unit: MiB", "wrong: {unit: MiB", "says what is wrong"),
     ],
 )
 def test_a_slip_in_the_settings_is_told(folder: Path, was: str, becomes: str, told: str) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-import pytest
 import uvicorn
 from openai import OpenAI
 
@@ -36,13 +32,3 @@ def served(backend: Backend) -> Iterator[OpenAI]:
             server.should_exit = True
             thread.join()
             service.engine.close()
-
-
-@pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A snapshot of a model, as the script makes it."""
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    script = Path(__file__).resolve().parents[3] / "scripts" / "make_tiny_model.py"
-    done = subprocess.run([sys.executable, script, folder], capture_output=True, text=True, check=True)
-    assert "million parameters" in done.stdout
-    return folder

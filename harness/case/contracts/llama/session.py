@@ -166,7 +166,7 @@ class LlamaSession(Contract):
             )
             for name in Cache._fields
         }
-        regrets = _regrets(exact.logits, plain.logits, chosen)
+        regrets = regret_shares(exact.logits, plain.logits, chosen)
         return {
             **caches,
             "tokens": torch.where(is_best, regrets, math.inf),
@@ -265,7 +265,7 @@ class LlamaSession(Contract):
         shares = errors / (CACHE_ELEMENT_BUDGET * own.amax(layer, keepdim=True)).clamp_min(1e-300)
         prompt = [slice(begin, begin + problem["prompt"])] if problem["prompt"] > 1 else []
         for span in (slice(begin, None), *prompt):  # what is read in another way is held to it by itself
-            budget = _budget(CACHE_RMS_BUDGET, errors.shape[1] * errors[:, :, :, span].shape[3])
+            budget = rms_budget(CACHE_RMS_BUDGET, errors.shape[1] * errors[:, :, :, span].shape[3])
             whole, own_whole = (
                 e[:, :, :, span].square().mean(layer, keepdim=True).sqrt() for e in (errors, own)
             )
@@ -285,11 +285,11 @@ class LlamaSession(Contract):
         """Of each element, or of all of them or of the scales of the weights, if that is more."""
         errors, own = logits - exact, plain - exact
         positions = tokens.numel()
-        budget = _budget(RMS_BUDGET, positions)
+        budget = rms_budget(RMS_BUDGET, positions)
         whole = float(errors.square().mean().sqrt() / (budget * own.square().mean().sqrt()).clamp_min(1e-300))
         if whole <= 1 and (head := self._trusted(inputs).head) is not None:
             given, rounding = (head.error(found.flatten(0, 1)) for found in (logits, plain))
-            whole = max(whole, given / max(_budget(HEAD_RMS_BUDGET, positions) * rounding, 1e-300))
+            whole = max(whole, given / max(rms_budget(HEAD_RMS_BUDGET, positions) * rounding, 1e-300))
         if whole <= 1 and positions >= AUDITED_POSITIONS and _CHANCE.random() < self.audited_share:
             whole = max(whole, self._scale_share(problem, inputs, tokens, errors, own))
         return (errors.abs() / (ELEMENT_BUDGET * own.abs().max()).clamp_min(1e-300)).clamp_min(whole)
@@ -327,12 +327,12 @@ def require_sizes(name: str, problem: Problem) -> None:
             raise ValueError(f"problem {name!r}: {size} is {value!r}; give a whole number, {least} or more")
 
 
-def _budget(many: float, positions: int) -> float:
+def rms_budget(many: float, positions: int) -> float:
     """Of a root mean square over so many positions."""
     return many + RMS_SCATTER / math.sqrt(positions)
 
 
-def _regrets(exact: torch.Tensor, plain: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+def regret_shares(exact: torch.Tensor, plain: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
     """Of the tokens that were chosen, as shares of what is allowed, [batch, tokens]."""
     unit = (plain - exact).square().mean().sqrt().clamp_min(1e-300)
     regrets = (exact.amax(2) - exact.gather(2, chosen)[..., 0]) / unit

@@ -34,12 +34,18 @@ def read_snapshot(path: Path, shape: LlamaShape, dtype: torch.dtype, place: torc
 
     Nothing is fetched. Raises UsageError where it cannot be read, or is of another shape.
     """
-    model = _model(path, dtype)
-    found = shape_of(model.config)
+    found, weights = read_any_snapshot(path, dtype, place)
     if found != shape:
         raise UsageError(
             f"{path} is {found}, and the contract's shape is {shape}; write the snapshot's there"
         )
+    return weights
+
+
+def read_any_snapshot(path: Path, dtype: torch.dtype, place: torch.device) -> tuple[LlamaShape, Tensors]:
+    """As read_snapshot, of whatever shape it is."""
+    model = _model(path, dtype)
+    shape = shape_of(model.config)
     state, config = model.state_dict(), model.config
     rope = (config.rope_parameters or {}).get("rope_type", "default")
     if config.hidden_act != "silu" or rope not in ROPE_TYPES:
@@ -60,7 +66,7 @@ def read_snapshot(path: Path, shape: LlamaShape, dtype: torch.dtype, place: torc
         raise UsageError(f"{path} has weights that a session has no place for, such as {others[0]}")
     rotary = model.model.rotary_emb
     placed = {name: weight.to(place, dtype).contiguous() for name, weight in weights.items()}
-    return {**placed, "frequencies": rotary.inv_freq.to(place, torch.float32)}
+    return shape, {**placed, "frequencies": rotary.inv_freq.to(place, torch.float32)}
 
 
 def shape_of(config: Any) -> LlamaShape:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hillclimb.harness.case.command import Metric
+from hillclimb.harness.case.metrics import Metric
 from hillclimb.harness.errors import CandidateFault
 from hillclimb.harness.records import Reason
 from hillclimb.harness.surfaces.shell_json.output import MAX_LINE_CHARACTERS, OutputFault, read_metrics
@@ -23,16 +23,15 @@ GOOD = b'{"rate": 12.5, "memory": {"value": 3, "unit": "MiB"}}'
 MALFORMED: dict[OutputFault, list[bytes]] = {
     OutputFault.EMPTY: [b"", b" \n\t\n"],
     OutputFault.NOT_TEXT: [GOOD + b"\n\xff"],
-    OutputFault.NO_JSON: [b"12.5", b"rate 3\nmemory 4", b"NaN"],
+    OutputFault.NO_JSON: [b"12.5", b"rate 3\nmemory 4", b"NaN", b"[1, 2]"],
     OutputFault.TOO_LONG: [b'{"rate": ' + b" " * MAX_LINE_CHARACTERS + b"1}"],
     OutputFault.BAD_JSON: [
         b"{rate: 1}",
         b'{"rate": 1',
         GOOD + b" {}",
-        b"[" * 3000,
+        b'{"rate": ' + b"[" * 3000,
         b'{"rate": ' + b"1" * 5000 + b"}",
     ],
-    OutputFault.NOT_AN_OBJECT: [b"[1, 2]", GOOD + b"\n[]"],
     OutputFault.KEY_TWICE: [b'{"rate": 1, "memory": 1, "rate": 2}'],
     OutputFault.MISSING_METRIC: [b"{}", b'{"rate": 1}', GOOD + b"\n{}"],
     OutputFault.UNKNOWN_METRIC: [b'{"rate": 1, "memory": 1, "wall": 1}'],
@@ -51,6 +50,7 @@ MALFORMED: dict[OutputFault, list[bytes]] = {
         b'{"rate": 1' + b"0" * 400 + b', "memory": 1}',
     ],
     OutputFault.NOT_POSITIVE: [b'{"rate": 0, "memory": 1}', b'{"rate": -1, "memory": 1}'],
+    OutputFault.OUT_OF_RANGE: [b'{"rate": 1e300, "memory": 1}', b'{"rate": 1e-300, "memory": 1}'],
     OutputFault.WRONG_UNIT: [b'{"rate": {"value": 1, "unit": "ms"}, "memory": 1}'],
 }
 
@@ -80,20 +80,26 @@ def test_malformed_output_is_named(fault: OutputFault, printed: bytes) -> None:
     [
         GOOD,
         b"loading\n" + GOOD + b"\n",
-        b'{"rate": 1}\n' + GOOD + b"\ndone, bye\n",
-        b'{"memory": 3, "rate": 12.5, "wrong": ""}',
+        b'{"rate": 1}\n' + GOOD + b"\n[note] done\n",
+        b'{"memory": 3, "rate": 12.5}',
         b"  " + GOOD + b"\r\n",
     ],
     ids=["alone", "after text", "before text", "without units", "among blanks"],
 )
-def test_the_last_line_with_a_bracket_counts(printed: bytes) -> None:
+def test_the_last_line_with_a_brace_counts(printed: bytes) -> None:
     assert read_metrics(printed, METRICS) == {"rate": 12.5, "memory": 3.0}
 
 
-def test_a_command_says_that_it_is_wrong() -> None:
-    with pytest.raises(CandidateFault, match="token 3") as caught:
-        read_metrics(b'{"wrong": "token 3 is not the best", "rate": 1}', METRICS)
+@pytest.mark.parametrize("said", ["token 3 is not the best", "", None])
+def test_a_command_says_that_it_is_wrong(said: str | None) -> None:
+    with pytest.raises(CandidateFault, match="the command says: ") as caught:
+        read_metrics(json.dumps({"wrong": said, "rate": 1}).encode(), METRICS)
     assert caught.value.reason is Reason.WRONG_RESULT
+
+
+@pytest.mark.parametrize("printed", [b"", b"done", b"{}", b"[1]"])
+def test_without_metrics_nothing_need_be_printed(printed: bytes) -> None:
+    assert read_metrics(printed, {}) == {}
 
 
 @given(st.binary(max_size=200))
@@ -111,13 +117,9 @@ def test_whatever_is_printed_has_a_name(printed: bytes) -> None:
 )
 def test_an_object_is_taken_exactly_where_it_is_whole(said: dict[str, object]) -> None:
     values = [said.get(name) for name in METRICS]
-    is_whole = (
-        set(said) - {"wrong"} == set(METRICS)
-        and not said.get("wrong")
-        and all(
-            isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e300
-            for value in values
-        )
+    is_whole = set(said) == set(METRICS) and all(
+        isinstance(value, int | float) and not isinstance(value, bool) and 1e-30 <= value <= 1e30
+        for value in values
     )
     try:
         found = read_metrics(json.dumps(said).encode(), METRICS)

@@ -1,0 +1,182 @@
+"""The surface openai_http: two servers of a workspace's backend, each in a sandbox, asked in turns by the judge."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hillclimb.harness.case.case import Case
+from hillclimb.harness.case.metrics import SERVED_METRICS, Metric
+from hillclimb.harness.device.device import Device
+from hillclimb.harness.duel.process.conversation import exit_fault
+from hillclimb.harness.duel.process.launch_spec import thread_variables
+from hillclimb.harness.errors import CandidateFault, IncumbentFault
+from hillclimb.harness.policy.policy import check_policy
+from hillclimb.harness.records import Block, Reason, SegmentMetric, Side
+from hillclimb.harness.sandbox.rungs.choose import Rung
+from hillclimb.harness.serving.confined.confined_server import ConfinedServer, serving_spec
+from hillclimb.harness.surfaces.openai_http.client import AnsweredRequest, ServerAddress, ask
+from hillclimb.harness.surfaces.openai_http.served_parity import ServedParity
+
+END_SECONDS = 0.5
+"""For a server whose connection failed to be seen to have ended."""
+
+LEAD_IN_TOKENS = 2
+"""Of the answer to a request before each segment, which is not timed."""
+
+Prompts = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True)
+class ServedSegment:
+    """What one server answered in a segment."""
+
+    answers: Sequence[AnsweredRequest]
+    resident_bytes: int
+
+    @property
+    def seconds_per_token(self) -> float:
+        """From the first request to the last token."""
+        began, ended = min(one.sent for one in self.answers), max(one.ended for one in self.answers)
+        return (ended - began) / sum(len(one.tokens) for one in self.answers)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """By the names of SERVED_METRICS."""
+        ttfts, latencies = ([getattr(one, name) for one in self.answers] for name in ("ttft", "latency"))
+        return {
+            "tokens_per_second": 1 / self.seconds_per_token,
+            "ttft": statistics.median(ttfts),
+            "ttft_p99": percentile(ttfts, 0.99),
+            "tpot": statistics.median(one.tpot for one in self.answers),
+            "latency": statistics.median(latencies),
+            "latency_p99": percentile(latencies, 0.99),
+            "memory": self.resident_bytes / 2**20,
+        }
+
+
+class OpenAIHttp:
+    """Implements hillclimb.harness.surfaces.surface.Surface."""
+
+    metrics: Mapping[str, Metric] = SERVED_METRICS
+
+    def __init__(
+        self, case: Case, rung: Rung, device: Device, secret: random.Random, parity: ServedParity
+    ) -> None:
+        self.case, self.secret, self.parity = case, secret, parity
+        self._rung, self._device = rung, device
+        self.pair_blocks = case.settings.duel.pair_blocks
+
+    def check(self, side: Side, suites: Sequence[str]) -> float:
+        with self._start(side) as server:
+            server.await_ready()
+            segments = (self.ask_all(server, self.draw_prompts(suite), suite) for suite in suites)
+            return max(self.parity.share(segment.answers) for segment in segments)
+
+    @contextmanager
+    def open_pair(self, candidate: Side, opponent: Side) -> Iterator[_ServedPair]:
+        servers: dict[str, ConfinedServer] = {}
+        with ExitStack() as stack:
+            for letter, side in (("A", candidate), ("B", opponent)):
+                with blamed_on(letter):
+                    servers[letter] = stack.enter_context(self._start(side))
+            for letter, server in servers.items():
+                with blamed_on(letter):
+                    server.await_ready()
+                server.freeze()
+            yield _ServedPair(self, servers)
+
+    def draw_prompts(self, suite: str) -> Prompts:
+        """New ones for each request of a segment."""
+        asked, vocabulary = self.case.request_suites[suite], self.parity.vocabulary
+        return [
+            [self.secret.randrange(vocabulary) for _ in range(asked.prompt_tokens)]
+            for _ in range(asked.count)
+        ]
+
+    def ask_all(self, server: ConfinedServer, prompts: Prompts, suite: str) -> ServedSegment:
+        """Ask one server for all answers of a segment, so many at once as the suite says."""
+        asked = self.case.request_suites[suite]
+        with ThreadPoolExecutor(asked.concurrency) as pool:
+            answers = list(pool.map(lambda prompt: self.ask(server, prompt, asked.answer_tokens), prompts))
+        return ServedSegment(answers, server.resident_bytes())
+
+    def ask(self, server: ConfinedServer, prompt: Sequence[int], tokens: int) -> AnsweredRequest:
+        """One answer. Raises CandidateFault, which names how the server ended where it did."""
+        settings = self.case.settings
+        address = ServerAddress(server.path, settings.model or self.case.name, settings.budgets.call_seconds)
+        try:
+            return ask(address, prompt, tokens)
+        except CandidateFault as fault:
+            ended = server.wait(END_SECONDS) if fault.reason is Reason.BROKE_PROTOCOL else None
+            if ended is None:
+                raise
+            raise CandidateFault(*exit_fault(ended)) from fault
+
+    def _start(self, side: Side) -> ConfinedServer:
+        """A fresh server, which loads. Raises CandidateFault for what its source says."""
+        check_policy(Path(side.tree), self.case.settings.policy)
+        variables = {**thread_variables(), **self._device.variables(), **side.knobs}
+        spec = replace(serving_spec(self.case, self._device.nodes(), variables), workspace=Path(side.tree))
+        return ConfinedServer(self._rung, spec)
+
+
+@dataclass(frozen=True)
+class _ServedPair:
+    """Implements hillclimb.harness.surfaces.surface.OpenPair. Whose turn it is not is frozen."""
+
+    surface: OpenAIHttp
+    servers: Mapping[str, ConfinedServer]
+
+    def time_block(self, suite: str) -> Block:
+        """Four segments; both sides are asked the same in their first, and the same in their second."""
+        prompts = [self.surface.draw_prompts(suite) for _ in range(2)]
+        is_first = self.surface.secret.random() < 0.5
+        order = "ABBA" if is_first else "BAAB"
+        segments = []
+        for place, letter in enumerate(order):
+            with blamed_on(letter):
+                segments.append(self._time_segment(self.servers[letter], prompts[place // 2], suite))
+        for letter, segment in zip(order, segments, strict=True):
+            with blamed_on(letter):
+                self.surface.parity.share(segment.answers)
+        told = [segment.metrics for segment in segments]
+        return Block(
+            order="ABBA" if is_first else "BAAB",
+            seconds=tuple(segment.seconds_per_token for segment in segments),
+            metrics=tuple(
+                SegmentMetric(metric=name, values=tuple(one[name] for one in told)) for name in SERVED_METRICS
+            ),
+        )
+
+    def _time_segment(self, server: ConfinedServer, prompts: Prompts, suite: str) -> ServedSegment:
+        if server.ran_while_frozen():
+            raise CandidateFault(Reason.LEFT_WORK_RUNNING, "it ran while it was not its turn")
+        server.thaw()
+        try:
+            self.surface.ask(server, self.surface.draw_prompts(suite)[0], LEAD_IN_TOKENS)
+            return self.surface.ask_all(server, prompts, suite)
+        finally:
+            server.freeze()
+
+
+@contextmanager
+def blamed_on(letter: str) -> Iterator[None]:
+    """What B does wrong, which has passed all this before, is no fault of the candidate's."""
+    try:
+        yield
+    except CandidateFault as fault:
+        if letter == "A":
+            raise
+        raise IncumbentFault(f"the incumbent failed, having passed before: {fault}") from fault
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest of them that so many do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
