@@ -202,6 +202,20 @@ class SandboxedProcess(ABC):
         except (OSError, IndexError):
             return 0
 
+    def reset_peak(self) -> None:
+        """Let the peak of its resident memory begin anew: proc(5), clear_refs."""
+        with suppress(OSError):
+            Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+
+    def peak_bytes(self) -> int:
+        """Most resident memory since `reset_peak`; 0 once it is gone."""
+        try:
+            lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        except OSError:
+            return 0
+        found = next((line for line in lines if line.startswith("VmHWM:")), "VmHWM: 0 kB")
+        return int(found.split()[1]) << 10
+
     def seccomp_filter_count(self) -> int:
         """Seccomp filters that every one of its threads has, as the kernel tells; 0 once it is gone.
 

@@ -225,9 +225,13 @@ class ConfinedServer:
         """Whether it got any CPU time since it was seen to have stopped."""
         return self._confined.ran_while_frozen()
 
-    def resident_bytes(self) -> int:
-        """Of memory; 0 once it is gone."""
-        return self._confined.resident_bytes()
+    def reset_peak(self) -> None:
+        """Let the peak of its memory begin anew."""
+        self._confined.reset_peak()
+
+    def peak_bytes(self) -> int:
+        """Most resident memory since; 0 once it is gone."""
+        return self._confined.peak_bytes()
 
     def wait(self, seconds: float) -> ExitStatus | None:
         """How it ended; None where it is still alive after so long."""

@@ -93,7 +93,7 @@ def ask(server: ServerAddress, prompt: Sequence[int], tokens: int) -> AnsweredRe
             connection.request("POST", "/v1/completions", json.dumps(body), JSON_TYPE)
             with connection.getresponse() as response:
                 lines = _read_lines(response, tokens)
-        except (OSError, http.client.HTTPException, CandidateFault) as error:
+        except (OSError, ValueError, http.client.HTTPException, CandidateFault) as error:
             if connection.is_overdue:
                 told = f"no answer of {tokens} tokens in {server.seconds:g} s"
                 raise CandidateFault(Reason.HUNG, told) from None
@@ -104,7 +104,12 @@ def ask(server: ServerAddress, prompt: Sequence[int], tokens: int) -> AnsweredRe
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """To a Unix socket, and broken off when its time is up, however slowly the other side says what."""
+    """To a Unix socket, and broken off when its time is up, however slowly the other side says what.
+
+    By HTTP/1.0, in which an answer is not in chunks of sizes that the other side tells.
+    """
+
+    _http_vsn, _http_vsn_str = 10, "HTTP/1.0"
 
     def __init__(self, server: ServerAddress) -> None:
         super().__init__("server")
@@ -124,7 +129,9 @@ class _UnixConnection(http.client.HTTPConnection):
 
     def connect(self) -> None:
         """The base class forgets its socket, and closes it, before an answer is read."""
+        self._stream.settimeout(self._server.seconds)  # breaking off would not wake it
         self._stream.connect(str(self._server.path))
+        self._stream.settimeout(None)
         self.sock = self._stream.dup()
 
     def _break_off(self) -> None:
@@ -135,6 +142,8 @@ class _UnixConnection(http.client.HTTPConnection):
 
 def _read_lines(response: http.client.HTTPResponse, tokens: int) -> list[TimedLine]:
     """What the server says, each event with when it came, up to the end."""
+    if response.chunked:
+        _refuse("answered in chunks, and was asked by HTTP/1.0")
     if response.status != 200:
         told = response.read(400).decode(errors="replace")
         _refuse(f"answered with status {response.status}: {told}")
@@ -185,7 +194,7 @@ def _read_tokens(line: bytes) -> list[tuple[int, Mapping[int, float]]]:
             return []
         pairs = zip(logprobs["tokens"], logprobs["top_logprobs"], strict=True)
         return [(_token(name), _likeliest(told)) for name, told in pairs]
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+    except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError) as error:
         shown = line[:120].decode(errors="replace")
         _refuse(f"a chunk cannot be read ({type(error).__name__}: {error}): {shown}")
 

@@ -15,7 +15,7 @@ from hillclimb.harness.case.metrics import SERVED_METRICS, Metric
 from hillclimb.harness.device.device import Device
 from hillclimb.harness.duel.process.conversation import exit_fault
 from hillclimb.harness.duel.process.launch_spec import thread_variables
-from hillclimb.harness.errors import CandidateFault, IncumbentFault
+from hillclimb.harness.errors import CandidateFault, CaseError, IncumbentFault
 from hillclimb.harness.policy.policy import check_policy
 from hillclimb.harness.records import Block, Reason, SegmentMetric, Side
 from hillclimb.harness.sandbox.rungs.choose import Rung
@@ -37,7 +37,7 @@ class ServedSegment:
     """What one server answered in a segment."""
 
     answers: Sequence[AnsweredRequest]
-    resident_bytes: int
+    peak_bytes: int
 
     @property
     def seconds_per_token(self) -> float:
@@ -56,7 +56,7 @@ class ServedSegment:
             "tpot": statistics.median(one.tpot for one in self.answers),
             "latency": statistics.median(latencies),
             "latency_p99": percentile(latencies, 0.99),
-            "memory": self.resident_bytes / 2**20,
+            "memory": self.peak_bytes / 2**20,
         }
 
 
@@ -68,6 +68,9 @@ class OpenAIHttp:
     def __init__(
         self, case: Case, rung: Rung, device: Device, secret: random.Random, parity: ServedParity
     ) -> None:
+        """Raises CaseError for suites that no server can answer, and an objective that can be had for nothing."""
+        _require_room(case)
+        _require_whole_answers(case)
         self.case, self.secret, self.parity = case, secret, parity
         self._rung, self._device = rung, device
         self.pair_blocks = case.settings.duel.pair_blocks
@@ -104,7 +107,9 @@ class OpenAIHttp:
         asked = self.case.request_suites[suite]
         with ThreadPoolExecutor(asked.concurrency) as pool:
             answers = list(pool.map(lambda prompt: self.ask(server, prompt, asked.answer_tokens), prompts))
-        return ServedSegment(answers, server.resident_bytes())
+        peak = server.peak_bytes()
+        _require_alive(server)
+        return ServedSegment(answers, peak)
 
     def ask(self, server: ConfinedServer, prompt: Sequence[int], tokens: int) -> AnsweredRequest:
         """One answer. Raises CandidateFault, which names how the server ended where it did."""
@@ -155,14 +160,42 @@ class _ServedPair:
         )
 
     def _time_segment(self, server: ConfinedServer, prompts: Prompts, suite: str) -> ServedSegment:
+        _require_alive(server)
         if server.ran_while_frozen():
             raise CandidateFault(Reason.LEFT_WORK_RUNNING, "it ran while it was not its turn")
+        server.reset_peak()
         server.thaw()
         try:
             self.surface.ask(server, self.surface.draw_prompts(suite)[0], LEAD_IN_TOKENS)
             return self.surface.ask_all(server, prompts, suite)
         finally:
             server.freeze()
+
+
+def _require_room(case: Case) -> None:
+    assert case.settings.serving is not None
+    context = case.settings.serving.context
+    for name, asked in case.request_suites.items():
+        wanted = asked.prompt_tokens + asked.answer_tokens
+        if context is not None and wanted > context:
+            file = case.folder / "benchmarks" / f"{name}.yaml"
+            problem = f"a prompt and its answer have {wanted} tokens, and serving.context is {context}"
+            raise CaseError(file, "answer_tokens", problem, "ask for fewer")
+
+
+def _require_whole_answers(case: Case) -> None:
+    """Time per token is low where tokens are held back and sent together in the end."""
+    objective = case.settings.objective
+    kept = {g.metric for g in case.settings.guardrails if g.suite == objective.suite}
+    if objective.metric == "tpot" and not kept & {"ttft", "latency"}:
+        problem = "tpot gets better where tokens are held back"
+        remedy = f"put a guardrail on latency or ttft of suite {objective.suite}, or choose tokens_per_second"
+        raise CaseError(case.folder / "case.yaml", "objective.metric", problem, remedy)
+
+
+def _require_alive(server: ConfinedServer) -> None:
+    if (ended := server.wait(0)) is not None:
+        raise CandidateFault(*exit_fault(ended))
 
 
 @contextmanager

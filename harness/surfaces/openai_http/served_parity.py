@@ -6,21 +6,46 @@ same tokens. Identical texts are not asked for: rounding alone makes them part a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from hillclimb.harness.case.contracts.llama.model import Cache, Llama
-from hillclimb.harness.case.contracts.llama.session import (
-    RMS_BUDGET,
-    regret_shares,
-    rms_budget,
-)
+from hillclimb.harness.case.contracts.llama.session import RMS_BUDGET, regret_shares
 from hillclimb.harness.case.contracts.llama.snapshot import read_any_snapshot
 from hillclimb.harness.errors import CandidateFault
 from hillclimb.harness.records import Reason
 from hillclimb.harness.surfaces.openai_http.client import LIKELIEST, AnsweredRequest
+
+TOLD_REGRET_BUDGET = 16.0
+"""Of the root mean square of its errors in logits: by how much the right logit of a token that is told may be below
+those that should be."""
+
+SCATTER, ANSWER_SCATTER = 1.5, 2.5
+"""By how much more the errors of few tokens may be, over the square root of their number: of all answers of a segment,
+and of any one."""
+
+
+@dataclass(frozen=True)
+class AnswerErrors:
+    """Of one answer."""
+
+    told: torch.Tensor
+    """Mean square errors of the logarithms that are told of each token, [tokens]."""
+    own: torch.Tensor
+    """Those of the plain computation: of the same ones, or of all, if those are more."""
+    regret: float
+    """The largest of a token that was made, as a share of what is allowed."""
+    told_regret: float
+    """The largest of a token that was told as one of the likeliest, likewise."""
+
+    @property
+    def after_first(self) -> AnswerErrors:
+        """Without the token that reading the prompt gives, which may be computed in another way."""
+        return replace(self, told=self.told[1:], own=self.own[1:])
 
 
 class ServedParity:
@@ -38,29 +63,54 @@ class ServedParity:
         return self._exact.shape.vocab
 
     def share(self, answers: Sequence[AnsweredRequest]) -> float:
-        """The largest error of answers of one size, as a share of what is allowed.
+        """The largest error of a segment's answers, as a share of what is allowed.
 
         Raises CandidateFault for one above 1, and for tokens that are none, or not the likeliest of those told.
         """
         for answer in answers:
             self._require_likeliest(answer)
-        read = torch.tensor([[*one.prompt, *one.tokens[:-1]] for one in answers], device=self._place)
-        chosen = torch.tensor([one.tokens for one in answers], device=self._place)
         with torch.no_grad():
-            exact, plain = (
-                self._logits(model, read, chosen.shape[1]) for model in (self._exact, self._plain)
-            )
-            regret = float(regret_shares(exact, plain, chosen[..., None]).max())
-            told = _logprob_share(answers, exact, plain)
-        if regret > 1:
-            _refuse("a token is too far below the best one", regret)
-        if told > 1:
-            _refuse("the logarithms that are told are too far off", told)
-        return max(regret, told)
+            errors = [self._errors(answer) for answer in answers]
+        shares = {
+            "a token is too far below the best one": max(one.regret for one in errors),
+            "tokens are told that are not the likeliest": max(one.told_regret for one in errors),
+            "the logarithms that are told are too far off": _rms_share(errors, SCATTER),
+            "those of the tokens after the first are": _rms_share(
+                [one.after_first for one in errors], SCATTER
+            ),
+            "those of one answer are": max(_rms_share([one], ANSWER_SCATTER) for one in errors),
+        }
+        for what, share in shares.items():
+            if share > 1:
+                raise CandidateFault(Reason.WRONG_RESULT, f"{what}: {share:.3g} of what is allowed")
+        return max(shares.values())
 
     @property
     def _place(self) -> torch.device:
         return self._exact.head.device
+
+    def _errors(self, answer: AnsweredRequest) -> AnswerErrors:
+        """One answer at a time: logits of many tokens and a large vocabulary are gigabytes."""
+        read = torch.tensor([[*answer.prompt, *answer.tokens[:-1]]], device=self._place)
+        chosen = torch.tensor([answer.tokens], device=self._place)[..., None]
+        exact, plain = (self._logits(model, read, len(answer.tokens)) for model in (self._exact, self._plain))
+        unit = (plain - exact).square().mean().sqrt().clamp_min(1e-300)
+        told, own, below = [], [], []
+        best = exact[0].topk(min(LIKELIEST, self.vocabulary), -1).values[:, -1]
+        for step, likeliest in enumerate(answer.likeliest):
+            tokens = torch.tensor(list(likeliest), device=self._place)
+            given = torch.tensor(list(likeliest.values()), dtype=torch.float64, device=self._place)
+            right, rounded = (found[0, step].log_softmax(-1) for found in (exact, plain))
+            rounding = (rounded - right).square()
+            told.append((given - right[tokens]).square().mean())
+            own.append(torch.maximum(rounding.mean(), rounding[tokens].mean()))
+            below.append((best[step] - exact[0, step, tokens]).max() / (TOLD_REGRET_BUDGET * unit))
+        return AnswerErrors(
+            torch.stack(told),
+            torch.stack(own),
+            float(regret_shares(exact, plain, chosen).max()),
+            float(torch.stack(below).max()),
+        )
 
     def _logits(self, model: Llama, read: torch.Tensor, last: int) -> torch.Tensor:
         shape = model.shape
@@ -73,25 +123,22 @@ class ServedParity:
             named = [token, *told]
             if max(named) >= self.vocabulary:
                 raise CandidateFault(Reason.BROKE_PROTOCOL, f"there is no token {max(named)}")
-            if len(told) < min(LIKELIEST, self.vocabulary) or told.get(token) != max(told.values()):
+            wanted = min(LIKELIEST, self.vocabulary)
+            if not wanted <= len(told) <= wanted + 1:
+                _refuse_count(len(told), wanted)
+            if told.get(token) != max(told.values()):
                 detail = f"token {token} is not the likeliest of {len(told)} that were told"
                 raise CandidateFault(Reason.WRONG_RESULT, detail)
 
 
-def _logprob_share(answers: Sequence[AnsweredRequest], exact: torch.Tensor, plain: torch.Tensor) -> float:
-    """Root mean square error of what is told, over that of the plain computation on the same tokens."""
-    errors, own = [], []
-    for row, answer in enumerate(answers):
-        right, rounded = (found[row].log_softmax(-1) for found in (exact, plain))
-        for step, told in enumerate(answer.likeliest):
-            tokens = torch.tensor(list(told), device=exact.device)
-            given = torch.tensor(list(told.values()), dtype=torch.float64, device=exact.device)
-            errors.append(given - right[step, tokens])
-            own.append(rounded[step, tokens] - right[step, tokens])
-    allowed = rms_budget(RMS_BUDGET, len(errors))
-    theirs, unit = (torch.cat(found).square().mean().sqrt() for found in (errors, own))
-    return float(theirs / (allowed * unit).clamp_min(1e-300))
+def _rms_share(errors: Sequence[AnswerErrors], scatter: float) -> float:
+    """Root mean square error of what is told, over what is allowed by that of the plain computation."""
+    told, own = (torch.cat([getattr(one, name) for one in errors]) for name in ("told", "own"))
+    allowed = (RMS_BUDGET + scatter / math.sqrt(len(told))) * own.mean().sqrt()
+    return float(told.mean().sqrt() / allowed.clamp_min(1e-300))
 
 
-def _refuse(what: str, share: float) -> None:
-    raise CandidateFault(Reason.WRONG_RESULT, f"{what}: {share:.3g} of what is allowed")
+def _refuse_count(count: int, wanted: int) -> None:
+    raise CandidateFault(
+        Reason.BROKE_PROTOCOL, f"told {count} logarithms of a token, and was asked for {wanted}"
+    )

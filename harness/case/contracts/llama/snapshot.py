@@ -25,6 +25,9 @@ LAYER_NAMES = {
 """What transformers calls the weights of a layer."""
 
 
+UNREADABLE = (OSError, ValueError, RuntimeError, ImportError, TypeError, KeyError)
+"""What transformers raises for files that are damaged, or of a kind that it cannot read here."""
+
 ROPE_TYPES = ("default", "linear", "llama3")
 """Rotary embeddings that do not depend on how long the text is."""
 
@@ -86,19 +89,24 @@ def shape_of(config: Any) -> LlamaShape:
 
 def _model(path: Path, dtype: torch.dtype) -> Any:
     try:
+        from huggingface_hub.errors import StrictDataclassError
+        from safetensors import SafetensorError
         from transformers import AutoModelForCausalLM
         from transformers.utils import logging
     except ImportError:
         raise UsageError("transformers reads snapshots; install hillclimb[serving]") from None
     logging.disable_progress_bar()
-    place: dict[str, Any] = {"local_files_only": True}
+    place: dict[str, Any] = {"local_files_only": True, "output_loading_info": True}
     folder = path
     if path.is_file():
         folder, place["gguf_file"] = path.parent, path.name
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(str(folder), dtype=dtype, **place)
-    except (OSError, ValueError) as error:
+        model: Any
+        model, loading = AutoModelForCausalLM.from_pretrained(str(folder), dtype=dtype, **place)
+    except (*UNREADABLE, SafetensorError, StrictDataclassError) as error:
         raise UsageError(f"{path}: transformers cannot read it: {error}") from None
+    if missing := sorted(loading.get("missing_keys", ())):
+        raise UsageError(f"{path} lacks weights, such as {missing[0]}")
     if model.config.model_type != "llama":
         raise UsageError(f"{path} is a {model.config.model_type}, and a session's model is a llama")
     return model

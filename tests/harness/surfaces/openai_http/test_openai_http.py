@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from hillclimb.harness.case.case import Case
-from hillclimb.harness.errors import CaseError, IncumbentFault, JudgeError
+from hillclimb.harness.errors import CaseError, IncumbentFault, JudgeError, UsageError
 from hillclimb.harness.judge.pool import LocalJudge
 from hillclimb.harness.records import Progress, Reason, Side
 from tests.fakes.served import BACKEND, SETTINGS, write_served_case
@@ -59,6 +59,12 @@ WRONG = {
     "it dies when it is asked": (
         BACKEND.replace("time.sleep(PREFILL)", "os.kill(os.getpid(), 11)"),
         Reason.CRASHED,
+    ),
+    "it leaves when it has answered": (
+        BACKEND.replace(
+            "    def decode(", "    def reset(self, slot):\n        os._exit(0)\n\n    def decode("
+        ),
+        Reason.EXITED,
     ),
     "it raises": (BACKEND.replace("time.sleep(PREFILL)", "raise ValueError"), Reason.BROKE_PROTOCOL),
     "it does not load": (BACKEND.replace(MADE, "    raise ValueError"), Reason.DOES_NOT_LOAD),
@@ -153,3 +159,22 @@ def test_a_slip_in_the_settings_is_told(
     (folder / "case.yaml").write_text(SETTINGS.replace(was, becomes).format(model_path=tiny))
     with pytest.raises(CaseError, match=told):
         Case(folder)
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "told"),
+    [
+        ("context: 128", "context: 20", "serving.context is 20"),
+        ("metric: tokens_per_second, direction: higher", "metric: tpot, direction: lower", "held back"),
+        ("summary:", "device: cuda\nsummary:", "GPU"),
+    ],
+)
+def test_what_cannot_be_judged_is_told_before_anything_runs(
+    tmp_path: Path, tiny: Path, was: str, becomes: str, told: str
+) -> None:
+    assert was in SETTINGS
+    folder = write_served_case(tmp_path, tiny)
+    settings = SETTINGS.replace("metric: ttft", "metric: memory") if "tpot" in becomes else SETTINGS
+    (folder / "case.yaml").write_text(settings.replace(was, becomes).format(model_path=tiny))
+    with pytest.raises(UsageError, match=told):
+        LocalJudge(folder, tmp_path / "judge.log").close()
