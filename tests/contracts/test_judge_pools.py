@@ -21,8 +21,10 @@ import torch
 
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.digest import benchmarks_digest, contract_digest, harness_digest
+from hillclimb.harness.duel.secret_random import SecretRandom
 from hillclimb.harness.errors import HillclimbError, MachineError, UsageError
 from hillclimb.harness.judge.judge import CaseJudge
+from hillclimb.harness.judge.metric_judge import MetricJudge
 from hillclimb.harness.judge.open_device import open_device
 from hillclimb.harness.judge.pool import LocalJudge
 from hillclimb.harness.judge.protocol import EmptyAnswer, Judge
@@ -37,7 +39,10 @@ from hillclimb.harness.records import (
     Watch,
 )
 from hillclimb.harness.sandbox.rungs.choose import choose_rung
+from hillclimb.harness.surfaces.shell_json.shell_json import ShellJson
 from tests.fakes.cases import HONEST, QUICK, repeated, write_case, write_workspace
+from tests.fakes.command import KERNEL as COUNTED
+from tests.fakes.command import write_command_case
 from tests.fakes.hinted import Hinted
 from tests.fakes.judge import SimulatedJudge
 from tests.fakes.ridge import Ridge, write_ridge
@@ -81,6 +86,10 @@ class Bench:
     case: Case | None = None
     raising: Side | None = None
 
+    @property
+    def times_pairs(self) -> bool:
+        return self.case is not None or self.name == "metric"
+
 
 def open_local(root: Path) -> Bench:
     folder = write_case(root, settings=QUICK)
@@ -107,6 +116,29 @@ def real(root: Path, name: str, case: Path, judge: Judge) -> Bench:
         for side, source in kernels.items()
     }
     return Bench(name, judge, **sides, case=Case(case))
+
+
+def open_metric(root: Path) -> Bench:
+    """Over a command, which tells what a workspace counts."""
+    folder, seed = write_command_case(root), b"seed"
+    settings = folder / "case.yaml"
+    settings.write_text(settings.read_text().replace("  - {suite: batch, max_slowdown: 0.05}\n", ""))
+    case, rung, device = Case(folder), choose_rung(trust_workspace=False), open_device("cpu")
+    surface = ShellJson(case, rung, device, SecretRandom(seed))
+
+    def side(name: str, was: str = "", becomes: str = "") -> Side:
+        (root / name).mkdir()
+        (root / name / "kernel.py").write_text(COUNTED.replace(was, becomes) if was else COUNTED)
+        return Side(tree=str(root / name))
+
+    return Bench(
+        "metric",
+        MetricJudge(case, rung, device, surface, seed),
+        honest=side("honest"),
+        fast=side("fast", "100", "50"),
+        slow=side("slow"),
+        wrong=side("wrong", "% 97", "% 96"),
+    )
 
 
 def open_simulated(root: Path) -> Bench:
@@ -161,6 +193,7 @@ def open_ridge(root: Path) -> Bench:
 OPENERS: dict[str, Callable[[Path], Bench]] = {
     "local": open_local,
     "in_process": open_in_process,
+    "metric": open_metric,
     "simulated": open_simulated,
     "hinted": open_hinted,
     "ridge": open_ridge,
@@ -168,7 +201,7 @@ OPENERS: dict[str, Callable[[Path], Bench]] = {
 REAL = ("local", "in_process")
 real_ones = pytest.mark.parametrize("bench", REAL, indirect=True)
 others = pytest.mark.parametrize("bench", [n for n in OPENERS if n not in REAL], indirect=True)
-IMPLEMENTATIONS = (LocalJudge, CaseJudge, SimulatedJudge, Hinted, RidgeJudge)
+IMPLEMENTATIONS = (LocalJudge, CaseJudge, MetricJudge, SimulatedJudge, Hinted, RidgeJudge)
 
 
 def folder_of(factory: pytest.TempPathFactory, name: str) -> Path:
@@ -289,10 +322,10 @@ def expect_a_win(bench: Bench) -> None:
     assert confirmation.alpha == ALPHA
     assert confirmation.seconds_per_call is not None and confirmation.seconds_per_call > 0
     expect_order(bench, screened, {"gate", "screen"})
-    expect_order(bench, confirmed, {"gate", "decide", "report"} if bench.case else {"gate"})
+    expect_order(bench, confirmed, {"gate", "decide", "report"} if bench.times_pairs else {"gate"})
     if bench.name != "ridge":
         expect_evidence(screening, confirmation)
-    if bench.case:
+    if bench.times_pairs:
         reported = sum(pair.stage == "report" for pair in confirmation.pairs)
         assert reported == confirmation.speedup.pairs, "what is reported was measured apart from the decision"
         assert confirmation.cumulative == confirmation.speedup, "the incumbent is the baseline"
@@ -335,8 +368,8 @@ def expect_slower(bench: Bench) -> None:
     assert screening.reason is Reason.SLOWER
     assert confirmation.reason in (Reason.SLOWER, Reason.NO_PROVEN_GAIN)
     assert confirmation.e_value < 1 / confirmation.alpha
-    expect_order(bench, confirmed, {"gate", "decide"} if bench.case else {"gate"})
-    if bench.case:
+    expect_order(bench, confirmed, {"gate", "decide"} if bench.times_pairs else {"gate"})
+    if bench.times_pairs:
         unreported = (confirmation.speedup, confirmation.cumulative, confirmation.seconds_per_call)
         assert unreported == (None, None, None), "of what was not kept no speedup is reported"
         assert confirmation.detail
@@ -372,6 +405,9 @@ def test_a_comparison_is_of_the_last_over_the_first(bench: Bench) -> None:
 def test_a_profile_is_shares_largest_first(bench: Bench) -> None:
     heard = hear(lambda watch: bench.judge.profile(bench.slow, watch))
     found = heard.answer
+    if bench.name == "metric":
+        assert (found.problems, found.buckets) == ((), ()) and found.detail
+        return
     assert found.problems
     assert all(problem.seconds_per_call > 0 for problem in found.problems)
     shares = [bucket.share for bucket in found.buckets]
