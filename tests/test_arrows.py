@@ -98,6 +98,7 @@ ROOMS = {
         "harness.case harness.channel harness.device harness.device.cpu harness.knobs harness.policy "
         "harness.sandbox.kernel harness.sandbox.rungs"
     ),
+    "harness.engagement": "harness.channel harness.knobs harness.yaml_errors",
     "harness.gemm": "harness.yaml_errors",
     "harness.gemm.bench": "harness.device.gpu harness.gemm harness.gemm.generator",
     "harness.gemm.claims": (
@@ -114,7 +115,8 @@ ROOMS = {
     "harness.gemm.providers": "harness.gemm harness.gemm.bench harness.gemm.families harness.gemm.generator",
     "harness.judge": (
         "harness.case harness.channel harness.device harness.device.cpu harness.device.gpu harness.duel "
-        "harness.duel.process harness.profile harness.sandbox.rungs harness.statistics harness.surfaces "
+        "harness.duel.process harness.engagement harness.profile harness.sandbox.rungs harness.statistics "
+        "harness.surfaces "
         "harness.surfaces.openai_http harness.surfaces.shell_json"
     ),
     "harness.judge.mutants": "harness.case harness.duel harness.duel.process",
@@ -122,7 +124,7 @@ ROOMS = {
     "harness.policy": "harness.case",
     "harness.profile": (
         "harness.case harness.channel harness.device.cpu harness.duel harness.duel.process "
-        "harness.policy harness.sandbox harness.sandbox.rungs"
+        "harness.engagement harness.policy harness.sandbox harness.sandbox.rungs"
     ),
     "harness.report": "harness.case",
     "harness.sandbox": "harness.channel",
@@ -135,18 +137,20 @@ ROOMS = {
     ),
     "harness.serving": "harness.serving.backends",
     "harness.serving.confined": (
-        "harness.candidate harness.case harness.channel harness.duel.process harness.sandbox.kernel "
-        "harness.sandbox.rungs harness.serving harness.serving.backends"
+        "harness.candidate harness.case harness.channel harness.duel.process harness.profile "
+        "harness.sandbox.kernel harness.sandbox.rungs harness.serving harness.serving.backends"
     ),
     "harness.sources": "harness.case harness.channel",
     "harness.studies": "harness.candidate harness.case harness.device harness.judge harness.report",
     "harness.surfaces": "harness.case harness.statistics",
     "harness.surfaces.openai_http": (
-        "harness.case harness.case.contracts.llama harness.device harness.duel.process harness.policy "
-        "harness.sandbox.rungs harness.serving.confined"
+        "harness.case harness.case.contracts.llama harness.device harness.duel.process "
+        "harness.engagement harness.policy harness.sandbox.rungs harness.serving.confined "
+        "harness.surfaces"
     ),
     "harness.surfaces.shell_json": (
-        "harness.case harness.device harness.duel.process harness.policy harness.sandbox.rungs"
+        "harness.case harness.device harness.duel.process harness.policy harness.sandbox.rungs "
+        "harness.surfaces"
     ),
 }
 """Room -> the rooms that it may import besides the floor. A file at the root of `agent` is a room of its own."""

@@ -182,6 +182,8 @@ def _about_verdict(judged: JudgedEntry, confirming: ConfirmingEntry | None) -> I
     yield "E-Value", f"{judged.e_value:.4g}" if judged.e_value is not None else ""
     yield "Alpha", f"{confirming.alpha:.4g} (confirmation {confirming.k})" if confirming else ""
     yield "Gate", _gate(judged.gate)
+    for row in judged.gate.engaged if judged.gate else ():
+        yield "Ran", f"{row.name} calls={row.calls:g} share={row.share:.4f}"
     for one in judged.metrics:
         yield "Measured", f"{one.suite} {one.metric} {one}"
     for rail in judged.guardrails:

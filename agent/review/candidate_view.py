@@ -212,7 +212,8 @@ def _gate(gate: GateReport) -> str:
     if not gate.passed:
         return f"failed: {gate.reason}: {gate.detail}"
     where = f" at {gate.worst_at}" if gate.worst_at else ""
-    return f"passed {count(gate.runs, 'check')}, largest error {gate.worst:.3f} of the budget{where}"
+    ran = "".join(f"; {row.name} ran {row.calls:g} times, {row.share:.1%}" for row in gate.engaged)
+    return f"passed {count(gate.runs, 'check')}, largest error {gate.worst:.3f} of the budget{where}{ran}"
 
 
 def _about_profile(profile: Profile | None) -> Iterator[tuple[str, str]]:

@@ -30,6 +30,8 @@ FunctionKey = int | tuple[str | None, str]
 MIN_SHARE = 0.005
 """Rows below it are added up."""
 
+NOTHING_KEPT: frozenset[str] = frozenset()
+
 WORKERS = " (worker threads)"
 REST = "other functions"
 WAITING = "waiting for other threads"
@@ -95,8 +97,13 @@ class Profiler:
         """See the threads that begin from here on. They cost an idle function call an event until `measure`."""
         threading.setprofile(self._adopt)
 
-    def measure(self, work: Callable[[], int], calls: int) -> list[ProfileRow]:
-        """Rows of `work`, which calls the kernel `calls` times and returns its nanoseconds; largest share first."""
+    def measure(
+        self, work: Callable[[], int], calls: int, kept: frozenset[str] = NOTHING_KEPT
+    ) -> list[ProfileRow]:
+        """Rows of `work`, which calls the kernel `calls` times and returns its nanoseconds; largest share first.
+
+        Before them stand those of functions called as one of `kept`, however small.
+        """
         self._alive = max(1, threading.active_count() - 1)
         for recorder in (self._main, *self._others):
             recorder.begin()
@@ -109,7 +116,7 @@ class Profiler:
             self._recording = False
             for recorder in (self._main, *self._others):
                 recorder.recording = False
-        return self._rows(max(wall, 1), calls)
+        return self._rows(max(wall, 1), calls, kept)
 
     def _adopt(self, frame: FrameType, event: str, argument: Any) -> None:
         """A new thread's first event: it gets a recorder of its own."""
@@ -120,7 +127,7 @@ class Profiler:
         self._alive = max(self._alive, threading.active_count() - 1)
         sys.setprofile(recorder.record)
 
-    def _rows(self, wall: int, calls: int) -> list[ProfileRow]:
+    def _rows(self, wall: int, calls: int, kept: frozenset[str]) -> list[ProfileRow]:
         workers = [recorder for recorder in self._others if recorder.own]
         rows = [
             (name, min(1.0, own / wall), own / calls / 1e9, entries / calls)
@@ -128,7 +135,7 @@ class Profiler:
         ]
         if workers:
             rows += _of_workers(self._total(workers), self._alive * wall, wall / calls / 1e9, calls)
-        return largest(rows)
+        return largest(rows, kept)
 
     def _total(self, recorders: Iterable[Recorder]) -> list[tuple[str, int, int]]:
         """Name, nanoseconds and entries."""
@@ -173,11 +180,15 @@ def _of_workers(
     yield WAITING + WORKERS, idle, idle * seconds_per_call, 0.0
 
 
-def largest(rows: list[ProfileRow]) -> list[ProfileRow]:
-    """The largest shares, the rest of each kind of thread as one row at the end."""
-    rows = sorted(rows, key=lambda row: -row[1])
-    shown = [row for row in rows if row[1] >= MIN_SHARE][: MAX_ROWS - 2]
-    left = rows[len(shown) :]
+def largest(rows: list[ProfileRow], kept: frozenset[str] = NOTHING_KEPT) -> list[ProfileRow]:
+    """The largest shares, after functions that are kept; the rest of each kind of thread as one row at the end."""
+
+    def is_kept(row: ProfileRow) -> bool:
+        return row[0].removesuffix(WORKERS).rpartition(":")[2] in kept
+
+    rows = sorted(rows, key=lambda row: (not is_kept(row), -row[1]))
+    shown = [row for row in rows if is_kept(row) or row[1] >= MIN_SHARE][: MAX_ROWS - 2]
+    left = [row for row in rows if row not in shown]
     of_workers = [row for row in left if row[0].endswith(WORKERS)]
     of_main = [row for row in left if not row[0].endswith(WORKERS)]
     rest = [_sum(REST, of_main), _sum(REST + WORKERS, of_workers)]

@@ -22,6 +22,7 @@ JUDGING_ROOMS = (
     "harness/channel",
     "harness/device",
     "harness/duel",
+    "harness/engagement",
     "harness/errors.py",
     "harness/judge",
     "harness/knobs",

@@ -12,6 +12,7 @@ from hillclimb.harness.case.case import Case
 from hillclimb.harness.case.digest import benchmarks_digest, contract_digest, harness_digest
 from hillclimb.harness.case.metrics import WALL
 from hillclimb.harness.device.device import Device
+from hillclimb.harness.engagement.engagement import require_changes_engaged
 from hillclimb.harness.errors import CandidateFault, IncumbentFault, UnreapedError, UsageError
 from hillclimb.harness.judge.metric_trial import MetricTrial
 from hillclimb.harness.judge.protocol import EmptyAnswer
@@ -78,6 +79,7 @@ class MetricJudge:
         reason: Reason | None = None
         detail = ""
         try:
+            require_changes_engaged(candidate, incumbent)
             gate = self._check(candidate, watch)
             trial.screen(candidate, incumbent)
         except CandidateFault as fault:
@@ -101,6 +103,7 @@ class MetricJudge:
         reason: Reason | None = None
         detail = ""
         try:
+            require_changes_engaged(candidate, incumbent)
             gate = self._check(candidate, watch)
             trial.decide(candidate, incumbent, alpha)
             trial.check_guardrails()
@@ -168,8 +171,8 @@ class MetricJudge:
         """Raises CandidateFault."""
         suites = self._case.judged_suites
         watch(Progress(stage="gate", of=len(suites)))
-        worst = self._surface.check(side, suites)
-        return GateReport(passed=True, runs=len(suites), worst=worst)
+        found = self._surface.check(side, suites)
+        return GateReport(passed=True, runs=len(suites), worst=found.worst, engaged=found.engaged)
 
     def _values(self, pairs: Sequence[Pair]) -> list[float]:
         name = self._case.settings.objective.metric

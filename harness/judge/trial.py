@@ -16,7 +16,7 @@ from hillclimb.harness.duel.pairs import log_ratios, mean_speedup, pair_record, 
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.errors import CandidateFault
 from hillclimb.harness.profile import vendor_tools
-from hillclimb.harness.profile.launched_kernels import require_own_kernels
+from hillclimb.harness.profile.launched_kernels import require_listed_kernels
 from hillclimb.harness.records import (
     Estimate,
     GuardrailReport,
@@ -163,7 +163,7 @@ class ConfirmationTrial:
         self._require_gain_per_call()
         self._check_guardrails()
         notes = (
-            require_own_kernels(self.duels, candidate, incumbent, self.watch),
+            require_listed_kernels(self.duels, candidate, incumbent, self.watch),
             vendor_tools.sanitize(self.duels, candidate, self.watch),
         )
         self.note = "; ".join(filter(None, notes))

@@ -139,7 +139,16 @@ TRITON = words(
 TRITON_LANGUAGES = ("triton.language.", "triton.experimental.gluon.")
 """What is below these says what a kernel does; every name of them may be used, but for modules that they import."""
 
-NO_LIST_NEEDED = words("__future__ torch cuda cutlass hillclimb agent harness")
+OFFERED = words(
+    "harness.serving.backends.backend.Backend harness.serving.backends.backend.ServedModel "
+    "harness.serving.backends.backend.ChatMessage harness.serving.backends.backend.Mode "
+    "harness.serving.backends.backend.ModelDtype "
+    "harness.serving.backends.transformers_backend.TransformersBackend "
+    "harness.serving.backends.mock_backend.MockBackend"
+)
+"""Of hillclimb itself, whatever policy.imports says: the rest of it loads code, and hands on other modules."""
+
+NO_LIST_NEEDED = words("__future__ torch cuda cutlass agent harness")
 """Checked elsewhere, or without a name that could be used."""
 
 
@@ -149,6 +158,8 @@ def problem_with(path: str, allowed: Iterable[str], library_calls: bool) -> str 
     `allowed` are the entries of policy.imports; `library_calls` says whether finished operators are.
     """
     root, _, rest = path.partition(".")
+    if root == "hillclimb":
+        return None if is_listed(rest, OFFERED) else _problem_with_lab(path)
     dotted = frozenset(entry for entry in allowed if "." in entry)
     if root in NO_LIST_NEEDED or f"{root}.*" in dotted or is_listed(path, dotted):
         return None
@@ -172,7 +183,8 @@ def problem_with_import(path: str, allowed: Iterable[str], library_calls: bool) 
     root, _, rest = path.partition(".")
     if any(name.startswith(f"{path}.") for name in TRITON_LANGUAGES) or f"{path}." in TRITON_LANGUAGES:
         return None
-    names = {entry for entry in allowed if "." in entry}
+    names = {f"hillclimb.{name}" for name in OFFERED}
+    names |= {entry for entry in allowed if "." in entry and root != "hillclimb"}
     names |= {f"{root}.{name}" for name in _lists(library_calls).get(root, ())}
     if not rest or any(name.startswith(f"{path}.") for name in names):
         return None
@@ -183,6 +195,11 @@ def is_listed(name: str, names: frozenset[str]) -> bool:
     """Whether it, or what it is an attribute of, is one of the names."""
     parts = name.split(".")
     return any(".".join(parts[:end]) in names for end in range(1, len(parts) + 1))
+
+
+def _problem_with_lab(path: str) -> str:
+    offered = ", ".join(sorted(name.rpartition(".")[2] for name in OFFERED))
+    return f"uses {path}, which is no workspace's to use; of hillclimb it may take {offered}"
 
 
 def _problem_with_unlisted(path: str) -> str | None:

@@ -5,8 +5,8 @@ Unknown fields are errors, so a record written by another version is noticed rat
 
 from __future__ import annotations
 
+from hillclimb.harness.records.bucket import Bucket
 from hillclimb.harness.records.profile import (
-    Bucket,
     Ceilings,
     KernelCounters,
     KernelRuns,

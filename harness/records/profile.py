@@ -6,19 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from hillclimb.harness.records.bucket import Bucket
 from hillclimb.harness.records.record import Record
 from hillclimb.harness.records.timing import ProblemTime
-
-
-class Bucket(Record):
-    """Where a kernel's own time goes: a function, a kernel launch or a line, as the profiler names it."""
-
-    name: str
-    share: float
-    """Of the time of one call, 0 to 1, what it calls not included."""
-    seconds_per_call: float
-    calls: float
-    """Times it was entered in one call of the kernel."""
 
 
 class Ceilings(Record):

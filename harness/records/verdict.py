@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
+from hillclimb.harness.records.bucket import Bucket
 from hillclimb.harness.records.record import Record
 
 
@@ -47,6 +48,7 @@ class Reason(StrEnum):
     CLOCKS_DISAGREE = "clocks_disagree"
     LEFT_WORK_RUNNING = "left_work_running"
     GUARDRAIL = "guardrail"
+    NOT_ENGAGED = "not_engaged"
     PROMOTION_FAILED = "promotion_failed"
 
 
@@ -74,6 +76,8 @@ class GateReport(Record):
     """Largest error seen, as a share of the budget; above 1 fails."""
     worst_at: str = ""
     """`problem/distribution` of that error."""
+    engaged: tuple[Bucket, ...] = ()
+    """Of a server: the kernels that its manifest claims to run, as they were seen to."""
 
 
 class SurvivingMutant(Record):

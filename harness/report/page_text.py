@@ -57,6 +57,7 @@ REASON_TEXTS: dict[str, tuple[str, str]] = {
     ),
     Reason.LEFT_WORK_RUNNING: (STOPPED, "The GPU was still at work for it when its turn was over."),
     Reason.GUARDRAIL: (SLOW, "The objective got faster, and a guardrail's suite slower than allowed."),
+    Reason.NOT_ENGAGED: (STOPPED, "A kernel that it claims to use did not run in what is timed."),
     Reason.PROMOTION_FAILED: (
         SLOW,
         "It won through the environment; with those source defaults the gate fails.",

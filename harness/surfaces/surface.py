@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from hillclimb.harness.case.metrics import Metric
-from hillclimb.harness.records import Block, Side
+from hillclimb.harness.records import Block, Bucket, Side
+
+
+class CheckedSide(NamedTuple):
+    """One that is right."""
+
+    worst: float = 0.0
+    """Its largest error as a share of what is allowed; 0 where none is known."""
+    engaged: tuple[Bucket, ...] = ()
+    """The kernels that it claims to run, as they were seen to."""
 
 
 class OpenPair(Protocol):
@@ -32,11 +41,8 @@ class Surface(Protocol):
     def pair_blocks(self) -> int:
         """Blocks of a fresh pair, whose median is its one value."""
 
-    def check(self, side: Side, suites: Sequence[str]) -> float:
-        """Run a side once on each suite: its largest error as a share of what is allowed, 0 where none is known.
-
-        Raises CandidateFault where it is wrong.
-        """
+    def check(self, side: Side, suites: Sequence[str]) -> CheckedSide:
+        """Run a side once on each suite. Raises CandidateFault where it is wrong, or what it claims does not run."""
 
     def open_pair(self, candidate: Side, opponent: Side) -> AbstractContextManager[OpenPair]:
         """A fresh pair."""

@@ -17,7 +17,7 @@ guardrails:
   - {{suite: single, metric: ttft, max_slowdown: 0.5}}
   - {{suite: both, max_slowdown: 0.5}}
 budgets: {{prepare_seconds: 120, call_seconds: 20, memory_mib: 4096}}
-policy: {{imports: [hillclimb, hillclimb.*, torch, os, time, yaml], library_calls: true}}
+policy: {{imports: [hillclimb, torch, os, time, yaml], library_calls: true}}
 duel: {{screen_blocks: 6, pair_blocks: 1, max_pairs: 8, report_pairs: 3}}
 """
 

@@ -16,7 +16,7 @@ from hillclimb.harness.errors import CandidateFault
 from hillclimb.harness.judge.__main__ import PRELOADED
 from hillclimb.harness.judge.judge import CaseJudge
 from hillclimb.harness.judge.open_device import open_device
-from hillclimb.harness.profile.launched_kernels import launched_kernels, require_own_kernels
+from hillclimb.harness.profile.launched_kernels import launched_kernels, require_listed_kernels
 from hillclimb.harness.records import Progress, Reason, Side
 from hillclimb.harness.sandbox.rungs.choose import choose_rung, prefork_rung
 
@@ -67,7 +67,7 @@ def workspace(folder: Path, body: str = "") -> Side:
 def test_the_demos_own_kernel_passes(judge: CaseJudge, tmp_path: Path) -> None:
     side = workspace(tmp_path)
     print(sorted(set(launched_kernels(judge._duels, side))))
-    assert require_own_kernels(judge._duels, side, side, _ignore) == ""
+    assert require_listed_kernels(judge._duels, side, side, _ignore) == ""
 
 
 @pytest.mark.parametrize("name", FOREIGN)
@@ -76,7 +76,7 @@ def test_what_the_workspace_does_not_define_is_named(judge: CaseJudge, tmp_path:
     with pytest.raises(
         CandidateFault, match="ran on the GPU, which no file of the workspace defines"
     ) as fault:
-        require_own_kernels(judge._duels, side, start, _ignore)
+        require_listed_kernels(judge._duels, side, start, _ignore)
     print(name, "->", fault.value)
     assert fault.value.reason is Reason.POLICY
 
@@ -85,4 +85,4 @@ def test_one_that_cannot_be_listed_is_at_fault(judge: CaseJudge, tmp_path: Path)
     body = "    if torch.autograd._profiler_enabled():\n        raise RuntimeError('watched')\n    honest(x, y)\n"
     side, start = workspace(tmp_path / "one", body), workspace(tmp_path / "other")
     with pytest.raises(CandidateFault):
-        require_own_kernels(judge._duels, side, start, _ignore)
+        require_listed_kernels(judge._duels, side, start, _ignore)

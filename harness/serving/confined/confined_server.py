@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,8 @@ from hillclimb.harness.duel.process.conversation import (
 )
 from hillclimb.harness.duel.process.launch_spec import do_nothing
 from hillclimb.harness.errors import CandidateFault, UsageError
-from hillclimb.harness.records import Reason
+from hillclimb.harness.profile.rows import parse_rows
+from hillclimb.harness.records import Bucket, Reason
 from hillclimb.harness.sandbox.kernel.seccomp import stage_two_program
 from hillclimb.harness.sandbox.rungs.bubblewrap_process import INSIDE as INSIDE_LAYOUT
 from hillclimb.harness.sandbox.rungs.choose import Confinement, ExitStatus, Rung, choose_rung
@@ -37,6 +38,9 @@ END_SECONDS = GRACE_SECONDS + 2.0
 """For a server that was asked to end."""
 
 WATCH_SECONDS = 0.5
+
+LISTING_SECONDS = 60.0
+"""For a profiler to begin, or to tell what it saw."""
 
 HIDDEN = (INSIDE_LAYOUT.workspace, INSIDE_LAYOUT.scratch, INSIDE_LAYOUT.python_path, "/proc", "/dev")
 """Places where a sandbox has something of its own, so that nothing of the host can be shown there."""
@@ -147,12 +151,16 @@ class ConfinedServer:
     A server without a GPU starts no process once its workspace is imported, and one with a GPU none once it answers.
     """
 
-    def __init__(self, rung: Rung, spec: ServingSpec, *, output: int | None = None) -> None:
+    def __init__(
+        self, rung: Rung, spec: ServingSpec, *, output: int | None = None, is_watched: bool = False
+    ) -> None:
         """Start it. What it prints goes to the descriptor `output`, or else is kept to be quoted.
+
+        Of one that is watched, what runs in it can be listed; it is a little slower.
 
         Raises MachineError where the sandbox cannot be raised.
         """
-        self._spec, self._is_closed = spec, False
+        self._spec, self._is_closed, self._is_watched = spec, False, is_watched
         with ExitStack() as stack:
             folder = LockedFolder.make("server")
             stack.callback(folder.remove)
@@ -201,6 +209,7 @@ class ConfinedServer:
                 "entry": spec.entry,
                 "process_filter": stage_two_program().hex(),
                 "is_filtered_later": has_gpu,
+                "is_watched": self._is_watched,
                 **spec.model._asdict(),
                 "path": str(spec.model.path or ""),
             }
@@ -212,6 +221,19 @@ class ConfinedServer:
         if has_gpu and (others := self._confined.other_pids()):
             detail = f"{len(others)} processes of its own live beside it"
             raise CandidateFault(Reason.STARTED_PROCESS, detail)
+
+    @contextmanager
+    def listing(self, kept: Sequence[str]) -> Iterator[list[Bucket]]:
+        """What runs in it meanwhile, there at the end; rows of functions called as one of `kept` are never left out.
+
+        Raises CandidateFault where it does not tell.
+        """
+        rows: list[Bucket] = []
+        self._conversation.ask({"op": "list", "kept": list(kept)})
+        self._conversation.answer(LISTING_SECONDS, "beginning to list what runs")
+        yield rows
+        self._conversation.ask({"op": "end"})
+        rows += parse_rows(self._conversation.answer(LISTING_SECONDS, "listing what ran").get("rows"))
 
     def freeze(self) -> None:
         """Stop every thread of it, and see that it did."""

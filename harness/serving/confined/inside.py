@@ -5,7 +5,8 @@
     is told    workspace, entry, name, path, context, slots, process filter    {"ok": true, "model": its name}
     a fault is {"fault": a key of conversation.FAULTS, "text": traceback's end}
 
-The answer comes once requests are taken at LISTENING, the number of a socket that is bound. Nothing is said after it.
+The answer comes once requests are taken at LISTENING, the number of a socket that is bound. Nothing is said after it,
+but by a server that is watched: see hillclimb.harness.serving.confined.listing.
 A backend for a GPU may start compilers while it is made, so the filter that forbids new processes is loaded after that,
 and else before.
 """
@@ -24,6 +25,7 @@ from hillclimb.harness.candidate.runner import import_kernel
 from hillclimb.harness.channel import wire
 from hillclimb.harness.channel.process_filter import load_filter
 from hillclimb.harness.serving.backends.backend import Backend, ServedModel
+from hillclimb.harness.serving.confined.listing import answer_lists, functions_list, kernels_list
 from hillclimb.harness.serving.server import serve
 
 PARTS = (
@@ -42,6 +44,9 @@ def main() -> None:
     order, _ = wire.receive(end)
     no_more_processes = bytes.fromhex(order.pop("process_filter"))
     is_filtered_later = order.pop("is_filtered_later")
+    listed = None
+    if order.pop("is_watched"):
+        listed = kernels_list() if is_filtered_later else functions_list(order["workspace"])
     if not is_filtered_later:
         load_filter(no_more_processes)
     sys.excepthook = partial(tell_fault, end)
@@ -49,7 +54,13 @@ def main() -> None:
     sys.excepthook = sys.__excepthook__
     if is_filtered_later:
         load_filter(no_more_processes)
-    serve(backend, listening, lambda: wire.send(end, {"ok": True, "model": backend.model}))
+
+    def tell() -> None:
+        if listed is not None:
+            answer_lists(end, listed)
+        wire.send(end, {"ok": True, "model": backend.model})
+
+    serve(backend, listening, tell)
 
 
 def tell_fault(

@@ -15,6 +15,7 @@ from hillclimb.harness.case.metrics import SERVED_METRICS, Metric
 from hillclimb.harness.device.device import Device
 from hillclimb.harness.duel.process.conversation import exit_fault
 from hillclimb.harness.duel.process.launch_spec import thread_variables
+from hillclimb.harness.engagement.engagement import chosen_ops, require_engaged
 from hillclimb.harness.errors import CandidateFault, CaseError, IncumbentFault
 from hillclimb.harness.policy.policy import check_policy
 from hillclimb.harness.records import Block, Reason, SegmentMetric, Side
@@ -22,6 +23,7 @@ from hillclimb.harness.sandbox.rungs.choose import Rung
 from hillclimb.harness.serving.confined.confined_server import ConfinedServer, serving_spec
 from hillclimb.harness.surfaces.openai_http.client import AnsweredRequest, ServerAddress, ask
 from hillclimb.harness.surfaces.openai_http.served_parity import ServedParity
+from hillclimb.harness.surfaces.surface import CheckedSide
 
 END_SECONDS = 0.5
 """For a server whose connection failed to be seen to have ended."""
@@ -75,11 +77,19 @@ class OpenAIHttp:
         self._rung, self._device = rung, device
         self.pair_blocks = case.settings.duel.pair_blocks
 
-    def check(self, side: Side, suites: Sequence[str]) -> float:
-        with self._start(side) as server:
+    def check(self, side: Side, suites: Sequence[str]) -> CheckedSide:
+        ops = chosen_ops(side)
+        with self._start(side, is_watched=ops is not None) as server:
             server.await_ready()
-            segments = (self.ask_all(server, self.draw_prompts(suite), suite) for suite in suites)
-            return max(self.parity.share(segment.answers) for segment in segments)
+            worst = max(self._share(server, suite) for suite in suites)
+            if ops is None:
+                return CheckedSide(worst)
+            with server.listing(list(ops.kernels)) as rows:
+                self._share(server, self.case.settings.objective.suite)
+            return CheckedSide(worst, require_engaged(side, rows))
+
+    def _share(self, server: ConfinedServer, suite: str) -> float:
+        return self.parity.share(self.ask_all(server, self.draw_prompts(suite), suite).answers)
 
     @contextmanager
     def open_pair(self, candidate: Side, opponent: Side) -> Iterator[_ServedPair]:
@@ -123,12 +133,12 @@ class OpenAIHttp:
                 raise
             raise CandidateFault(*exit_fault(ended)) from fault
 
-    def _start(self, side: Side) -> ConfinedServer:
+    def _start(self, side: Side, *, is_watched: bool = False) -> ConfinedServer:
         """A fresh server, which loads. Raises CandidateFault for what its source says."""
         check_policy(Path(side.tree), self.case.settings.policy)
         variables = {**thread_variables(), **self._device.variables(), **side.knobs}
         spec = replace(serving_spec(self.case, self._device.nodes(), variables), workspace=Path(side.tree))
-        return ConfinedServer(self._rung, spec)
+        return ConfinedServer(self._rung, spec, is_watched=is_watched)
 
 
 @dataclass(frozen=True)

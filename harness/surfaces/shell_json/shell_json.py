@@ -24,6 +24,7 @@ from hillclimb.harness.records import Block, Environment, Reason, SegmentMetric,
 from hillclimb.harness.sandbox.rungs.bubblewrap_process import INSIDE
 from hillclimb.harness.sandbox.rungs.choose import Confinement, ExitStatus, Rung
 from hillclimb.harness.surfaces.shell_json.output import read_metrics
+from hillclimb.harness.surfaces.surface import CheckedSide
 
 WORKSPACE_FROM_SCRATCH = "../workspace"
 """Of every rung: a command starts in its scratch folder, which lies beside the workspace."""
@@ -57,10 +58,10 @@ class ShellJson:
     def metrics(self) -> Mapping[str, Metric]:
         return self._command.all_metrics
 
-    def check(self, side: Side, suites: Sequence[str]) -> float:
+    def check(self, side: Side, suites: Sequence[str]) -> CheckedSide:
         for suite in suites:
             self._run(side, suite, self._draw_seed())
-        return 0.0
+        return CheckedSide()
 
     @contextmanager
     def open_pair(self, candidate: Side, opponent: Side) -> Iterator[_SidesOfCommand]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hillclimb.harness.profile.launched_kernels import (
+from hillclimb.harness.engagement.kernel_names import (
     DefinedNames,
     defined_names,
     foreign_kernels,
