@@ -39,6 +39,7 @@ class Reason(StrEnum):
     WROTE_TOO_MUCH = "wrote_too_much"
     STARTED_PROCESS = "started_process"
     BROKE_PROTOCOL = "broke_protocol"
+    TOKEN_COUNT = "token_count"
     BROKE_JUDGE = "broke_judge"
     # the duel
     SLOWER = "slower"

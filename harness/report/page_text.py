@@ -40,6 +40,10 @@ REASON_TEXTS: dict[str, tuple[str, str]] = {
     Reason.WROTE_TOO_MUCH: (STOPPED, "It filled its scratch folder."),
     Reason.STARTED_PROCESS: (STOPPED, "It tried to start another process."),
     Reason.BROKE_PROTOCOL: (STOPPED, "Its reply was not of the protocol."),
+    Reason.TOKEN_COUNT: (
+        STOPPED,
+        "An answer has another number of tokens than was asked for, or than it says.",
+    ),
     Reason.BROKE_JUDGE: (
         STOPPED,
         "The judge failed over it, in a way that only this candidate brings about.",

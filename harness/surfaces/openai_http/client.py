@@ -1,4 +1,4 @@
-"""The judge's own client of a server: it counts tokens and time itself, and believes no count that it is told."""
+"""The judge's own client of a server: it counts tokens and time itself, and refuses who tells other counts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from hillclimb.harness.errors import CandidateFault
 from hillclimb.harness.records import Reason
@@ -27,7 +27,11 @@ DONE = b"[DONE]"
 TimedLine = tuple[float, bytes]
 """When it came, by the judge's clock, and what it says."""
 
+Usage = tuple[Any, Any]
+"""Tokens of prompt and answer, as a server tells them: anything."""
+
 JSON_TYPE = {"Content-Type": "application/json"}
+MAX_QUOTED = 400
 MAX_LINE_BYTES = 1 << 16
 MAX_TOKEN_BYTES = 4096
 """Of all that is said, for each token that is asked for."""
@@ -86,6 +90,7 @@ def ask(server: ServerAddress, prompt: Sequence[int], tokens: int) -> AnsweredRe
         "stream": True,
         "logprobs": LIKELIEST,
         "return_tokens_as_token_ids": True,
+        "stream_options": {"include_usage": True},
     }
     with _UnixConnection(server) as connection:
         try:
@@ -145,7 +150,7 @@ def _read_lines(response: http.client.HTTPResponse, tokens: int) -> list[TimedLi
     if response.chunked:
         _refuse("answered in chunks, and was asked by HTTP/1.0")
     if response.status != 200:
-        told = response.read(400).decode(errors="replace")
+        told = response.read(MAX_QUOTED).decode(errors="replace")
         _refuse(f"answered with status {response.status}: {told}")
     lines: list[TimedLine] = []
     left = MAX_LINE_BYTES + tokens * MAX_TOKEN_BYTES
@@ -162,7 +167,8 @@ def _read_lines(response: http.client.HTTPResponse, tokens: int) -> list[TimedLi
             break
         lines.append((now, line.removeprefix(PREFIX)))
     else:
-        _refuse("the stream ended before [DONE]")
+        last = lines[-1][1][:MAX_QUOTED].decode(errors="replace") if lines else "nothing"
+        _refuse(f"the stream ended before [DONE], after {last}")
     return lines
 
 
@@ -173,27 +179,42 @@ def _read_answer(
     likeliest: list[Mapping[int, float]] = []
     times: list[float] = []
     first_tokens = 0
+    usage: Usage | None = None
     for when, line in lines:
-        for token, told in _read_tokens(line):
+        chunk = _read_chunk(line)
+        for token, told in chunk.tokens:
             found.append(token)
             likeliest.append(told)
             times.append(when)
         first_tokens = first_tokens or len(found)
+        usage = chunk.usage or usage
     if len(found) != wanted:
-        _refuse(f"made {len(found)} tokens, and was asked for {wanted}")
+        _refuse(f"made {len(found)} tokens, and was asked for {wanted}", Reason.TOKEN_COUNT)
+    if usage not in (None, (len(prompt), wanted)):
+        told_usage = f"tells a usage of {usage} tokens, and read and made {(len(prompt), wanted)}"
+        _refuse(told_usage, Reason.TOKEN_COUNT)
     if first_tokens == wanted:
         _refuse(f"sent all {wanted} tokens at once, and was asked for a stream")
     return AnsweredRequest(prompt, tuple(found), tuple(likeliest), sent, times[0], times[-1], first_tokens)
 
 
-def _read_tokens(line: bytes) -> list[tuple[int, Mapping[int, float]]]:
-    """The tokens of a chunk, each with what is told of the likeliest."""
+class ReadChunk(NamedTuple):
+    """What one event of a stream says."""
+
+    tokens: Sequence[tuple[int, Mapping[int, float]]]
+    """Each with what is told of the likeliest."""
+    usage: Usage | None
+
+
+def _read_chunk(line: bytes) -> ReadChunk:
     try:
-        choices = json.loads(line)["choices"]
+        chunk = json.loads(line)
+        choices, told_usage = chunk["choices"], chunk.get("usage")
+        usage = (told_usage["prompt_tokens"], told_usage["completion_tokens"]) if told_usage else None
         if not choices or not (logprobs := choices[0]["logprobs"]):
-            return []
+            return ReadChunk([], usage)
         pairs = zip(logprobs["tokens"], logprobs["top_logprobs"], strict=True)
-        return [(_token(name), _likeliest(told)) for name, told in pairs]
+        return ReadChunk([(_token(name), _likeliest(told)) for name, told in pairs], usage)
     except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError) as error:
         shown = line[:120].decode(errors="replace")
         _refuse(f"a chunk cannot be read ({type(error).__name__}: {error}): {shown}")
@@ -213,7 +234,7 @@ def _token(name: str) -> int:
     return int(match[1])
 
 
-def _refuse(detail: str) -> NoReturn:
+def _refuse(detail: str, reason: Reason = Reason.BROKE_PROTOCOL) -> NoReturn:
     """Control characters of a server's are not told on."""
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in detail)
-    raise CandidateFault(Reason.BROKE_PROTOCOL, shown[:600])
+    raise CandidateFault(reason, shown[:600])

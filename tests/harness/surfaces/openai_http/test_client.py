@@ -27,6 +27,12 @@ def chunk(*tokens: int, logprob: object = -0.5) -> bytes:
     return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
 
 
+def usage(prompt: object, answer: object) -> bytes:
+    """The event at the end that tells what was read and made."""
+    told = {"prompt_tokens": prompt, "completion_tokens": answer}
+    return b"data: " + json.dumps({"choices": [], "usage": told}).encode() + b"\n\n"
+
+
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 DONE = b"data: [DONE]\n\n"
 
@@ -61,8 +67,7 @@ def saying(folder: Path, *parts: bytes, pause: float = 0.01) -> Iterator[ServerA
 
 
 def test_tokens_and_times_are_counted_here(tmp_path: Path) -> None:
-    last = b'data: {"choices": [], "usage": {"completion_tokens": 99}}\n\n'
-    with saying(tmp_path, HEAD, chunk(5), chunk(6), chunk(7), last, DONE, pause=0.05) as server:
+    with saying(tmp_path, HEAD, chunk(5), chunk(6), chunk(7), usage(2, 3), DONE, pause=0.05) as server:
         found = ask(server, [1, 2], 3)
     assert (found.prompt, found.tokens, found.first_tokens) == ((1, 2), (5, 6, 7), 1)
     assert found.likeliest[1] == {6: -0.5, 0: -3.5}
@@ -76,10 +81,18 @@ def test_tokens_that_come_together_count_once_they_are_there(tmp_path: Path) -> 
     assert found.tpot >= 0.03
 
 
-MALFORMED = {
+MISCOUNTED = {
     "fewer tokens": ([HEAD, chunk(5), chunk(6), DONE], "made 2 tokens, and was asked for 3"),
     "more tokens": ([HEAD, chunk(5), chunk(6), chunk(7, 8), DONE], "made 4 tokens"),
     "empty tokens": ([HEAD, chunk(), chunk(), chunk(), DONE], "made 0 tokens"),
+    "forged usage": ([HEAD, *map(chunk, (5, 6, 7)), usage(1, 99)], r"usage of \(1, 99\)"),
+    "forged usage of the prompt": ([HEAD, *map(chunk, (5, 6, 7)), usage(0, 3)], r"usage of \(0, 3\)"),
+    "a usage that is none": ([HEAD, *map(chunk, (5, 6, 7)), usage("1", [3])], "usage of"),
+    "usage twice": ([HEAD, *map(chunk, (5, 6, 7)), usage(1, 3), usage(1, 4)], r"usage of \(1, 4\)"),
+}
+
+MALFORMED = {
+    "a usage without counts": ([HEAD, b'data: {"choices": [], "usage": {"a": 1}}\n\n'], "KeyError"),
     "all at once": ([HEAD, chunk(5, 6, 7), DONE], "sent all 3 tokens at once"),
     "no end": ([HEAD, chunk(5), chunk(6), chunk(7)], "ended before"),
     "nothing": ([b""], "connection failed"),
@@ -98,6 +111,16 @@ MALFORMED = {
     "a long line": ([HEAD, b"data: " + b"x" * (1 << 17)], "too long"),
     "a flood": ([HEAD, *[b"data: " + b"x" * 60000 + b"\n"] * 9], "too long"),
 }
+
+
+@pytest.mark.parametrize(("parts", "told"), MISCOUNTED.values(), ids=MISCOUNTED)
+def test_tokens_that_are_told_and_not_made_are_counted(tmp_path: Path, parts: list[bytes], told: str) -> None:
+    with (
+        saying(tmp_path, *parts, DONE) as server,
+        pytest.raises(CandidateFault, match=told) as caught,
+    ):
+        ask(server, [1], 3)
+    assert caught.value.reason is Reason.TOKEN_COUNT
 
 
 @pytest.mark.parametrize(("parts", "told"), MALFORMED.values(), ids=MALFORMED)
