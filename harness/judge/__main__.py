@@ -115,10 +115,6 @@ def open_metric_judge(case: Case, rung: Rung, trust_workspace: bool) -> MetricJu
     """Raises UsageError where the case needs a GPU, or packages, and there are none."""
     if case.settings.device == "cuda" and not DRIVER.exists():
         raise UsageError(f"{case.name} is measured on an NVIDIA GPU, and none is here")
-    if case.settings.device == "cuda" and case.settings.surface == "openai_http":
-        raise UsageError(
-            f"{case.name}: servers are judged on a CPU only so far; set device: cpu, or use a session"
-        )
     seed, device = secrets.token_bytes(32), open_device(case.settings.device)
     secret = SecretRandom(seed)
     serves = case.settings.surface == "openai_http"

@@ -203,6 +203,8 @@ class ConfinedServer:
     def await_ready(self) -> None:
         """Wait until requests are taken. Raises CandidateFault where none will be."""
         spec, has_gpu = self._spec, bool(self._spec.devices)
+        self._conversation.answer(spec.load_seconds, "starting")
+        filters = self._confined.seccomp_filter_count()
         self._conversation.ask(
             {
                 "workspace": self._confined.workspace_inside,
@@ -218,7 +220,13 @@ class ConfinedServer:
         if name != spec.model.name:
             detail = f"serves the model {str(name)[:60]!r}, and was asked for {spec.model.name!r}"
             raise CandidateFault(Reason.BROKE_PROTOCOL, detail)
-        if has_gpu and (others := self._confined.other_pids()):
+        if has_gpu and self._confined.seccomp_filter_count() <= filters:
+            raise CandidateFault(Reason.BROKE_PROTOCOL, "answered that it starts no process, and can")
+        self.require_alone()
+
+    def require_alone(self) -> None:
+        """Raises CandidateFault where processes live beside it, though it may start none by now."""
+        if others := self._confined.other_pids():
             detail = f"{len(others)} processes of its own live beside it"
             raise CandidateFault(Reason.STARTED_PROCESS, detail)
 

@@ -2,11 +2,12 @@
 
 `python -m hillclimb.harness.serving.confined.inside LISTENING SOCKET`.
 
+    says       {"ok": true}, when nothing of the workspace was read yet
     is told    workspace, entry, name, path, context, slots, process filter    {"ok": true, "model": its name}
     a fault is {"fault": a key of conversation.FAULTS, "text": traceback's end}
 
-The answer comes once requests are taken at LISTENING, the number of a socket that is bound. Nothing is said after it,
-but by a server that is watched: see hillclimb.harness.serving.confined.listing.
+The last answer comes once requests are taken at LISTENING, the number of a socket that is bound. Nothing is said after
+it, but by a server that is watched: see hillclimb.harness.serving.confined.listing.
 A backend for a GPU may start compilers while it is made, so the filter that forbids new processes is loaded after that,
 and else before.
 """
@@ -41,6 +42,7 @@ def main() -> None:
     """Ends with status 1 where there is no backend."""
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     listening, end = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
+    wire.send(end, {"ok": True})
     order, _ = wire.receive(end)
     no_more_processes = bytes.fromhex(order.pop("process_filter"))
     is_filtered_later = order.pop("is_filtered_later")

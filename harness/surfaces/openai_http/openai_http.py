@@ -22,6 +22,8 @@ from hillclimb.harness.records import Block, Reason, SegmentMetric, Side
 from hillclimb.harness.sandbox.rungs.choose import Rung
 from hillclimb.harness.serving.confined.confined_server import ConfinedServer, serving_spec
 from hillclimb.harness.surfaces.openai_http.client import AnsweredRequest, ServerAddress, ask
+from hillclimb.harness.surfaces.openai_http.gpu_memory import GpuMemory
+from hillclimb.harness.surfaces.openai_http.residual_work import ResidualWork
 from hillclimb.harness.surfaces.openai_http.served_parity import ServedParity
 from hillclimb.harness.surfaces.surface import CheckedSide
 
@@ -40,6 +42,7 @@ class ServedSegment:
 
     answers: Sequence[AnsweredRequest]
     peak_bytes: int
+    device_bytes: int = 0
 
     @property
     def seconds_per_token(self) -> float:
@@ -58,7 +61,7 @@ class ServedSegment:
             "tpot": statistics.median(one.tpot for one in self.answers),
             "latency": statistics.median(latencies),
             "latency_p99": percentile(latencies, 0.99),
-            "memory": self.peak_bytes / 2**20,
+            "memory": (self.peak_bytes + self.device_bytes) / 2**20,
         }
 
 
@@ -75,6 +78,7 @@ class OpenAIHttp:
         _require_whole_answers(case)
         self.case, self.secret, self.parity = case, secret, parity
         self._rung, self._device = rung, device
+        self._residual = ResidualWork(device)
         self.pair_blocks = case.settings.duel.pair_blocks
 
     def check(self, side: Side, suites: Sequence[str]) -> CheckedSide:
@@ -94,15 +98,27 @@ class OpenAIHttp:
     @contextmanager
     def open_pair(self, candidate: Side, opponent: Side) -> Iterator[_ServedPair]:
         servers: dict[str, ConfinedServer] = {}
+        memory = GpuMemory(self._device)
+
+        def start(letter: str, side: Side) -> None:
+            with blamed_on(letter):
+                servers[letter] = stack.enter_context(self._start(side))
+
+        def settle(letter: str) -> None:
+            with blamed_on(letter):
+                servers[letter].await_ready()
+            servers[letter].freeze()
+            memory.note(letter)
+
         with ExitStack() as stack:
-            for letter, side in (("A", candidate), ("B", opponent)):
-                with blamed_on(letter):
-                    servers[letter] = stack.enter_context(self._start(side))
-            for letter, server in servers.items():
-                with blamed_on(letter):
-                    server.await_ready()
-                server.freeze()
-            yield _ServedPair(self, servers)
+            start("A", candidate)
+            if memory.is_told:  # one after the other tells whose it is
+                settle("A")
+            start("B", opponent)
+            for letter in "AB":
+                if letter not in memory.bytes_of:
+                    settle(letter)
+            yield _ServedPair(self, servers, self._residual.between(candidate, opponent), memory)
 
     def draw_prompts(self, suite: str) -> Prompts:
         """New ones for each request of a segment."""
@@ -147,6 +163,8 @@ class _ServedPair:
 
     surface: OpenAIHttp
     servers: Mapping[str, ConfinedServer]
+    residual: ResidualWork
+    memory: GpuMemory
 
     def time_block(self, suite: str) -> Block:
         """Four segments; both sides are asked the same in their first, and the same in their second."""
@@ -157,6 +175,13 @@ class _ServedPair:
         for place, letter in enumerate(order):
             with blamed_on(letter):
                 segments.append(self._time_segment(self.servers[letter], prompts[place // 2], suite))
+            self.memory.note(letter)
+            segments[-1] = replace(segments[-1], device_bytes=self.memory.bytes_of[letter])
+            self.residual.listen(letter)
+            if culprit := self.residual.culprit():
+                with blamed_on(culprit):
+                    detail = "the GPU was still busy after its turns, and never after the other side's"
+                    raise CandidateFault(Reason.LEFT_WORK_RUNNING, detail)
         for letter, segment in zip(order, segments, strict=True):
             with blamed_on(letter):
                 self.surface.parity.share(segment.answers)
@@ -171,6 +196,7 @@ class _ServedPair:
 
     def _time_segment(self, server: ConfinedServer, prompts: Prompts, suite: str) -> ServedSegment:
         _require_alive(server)
+        server.require_alone()
         if server.ran_while_frozen():
             raise CandidateFault(Reason.LEFT_WORK_RUNNING, "it ran while it was not its turn")
         server.reset_peak()
