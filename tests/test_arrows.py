@@ -136,6 +136,7 @@ ROOMS = {
         "harness.sandbox harness.sandbox.canary harness.sandbox.fork harness.sandbox.kernel"
     ),
     "harness.serving": "harness.serving.backends",
+    "harness.serving.backends": "harness.candidate",
     "harness.serving.confined": (
         "harness.candidate harness.case harness.channel harness.duel.process harness.profile "
         "harness.sandbox.kernel harness.sandbox.rungs harness.serving harness.serving.backends"
@@ -144,7 +145,7 @@ ROOMS = {
     "harness.studies": "harness.candidate harness.case harness.device harness.judge harness.report",
     "harness.surfaces": "harness.case harness.statistics",
     "harness.surfaces.openai_http": (
-        "harness.case harness.case.contracts.llama harness.device harness.duel.process "
+        "harness.case harness.case.contracts.llama harness.device harness.duel harness.duel.process "
         "harness.engagement harness.policy harness.sandbox.rungs harness.serving.confined "
         "harness.surfaces"
     ),

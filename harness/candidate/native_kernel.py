@@ -58,10 +58,13 @@ def is_native(entry: str) -> bool:
     return Path(entry.partition(":")[0]).suffix in COMPILERS
 
 
-def build_library(workspace: Path, entry: str, flags: Sequence[str]) -> Path:
-    """Compile the file of an entry, and load nothing. Raises CompilationError, ForeignSymbolError."""
+def build_library(workspace: Path, entry: str, flags: Sequence[str], library: Path | None = None) -> Path:
+    """Compile the file of an entry to `library`, or a scratch file, and load nothing.
+
+    Raises CompilationError, ForeignSymbolError.
+    """
     file = entry.partition(":")[0]
-    library = Path(os.environ["TMPDIR"], "kernel.so")
+    library = library or Path(os.environ["TMPDIR"], "kernel.so")
     compiler = COMPILERS[Path(file).suffix]
     _run([compiler, *FLAGS, *flags, "-I", str(workspace), "-o", str(library), str(workspace / file), *LINK])
     foreign = foreign_symbols(_run(["nm", "-D", "-P", "--undefined-only", str(library)]))

@@ -144,7 +144,8 @@ OFFERED = words(
     "harness.serving.backends.backend.ChatMessage harness.serving.backends.backend.Mode "
     "harness.serving.backends.backend.ModelDtype "
     "harness.serving.backends.transformers_backend.TransformersBackend "
-    "harness.serving.backends.mock_backend.MockBackend"
+    "harness.serving.backends.mock_backend.MockBackend "
+    "harness.serving.backends.native_function.native_function"
 )
 """Of hillclimb itself, whatever policy.imports says: the rest of it loads code, and hands on other modules."""
 

@@ -14,6 +14,7 @@ and else before.
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import traceback
@@ -22,10 +23,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
 
+from hillclimb.harness.candidate.native_kernel import CompilationError, ForeignSymbolError
 from hillclimb.harness.candidate.runner import import_kernel
 from hillclimb.harness.channel import wire
 from hillclimb.harness.channel.process_filter import load_filter
 from hillclimb.harness.serving.backends.backend import Backend, ServedModel
+from hillclimb.harness.serving.backends.native_function import compile_all
 from hillclimb.harness.serving.confined.listing import answer_lists, functions_list, kernels_list
 from hillclimb.harness.serving.server import serve
 
@@ -34,6 +37,8 @@ PARTS = (
     *("encode", "encode_chat", "text", "prefill", "decode", "reset"),
 )
 """What a backend has."""
+
+FAULTS = {MemoryError: "out_of_memory", CompilationError: "does_not_compile", ForeignSymbolError: "policy"}
 
 FAULT_CHARACTERS = 4000
 
@@ -49,9 +54,10 @@ def main() -> None:
     listed = None
     if order.pop("is_watched"):
         listed = kernels_list() if is_filtered_later else functions_list(order["workspace"])
+    sys.excepthook = partial(tell_fault, end)
+    compile_all(Path(order["workspace"]), Path(os.environ["TMPDIR"]))
     if not is_filtered_later:
         load_filter(no_more_processes)
-    sys.excepthook = partial(tell_fault, end)
     backend = make_backend(**order)
     sys.excepthook = sys.__excepthook__
     if is_filtered_later:
@@ -69,7 +75,7 @@ def tell_fault(
     end: socket.socket, kind: type[BaseException], error: BaseException, at: TracebackType | None
 ) -> None:
     """What a workspace raised while it was loaded."""
-    fault = "out_of_memory" if issubclass(kind, MemoryError) else "does_not_load"
+    fault = next((name for known, name in FAULTS.items() if issubclass(kind, known)), "does_not_load")
     text = "".join(traceback.format_exception(kind, error, at, limit=-6))
     wire.send(end, {"fault": fault, "text": text[-FAULT_CHARACTERS:]})
 

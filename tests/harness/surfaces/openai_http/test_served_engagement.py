@@ -40,22 +40,25 @@ def copy_numba(x, y):
 """
 
 COPY_C = """
-import ctypes
-from pathlib import Path
+#include <stdint.h>
 
-library = ctypes.CDLL(str(Path(__file__).with_name("copy.so")))
-library.copy_c.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
-
-
-def call(x, y):
-    library.copy_c(x.data_ptr(), y.data_ptr(), x.numel())
+void copy_c(const float *x, float *y, const int64_t *sizes)
+{
+    for (int64_t i = 0; i < sizes[0] * sizes[1]; i++)
+        y[i] = x[i];
+}
 """
 
 DECODE = """
+from pathlib import Path
+
 import numpy
 from ops.compiled import copy_numba
 from ops.plain import copy_plain
 
+from hillclimb.harness.serving.backends.native_function import native_function
+
+copy_c = native_function(Path(__file__).parent / "ops" / "copy.c", "copy_c")
 WAY = os.environ.get("OP_COPY", "plain")
 
 
@@ -66,6 +69,8 @@ def copied(logits):
         copy_plain(x, y)
     elif WAY == "numba":
         copy_numba(numpy.asarray(x.view(-1)), numpy.asarray(y.view(-1)))
+    elif WAY == "c":
+        copy_c(x, y)
     else:
         y.copy_(x)
     return y
@@ -80,7 +85,7 @@ SERVER = BACKEND.replace("PREFILL =", f"{DECODE}\n\nPREFILL =", 1).replace(
 def judge(tmp_path_factory: pytest.TempPathFactory, tiny: Path) -> Iterator[LocalJudge]:
     folder = write_served_case(tmp_path_factory.mktemp("case"), tiny)
     text = (folder / "case.yaml").read_text()
-    (folder / "case.yaml").write_text(text.replace("imports: [", "imports: [numba, numpy, "))
+    (folder / "case.yaml").write_text(text.replace("imports: [", "imports: [numba, numpy, pathlib, "))
     with closing(LocalJudge(folder, folder / "judge.log")) as one:
         yield one
 
@@ -91,7 +96,7 @@ def workspace(tmp_path: Path) -> Path:
         "backend.py": SERVER,
         "ops/plain.py": PLAIN,
         "ops/compiled.py": COMPILED,
-        "ops/copy.c": "",
+        "ops/copy.c": COPY_C,
         "tests/test_ops.py": "",
         "kernel_manifest.yaml": MANIFEST,
         "knobs.yaml": KNOBS,
@@ -106,7 +111,7 @@ def ignore(progress: Progress) -> None:
     pass
 
 
-@pytest.mark.parametrize("way", ["plain", "numba"])
+@pytest.mark.parametrize("way", ["plain", "numba", "c"])
 def test_what_runs_is_told(judge: LocalJudge, workspace: Path, way: str) -> None:
     report = judge.gate(Side(tree=str(workspace), knobs={"OP_COPY": way}), ignore)
     assert report.passed, report.detail
@@ -122,6 +127,8 @@ def test_what_is_stock_claims_nothing(judge: LocalJudge, workspace: Path) -> Non
 
 
 def test_a_kernel_that_does_not_run_is_named(judge: LocalJudge, workspace: Path) -> None:
+    text = SERVER.replace("        copy_c(x, y)", "        y.copy_(x)")
+    (workspace / "backend.py").write_text(text)
     report = judge.gate(Side(tree=str(workspace), knobs={"OP_COPY": "c"}), ignore)
     assert report.reason is Reason.NOT_ENGAGED
     assert "copy_c of copy" in report.detail and "there ran" in report.detail
@@ -141,6 +148,22 @@ def test_a_kernel_that_runs_once_and_not_for_requests_is_named(judge: LocalJudge
     (workspace / "backend.py").write_text(text.replace("    # MADE", once))
     report = judge.gate(Side(tree=str(workspace)), ignore)
     assert report.reason is Reason.NOT_ENGAGED
+
+
+@pytest.mark.parametrize(
+    ("source", "reason", "told"),
+    [
+        ("void copy_c(", Reason.DOES_NOT_COMPILE, "error: expected"),
+        ("void gethostname(void); void copy_c(void) { gethostname(); }", Reason.POLICY, "gethostname"),
+        ("void copy_d(void) {}", Reason.DOES_NOT_LOAD, "undefined symbol: copy_c"),
+    ],
+)
+def test_c_that_cannot_be_used_is_named(
+    judge: LocalJudge, workspace: Path, source: str, reason: Reason, told: str
+) -> None:
+    (workspace / "ops" / "copy.c").write_text(source)
+    report = judge.gate(Side(tree=str(workspace)), ignore)
+    assert report.reason is reason and told in report.detail, report.detail
 
 
 def test_a_change_of_what_does_not_run_is_not_timed(
