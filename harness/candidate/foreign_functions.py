@@ -6,6 +6,7 @@ Such a call makes no event by itself: it goes through a function of Python here 
 from __future__ import annotations
 
 import ctypes
+import threading
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -13,28 +14,33 @@ from typing import Any
 
 def tell_of_calls() -> None:
     """From here on, functions taken from libraries by name are called so. Costs a call of Python each time."""
-    take = ctypes.CDLL.__getitem__
+    take, taking = ctypes.CDLL.__getitem__, threading.Lock()
 
     def take_named(library: ctypes.CDLL, name: Any) -> Any:
         if not isinstance(name, str):  # an ordinal
             return take(library, name)
-        base = library._FuncPtr
-        calling = {"_flags_": base._flags_, "_restype_": base._restype_, "__call__": _calling(library, name)}
-        library._FuncPtr = type(base.__name__, (base,), calling)
-        try:
-            return take(library, name)
-        finally:
-            library._FuncPtr = base
+        with taking:
+            base = library._FuncPtr
+            parts = {
+                "_flags_": base._flags_,
+                "_restype_": base._restype_,
+                "__call__": _calling(library, base, name),
+            }
+            library._FuncPtr = type(base.__name__, (base,), parts)
+            try:
+                return take(library, name)
+            finally:
+                library._FuncPtr = base
 
     ctypes.CDLL.__getitem__ = take_named  # type: ignore[method-assign]
 
 
-def _calling(library: ctypes.CDLL, name: str) -> FunctionType:
+def _calling(library: ctypes.CDLL, base: Any, name: str) -> FunctionType:
     """What calls a function of a library, under its name."""
     place = f"{Path(library._name or 'python').name.partition('.so')[0]}.so"
 
     def call(self: Any, *arguments: Any, **named: Any) -> Any:
-        return super(type(self), self).__call__(*arguments, **named)
+        return base.__call__(self, *arguments, **named)
 
     code = call.__code__.replace(co_name=name, co_filename=place)
-    return FunctionType(code, call.__globals__, name)
+    return FunctionType(code, call.__globals__, name, closure=call.__closure__)

@@ -19,7 +19,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from hillclimb.harness.channel.profile_limits import MAX_NAME_CHARS, MAX_ROWS, UNNAMEABLE
+from hillclimb.harness.channel.profile_limits import MAX_KEPT, MAX_NAME_CHARS, MAX_ROWS, REST, UNNAMEABLE
+from hillclimb.harness.channel.row_names import WORKERS, row_name
 
 ProfileRow = tuple[str, float, float, float]
 """Name, share, seconds per call, entries per call: as in hillclimb.harness.records.Bucket."""
@@ -32,8 +33,6 @@ MIN_SHARE = 0.005
 
 NOTHING_KEPT: frozenset[str] = frozenset()
 
-WORKERS = " (worker threads)"
-REST = "other functions"
 WAITING = "waiting for other threads"
 WAITS = {"lock.acquire", "lock.__enter__", "RLock.acquire", "RLock.__enter__", "SimpleQueue.get"}
 
@@ -102,7 +101,7 @@ class Profiler:
     ) -> list[ProfileRow]:
         """Rows of `work`, which calls the kernel `calls` times and returns its nanoseconds; largest share first.
 
-        Before them stand those of functions called as one of `kept`, however small.
+        Before them stand the workspace's own functions called as one of `kept`, however small.
         """
         self._alive = max(1, threading.active_count() - 1)
         for recorder in (self._main, *self._others):
@@ -129,13 +128,29 @@ class Profiler:
 
     def _rows(self, wall: int, calls: int, kept: frozenset[str]) -> list[ProfileRow]:
         workers = [recorder for recorder in self._others if recorder.own]
+        own_rows = self._own_rows(kept)
         rows = [
             (name, min(1.0, own / wall), own / calls / 1e9, entries / calls)
             for name, own, entries in self._total([self._main])
         ]
         if workers:
             rows += _of_workers(self._total(workers), self._alive * wall, wall / calls / 1e9, calls)
-        return largest(rows, kept)
+        return largest(rows, own_rows)
+
+    def _own_rows(self, kept: frozenset[str]) -> frozenset[str]:
+        """Names of rows of functions of the workspace, or of a library, that are called as one of these."""
+        recorders = (self._main, *self._others)
+        functions = [function for one in recorders for function in list(one.functions.values())]
+        codes = {id(code): code for code in functions if isinstance(code, CodeType) and code.co_name in kept}
+        places = {id(code): Path(code.co_filename) for code in codes.values()}
+        return frozenset(
+            self._code_name(code)
+            for code in codes.values()
+            if places[id(code)].is_relative_to(self._workspace) or places[id(code)].suffix == ".so"
+        )
+
+    def _code_name(self, code: CodeType) -> str:
+        return row_name(self._place(code.co_filename), code.co_name)
 
     def _total(self, recorders: Iterable[Recorder]) -> list[tuple[str, int, int]]:
         """Name, nanoseconds and entries."""
@@ -150,10 +165,9 @@ class Profiler:
 
     def _name(self, key: FunctionKey, function: Any) -> str:
         if isinstance(function, CodeType):
-            name = f"{self._place(function.co_filename)}:{function.co_name}"
-        else:
-            assert isinstance(key, tuple)
-            name = WAITING if key[1] in WAITS else f"{key[0] or function}.{key[1]}"
+            return self._code_name(function)
+        assert isinstance(key, tuple)
+        name = WAITING if key[1] in WAITS else f"{key[0] or function}.{key[1]}"
         return UNNAMEABLE.sub("?", name)[: MAX_NAME_CHARS - len(WORKERS)]
 
     def _place(self, filename: str) -> str:
@@ -184,11 +198,13 @@ def largest(rows: list[ProfileRow], kept: frozenset[str] = NOTHING_KEPT) -> list
     """The largest shares, after functions that are kept; the rest of each kind of thread as one row at the end."""
 
     def is_kept(row: ProfileRow) -> bool:
-        return row[0].removesuffix(WORKERS).rpartition(":")[2] in kept
+        return row[0].removesuffix(WORKERS) in kept
 
-    rows = sorted(rows, key=lambda row: (not is_kept(row), -row[1]))
-    shown = [row for row in rows if is_kept(row) or row[1] >= MIN_SHARE][: MAX_ROWS - 2]
-    left = [row for row in rows if row not in shown]
+    rows = sorted(rows, key=lambda row: -row[1])
+    first = [row for row in rows if is_kept(row)][:MAX_KEPT]
+    others = [row for row in rows if not is_kept(row)]
+    shown = first + [row for row in others if row[1] >= MIN_SHARE][: MAX_ROWS - 2]
+    left = others[len(shown) - len(first) :]
     of_workers = [row for row in left if row[0].endswith(WORKERS)]
     of_main = [row for row in left if not row[0].endswith(WORKERS)]
     rest = [_sum(REST, of_main), _sum(REST + WORKERS, of_workers)]

@@ -6,7 +6,13 @@ import re
 
 MAX_ROWS = 40
 
+MAX_KEPT = 160
+"""Rows more, of functions that were asked for; with all others they fit one packet."""
+
 MAX_NAME_CHARS = 160
+
+REST = "other functions"
+"""A row of all that have none of their own."""
 
 CUT = "..."
 """Stands for the middle of a longer name."""

@@ -9,17 +9,25 @@ much of the work a kernel does; the share of the time stands beside each one.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+import filecmp
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import NoReturn
 
-from hillclimb.harness.engagement.kernel_manifest import MANIFEST_FILE, ChosenOps, read_chosen
+from hillclimb.harness.channel.row_names import WORKERS, library_name, row_name
+from hillclimb.harness.engagement.kernel_manifest import (
+    MANIFEST_FILE,
+    ChosenOps,
+    read_chosen,
+    regular_files,
+)
 from hillclimb.harness.engagement.kernel_names import CUTE, DefinedNames, defined_names, qualified_name
 from hillclimb.harness.errors import CandidateFault, CaseError
 from hillclimb.harness.records import Bucket, Reason, Side
 
-CALLED = re.compile(r"(?P<place>[^:]+\.(?:py|so)):(?P<name>\w+)(?: \(worker threads\))?", re.ASCII)
-"""A row of a function that ran on the CPU."""
+NATIVE_SOURCES = (".c", ".cc", ".cpp", ".cxx")
+
+MAX_DETAIL = 1000
 
 SHOWN = 6
 """Of what ran instead."""
@@ -30,7 +38,7 @@ def chosen_ops(side: Side) -> ChosenOps | None:
     try:
         return read_chosen(Path(side.tree), side.knobs)
     except CaseError as error:
-        raise CandidateFault(Reason.NOT_ENGAGED, str(error)) from error
+        _refuse(str(error))
 
 
 def require_engaged(side: Side, rows: Sequence[Bucket]) -> tuple[Bucket, ...]:
@@ -41,14 +49,12 @@ def require_engaged(side: Side, rows: Sequence[Bucket]) -> tuple[Bucket, ...]:
     ops = chosen_ops(side)
     if ops is None:
         return ()
-    seen = _own_functions(Path(side.tree), rows)
+    seen = _seen(Path(side.tree), ops, rows)
     if missing := [name for name in ops.kernels if name not in seen]:
         named = ", ".join(f"{name} of {ops.kernels[name]}" for name in missing)
         others = ", ".join(row.name for row in rows[:SHOWN]) or "nothing"
-        raise CandidateFault(
-            Reason.NOT_ENGAGED,
-            f"{named}: {MANIFEST_FILE} says that this runs, and it did not in what is timed; there ran {others}",
-        )
+        told = f"{MANIFEST_FILE} says that this runs, and it did not in what is timed"
+        _refuse(f"{named}: {told}; there ran {others}")
     return tuple(seen[name] for name in ops.kernels)
 
 
@@ -60,41 +66,60 @@ def require_changes_engaged(candidate: Side, incumbent: Side) -> None:
     ops = chosen_ops(candidate)
     if ops is None:
         if (Path(incumbent.tree) / MANIFEST_FILE).exists():
-            raise CandidateFault(Reason.NOT_ENGAGED, f"{MANIFEST_FILE} is gone, and says which kernels run")
+            _refuse(f"{MANIFEST_FILE} is gone, and says which kernels run")
         return
     changed = changed_files(Path(candidate.tree), Path(incumbent.tree))
     if changed and all(ops.has_idle(path) for path in changed):
         told = ", ".join(changed[:SHOWN])
-        detail = f"{told} changed, and {MANIFEST_FILE} says that none of it runs with these knobs"
-        raise CandidateFault(Reason.NOT_ENGAGED, detail)
+        _refuse(f"{told} changed, and {MANIFEST_FILE} says that none of it runs with these knobs")
 
 
 def changed_files(one: Path, other: Path) -> list[str]:
     """Files that only one of two workspaces has, or that differ."""
-    ours, theirs = (_contents(place) for place in (one, other))
-    return sorted(path for path in ours.keys() | theirs.keys() if ours.get(path) != theirs.get(path))
+    ours, theirs = (
+        {file.relative_to(place).as_posix(): file for file in regular_files(place)} for place in (one, other)
+    )
+    return sorted(
+        path
+        for path in ours.keys() | theirs.keys()
+        if path not in ours or path not in theirs or not filecmp.cmp(ours[path], theirs[path], shallow=False)
+    )
 
 
-def _contents(workspace: Path) -> Mapping[str, bytes]:
-    files = (file for file in workspace.rglob("*") if file.is_file() and not file.is_symlink())
-    return {file.relative_to(workspace).as_posix(): file.read_bytes() for file in files}
-
-
-def _own_functions(workspace: Path, rows: Iterable[Bucket]) -> Mapping[str, Bucket]:
-    """Rows of the workspace's own functions, by name. Of two of a name, that with the larger share."""
-    defined = defined_names(workspace)
+def _seen(workspace: Path, ops: ChosenOps, rows: Sequence[Bucket]) -> Mapping[str, Bucket]:
+    """Rows of the kernels that are claimed, in files of the implementations that run. Of two of a name, the larger."""
     found: dict[str, Bucket] = {}
-    for row in sorted(rows, key=lambda row: row.share):
-        for name in _names(row.name, workspace, defined):
-            found[name] = row
+    ascending = sorted(rows, key=lambda row: row.share)
+    for family, chosen in ops.chosen.items():
+        files = ops.files_of(family)
+        defined = defined_names(workspace, files)
+        on_cpu = {name: kernel for kernel in chosen.kernels for name in _cpu_rows(files, kernel)}
+        for row in ascending:
+            name = on_cpu.get(row.name.removesuffix(WORKERS)) or _gpu_kernel(
+                row.name, chosen.kernels, defined
+            )
+            if name is not None:
+                found[name] = row
     return found
 
 
-def _names(row: str, workspace: Path, defined: DefinedNames) -> Sequence[str]:
-    """What the workspace's own function is called that a row stands for; nothing for anyone else's."""
-    if called := CALLED.fullmatch(row):
-        place = called["place"]
-        return [called["name"]] if place.endswith(".so") or (workspace / place).is_file() else []
+def _cpu_rows(files: Iterable[str], kernel: str) -> Iterator[str]:
+    """What a row of a kernel is called that one of these files defines."""
+    for file in map(PurePath, files):
+        if file.suffix == ".py":
+            yield row_name(file.as_posix(), kernel)
+        elif file.suffix in NATIVE_SOURCES:
+            yield row_name(library_name(file), kernel)
+            yield row_name(f"{file.stem}.so", kernel)
+
+
+def _gpu_kernel(row: str, kernels: Iterable[str], defined: DefinedNames) -> str | None:
     if row.startswith(CUTE):
-        return [name for name in defined.functions if row.startswith(f"{CUTE}{name}_")]
-    return [qualified_name(row)[-1]] if defined.has(row) else []
+        return next((name for name in kernels if row.startswith(f"{CUTE}{name}_")), None)
+    name = qualified_name(row)[-1]
+    return name if name in kernels and defined.has(row) else None
+
+
+def _refuse(detail: str) -> NoReturn:
+    shown = "".join(c if c.isprintable() else "?" for c in detail[:MAX_DETAIL])
+    raise CandidateFault(Reason.NOT_ENGAGED, shown)

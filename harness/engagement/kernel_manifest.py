@@ -5,11 +5,11 @@ The kernels of those that run are what a win claims to use: see hillclimb.harnes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -25,6 +25,10 @@ PAGE = "docs/reference/kernel-manifest.md"
 
 MAX_CLAIMED = 32
 """Kernels that run, of all families: each has a row of a profile."""
+
+MAX_FAMILIES, MAX_IMPLEMENTATIONS, MAX_NAMES, MAX_PATTERNS, MAX_CHARACTERS = 32, 16, 32, 256, 200
+"""Families of a manifest, implementations of a family, entries of a list, patterns of all files and tests, and
+characters of a name or pattern. YAML's aliases would make millions of them from a few lines."""
 
 FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
 """A function of the workspace's own, without its file and its namespaces."""
@@ -82,23 +86,29 @@ class OpFamily(_ManifestBase):
 class KernelManifest(_ManifestBase):
     """The whole file."""
 
-    schema_version: Literal[1] = Field(alias="schema")
+    schema_version: Annotated[int, Field(ge=1, le=1)] = Field(alias="schema")
     families: dict[str, OpFamily] = Field(min_length=1)
 
 
 @dataclass(frozen=True)
 class ChosenOps:
-    """What a workspace says that runs, under some knobs."""
+    """What a workspace says that runs, under some knobs. Files are told by their paths below it."""
 
     chosen: Mapping[str, OpImplementation]
     """By family."""
     idle: tuple[OpImplementation, ...]
     """All others."""
+    files: tuple[str, ...]
+    """All that the workspace has."""
 
     @property
     def kernels(self) -> Mapping[str, str]:
         """Name of each kernel that is claimed to run -> its family."""
         return {kernel: family for family, one in self.chosen.items() for kernel in one.kernels}
+
+    def files_of(self, family: str) -> list[str]:
+        """Of the implementation that runs."""
+        return [path for path in self.files if _owns((self.chosen[family],), path)]
 
     def has_idle(self, path: str) -> bool:
         """Whether a file belongs to implementations that do not run, and to none that does."""
@@ -114,25 +124,69 @@ def read_chosen(workspace: Path, knobs: Mapping[str, str]) -> ChosenOps | None:
     if not path.exists():
         return None
     families, declared = _read(path).families, load_knobs(workspace / KNOBS_FILE)
+    files = tuple(file.relative_to(workspace).as_posix() for file in regular_files(workspace))
     chosen: dict[str, OpImplementation] = {}
     idle: list[OpImplementation] = []
     for name, family in families.items():
         key = f"families.{name}"
-        _require_files(path, key, family)
+        _require_files(path, key, family, files)
         choice = _choice(path, key, family, declared, knobs)
         chosen[name] = family.implementations[choice]
         idle += [one for other, one in family.implementations.items() if other != choice]
     count = sum(len(one.kernels) for one in chosen.values())
+    if count > len({kernel for one in chosen.values() for kernel in one.kernels}):
+        raise CaseError(
+            path, "families", "claim a kernel twice", "give each kernel that runs a name of its own"
+        )
     if count > MAX_CLAIMED:
         raise CaseError(path, "families", f"claim {count} kernels", f"name at most {MAX_CLAIMED}")
-    return ChosenOps(chosen, tuple(idle))
+    return ChosenOps(chosen, tuple(idle), files)
+
+
+def regular_files(workspace: Path) -> list[Path]:
+    """No folders, links, sockets and pipes, however they are called."""
+    return sorted(path for path in workspace.rglob("*") if path.is_file() and not path.is_symlink())
 
 
 def _read(path: Path) -> KernelManifest:
+    document = read_yaml(path)
+    _require_few(path, document)
     try:
-        return KernelManifest.model_validate(read_yaml(path))
+        return KernelManifest.model_validate(document)
     except ValidationError as error:
         raise case_error(path, error, page=PAGE) from None
+
+
+def _require_few(path: Path, document: Mapping[str, Any]) -> None:
+    """Raises CaseError for what is too much to be looked at entry by entry."""
+    families = _entries(path, "families", document.get("families"), MAX_FAMILIES)
+    patterns = 0
+    for name, family in families.items():
+        inner = family.get("implementations") if isinstance(family, dict) else None
+        for one, body in _entries(path, f"families.{name}", inner, MAX_IMPLEMENTATIONS).items():
+            for key in ("kernels", "files", "tests"):
+                entries = body.get(key) if isinstance(body, dict) else None
+                found = entries if isinstance(entries, list) else []
+                patterns += len(found) * (key != "kernels")
+                _entries(
+                    path,
+                    f"families.{name}.{one}.{key}",
+                    dict.fromkeys(str(one) for one in found[: MAX_NAMES + 1]),
+                    MAX_NAMES,
+                )
+    if patterns > MAX_PATTERNS:
+        raise CaseError(path, "families", f"have {patterns} patterns", f"keep at most {MAX_PATTERNS}, with *")
+
+
+def _entries(path: Path, key: str, found: object, most: int) -> Mapping[str, Any]:
+    entries = found if isinstance(found, dict) else {}
+    if len(entries) > most:
+        raise CaseError(path, key, f"has {len(entries)} entries", f"keep at most {most}")
+    for name in entries:
+        if len(str(name)) > MAX_CHARACTERS:
+            problem = f"has a name of {len(str(name))} characters"
+            raise CaseError(path, key, problem, f"use at most {MAX_CHARACTERS}")
+    return entries
 
 
 def _choice(path: Path, key: str, family: OpFamily, knobs: Knobs, environment: Mapping[str, str]) -> str:
@@ -148,11 +202,16 @@ def _choice(path: Path, key: str, family: OpFamily, knobs: Knobs, environment: M
     if strange := sorted(set(values) ^ set(family.implementations)):
         remedy = "give the knob one value for each implementation, called as it is"
         raise CaseError(
-            path, key, f"{family.knob}'s values and the implementations differ: {strange}", remedy
+            path, key, f"{family.knob}'s values and the implementations differ: {strange[:6]}", remedy
         )
     default = environment_text(knob.default)
     _require_no_draft(path, key, family, default)
-    return environment.get(family.knob, default)
+    choice = environment.get(family.knob, default)
+    if choice not in family.implementations:
+        raise CaseError(
+            path, key, f"{family.knob} is set to {choice[:60]!r}", f"set one of {', '.join(values)}"
+        )
+    return choice
 
 
 def _require_no_draft(path: Path, key: str, family: OpFamily, name: str) -> None:
@@ -162,13 +221,12 @@ def _require_no_draft(path: Path, key: str, family: OpFamily, name: str) -> None
         )
 
 
-def _require_files(path: Path, key: str, family: OpFamily) -> None:
+def _require_files(path: Path, key: str, family: OpFamily, files: Sequence[str]) -> None:
     """Every pattern has a file, every test is there, and what is ready has one."""
-    present = _files(path.parent)
     for name, one in family.implementations.items():
         at = f"{key}.implementations.{name}"
         for pattern in (*one.files, *one.tests):
-            if not any(fnmatch(file, pattern) for file in present):
+            if not any(fnmatch(file, pattern) for file in files):
                 raise CaseError(
                     path, at, f"{pattern!r} is no file of the workspace", "add it, or mend its name"
                 )
@@ -176,10 +234,6 @@ def _require_files(path: Path, key: str, family: OpFamily) -> None:
             raise CaseError(
                 path, f"{at}.tests", "is empty, and it is ready", "name its tests, or call it a draft"
             )
-
-
-def _files(workspace: Path) -> list[str]:
-    return [file.relative_to(workspace).as_posix() for file in workspace.rglob("*") if file.is_file()]
 
 
 def _owns(implementations: tuple[OpImplementation, ...], path: str) -> bool:

@@ -66,9 +66,10 @@ class DefinedNames:
         return name in self.functions and self.namespaces.issuperset(namespaces)
 
 
-def defined_names(workspace: Path) -> DefinedNames:
-    """Of all sources of a workspace, whatever their folder."""
-    paths = (path for path in workspace.rglob("*") if path.suffix in SOURCES)
+def defined_names(workspace: Path, files: Iterable[str] | None = None) -> DefinedNames:
+    """Of all sources of a workspace, whatever their folder; or of these files, by their paths below it."""
+    found = workspace.rglob("*") if files is None else map(workspace.joinpath, files)
+    paths = (path for path in found if path.suffix in SOURCES and path.is_file() and not path.is_symlink())
     texts = [path.read_text(errors="replace") for path in paths]
     texts += [COMMENT.sub(" ", text) for text in texts]
     functions = {name for text in texts for found in DEFINED.findall(text) for name in found if name}

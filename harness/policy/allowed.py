@@ -139,15 +139,22 @@ TRITON = words(
 TRITON_LANGUAGES = ("triton.language.", "triton.experimental.gluon.")
 """What is below these says what a kernel does; every name of them may be used, but for modules that they import."""
 
+OF_TORCH = words(
+    "trace profile chunk select torch.random torch.types torch.signal torch.cuda.random torch.accelerator.random"
+)
+"""Of torch, though a module of Python is called so: names that are none anywhere, and paths that are torch's own."""
+
 OFFERED = words(
     "harness.serving.backends.backend.Backend harness.serving.backends.backend.ServedModel "
     "harness.serving.backends.backend.ChatMessage harness.serving.backends.backend.Mode "
     "harness.serving.backends.backend.ModelDtype "
-    "harness.serving.backends.transformers_backend.TransformersBackend "
     "harness.serving.backends.mock_backend.MockBackend "
     "harness.serving.backends.native_function.native_function"
 )
 """Of hillclimb itself, whatever policy.imports says: the rest of it loads code, and hands on other modules."""
+
+OFFERED_WITH_LIBRARIES = OFFERED | words("harness.serving.backends.transformers_backend.TransformersBackend")
+"""The same where finished operators may be called."""
 
 NO_LIST_NEEDED = words("__future__ torch cuda cutlass agent harness")
 """Checked elsewhere, or without a name that could be used."""
@@ -160,7 +167,11 @@ def problem_with(path: str, allowed: Iterable[str], library_calls: bool) -> str 
     """
     root, _, rest = path.partition(".")
     if root == "hillclimb":
-        return None if is_listed(rest, OFFERED) else _problem_with_lab(path)
+        return _problem_with_lab(path, OFFERED_WITH_LIBRARIES if library_calls else OFFERED)
+    if root == "torch" and (foreign := _module_behind_torch(path)):
+        return (
+            f"uses {path}, which leads to another module ({foreign}); import that, where the policy allows it"
+        )
     dotted = frozenset(entry for entry in allowed if "." in entry)
     if root in NO_LIST_NEEDED or f"{root}.*" in dotted or is_listed(path, dotted):
         return None
@@ -184,7 +195,7 @@ def problem_with_import(path: str, allowed: Iterable[str], library_calls: bool) 
     root, _, rest = path.partition(".")
     if any(name.startswith(f"{path}.") for name in TRITON_LANGUAGES) or f"{path}." in TRITON_LANGUAGES:
         return None
-    names = {f"hillclimb.{name}" for name in OFFERED}
+    names = {f"hillclimb.{name}" for name in (OFFERED_WITH_LIBRARIES if library_calls else OFFERED)}
     names |= {entry for entry in allowed if "." in entry and root != "hillclimb"}
     names |= {f"{root}.{name}" for name in _lists(library_calls).get(root, ())}
     if not rest or any(name.startswith(f"{path}.") for name in names):
@@ -198,8 +209,20 @@ def is_listed(name: str, names: frozenset[str]) -> bool:
     return any(".".join(parts[:end]) in names for end in range(1, len(parts) + 1))
 
 
-def _problem_with_lab(path: str) -> str:
-    offered = ", ".join(sorted(name.rpartition(".")[2] for name in OFFERED))
+def _module_behind_torch(path: str) -> str | None:
+    """The first part of a path by which torch hands on a module of Python's."""
+    parts = path.split(".")
+    for end in range(2, len(parts) + 1):
+        is_own = parts[end - 1] in OF_TORCH or ".".join(parts[:end]) in OF_TORCH
+        if parts[end - 1] in sys.stdlib_module_names and not is_own:
+            return parts[end - 1]
+    return None
+
+
+def _problem_with_lab(path: str, names: frozenset[str]) -> str | None:
+    if is_listed(path.partition(".")[2], names):
+        return None
+    offered = ", ".join(sorted(name.rpartition(".")[2] for name in names))
     return f"uses {path}, which is no workspace's to use; of hillclimb it may take {offered}"
 
 

@@ -192,7 +192,9 @@ def _violations(
     if not policy.graphs:
         yield from find_graph_captures(tree, names)
     if not policy.library_calls:
-        yield from find_library_calls(tree, names, own, with_tensors="torch" in policy.modules)
+        yield from find_library_calls(
+            tree, names, own, with_tensors=bool({"torch", "hillclimb"} & set(policy.modules))
+        )
     yield from find_hidden_names(tree, names, own, modules)
     yield from find_evaluated_strings(tree, names)
     yield from _unlisted(tree, names, own, policy)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hillclimb.harness.channel.profile_limits import REST
 from hillclimb.harness.duel.duel_factory import DuelFactory
 from hillclimb.harness.duel.process.candidate_process import CandidateProcess
 from hillclimb.harness.engagement.engagement import chosen_ops, require_engaged
@@ -40,6 +41,8 @@ def require_listed_kernels(duels: DuelFactory, candidate: Side, incumbent: Side,
         return _require_unlistable(duels, incumbent, fault)
     if is_walled:
         _require_own(rows, candidate)
+    if any(row.name == REST for row in rows):
+        return "more kernels ran than are listed, so those of the manifest were not looked for"
     engaged = require_engaged(candidate, rows)
     return f"seen to run: {', '.join(row.name for row in engaged)}" if engaged else ""
 

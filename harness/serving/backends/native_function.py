@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hillclimb.harness.candidate.native_kernel import COMPILERS, build_library
+from hillclimb.harness.channel.row_names import library_name
 
 if TYPE_CHECKING:
     import torch
@@ -71,7 +72,7 @@ def compile_all(workspace: Path, place: Path) -> None:
     for source in sorted(workspace.rglob("*")):
         inside = source.relative_to(workspace)
         if source.suffix in COMPILERS and source.is_file() and inside.parts[0] not in UNCOMPILED:
-            library = place / f"{'_'.join(inside.parts).replace('.', '_')}.so"
+            library = place / library_name(inside)
             _libraries[source.resolve()] = build_library(workspace, str(inside), (), library)
 
 

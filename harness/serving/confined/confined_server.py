@@ -13,6 +13,7 @@ from types import TracebackType
 
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.channel import wire
+from hillclimb.harness.channel.profile_limits import MAX_KEPT, MAX_ROWS
 from hillclimb.harness.duel.process.conversation import (
     SCRATCH_BYTES,
     Conversation,
@@ -241,7 +242,8 @@ class ConfinedServer:
         self._conversation.answer(LISTING_SECONDS, "beginning to list what runs")
         yield rows
         self._conversation.ask({"op": "end"})
-        rows += parse_rows(self._conversation.answer(LISTING_SECONDS, "listing what ran").get("rows"))
+        told = self._conversation.answer(LISTING_SECONDS, "listing what ran").get("rows")
+        rows += parse_rows(told, MAX_ROWS + MAX_KEPT)
 
     def freeze(self) -> None:
         """Stop every thread of it, and see that it did."""

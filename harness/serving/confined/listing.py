@@ -29,8 +29,8 @@ def functions_list(workspace: str) -> List:
 
 
 def kernels_list() -> List:
-    """Of kernels on the GPU; all of them are told."""
-    return lambda work, kept: gpu_profiler.measure(work, 1)
+    """Of kernels on the GPU."""
+    return lambda work, kept: gpu_profiler.measure(work, 1, kept)
 
 
 def answer_lists(end: socket.socket, listed: List) -> None:

@@ -16,9 +16,10 @@ from hillclimb.harness.device.device import Device
 from hillclimb.harness.duel.process.conversation import exit_fault
 from hillclimb.harness.duel.process.launch_spec import thread_variables
 from hillclimb.harness.engagement.engagement import chosen_ops, require_engaged
+from hillclimb.harness.engagement.kernel_manifest import ChosenOps
 from hillclimb.harness.errors import CandidateFault, CaseError, IncumbentFault
 from hillclimb.harness.policy.policy import check_policy
-from hillclimb.harness.records import Block, Reason, SegmentMetric, Side
+from hillclimb.harness.records import Block, Bucket, Reason, SegmentMetric, Side
 from hillclimb.harness.sandbox.rungs.choose import Rung
 from hillclimb.harness.serving.confined.confined_server import ConfinedServer, serving_spec
 from hillclimb.harness.surfaces.openai_http.client import AnsweredRequest, ServerAddress, ask
@@ -29,6 +30,9 @@ from hillclimb.harness.surfaces.surface import CheckedSide
 
 END_SECONDS = 0.5
 """For a server whose connection failed to be seen to have ended."""
+
+WATCHED_SLOWNESS = 20.0
+"""By how much longer an answer may take while all calls are counted: Python took 10 times as long."""
 
 LEAD_IN_TOKENS = 2
 """Of the answer to a request before each segment, which is not timed."""
@@ -82,18 +86,22 @@ class OpenAIHttp:
         self.pair_blocks = case.settings.duel.pair_blocks
 
     def check(self, side: Side, suites: Sequence[str]) -> CheckedSide:
-        ops = chosen_ops(side)
-        with self._start(side, is_watched=ops is not None) as server:
+        with self._start(side) as server:
             server.await_ready()
             worst = max(self._share(server, suite) for suite in suites)
-            if ops is None:
-                return CheckedSide(worst)
-            with server.listing(list(ops.kernels)) as rows:
-                self._share(server, self.case.settings.objective.suite)
-            return CheckedSide(worst, require_engaged(side, rows))
+        ops = chosen_ops(side)
+        return CheckedSide(worst, self._engaged(side, ops) if ops else ())
 
-    def _share(self, server: ConfinedServer, suite: str) -> float:
-        return self.parity.share(self.ask_all(server, self.draw_prompts(suite), suite).answers)
+    def _engaged(self, side: Side, ops: ChosenOps) -> tuple[Bucket, ...]:
+        """What a server of its own, which is watched, runs while it answers the objective's suite."""
+        with self._start(side, is_watched=True) as server:
+            server.await_ready()
+            with server.listing(list(ops.kernels)) as rows:
+                self._share(server, self.case.settings.objective.suite, WATCHED_SLOWNESS)
+        return require_engaged(side, rows)
+
+    def _share(self, server: ConfinedServer, suite: str, slowness: float = 1) -> float:
+        return self.parity.share(self.ask_all(server, self.draw_prompts(suite), suite, slowness).answers)
 
     @contextmanager
     def open_pair(self, candidate: Side, opponent: Side) -> Iterator[_ServedPair]:
@@ -128,19 +136,31 @@ class OpenAIHttp:
             for _ in range(asked.count)
         ]
 
-    def ask_all(self, server: ConfinedServer, prompts: Prompts, suite: str) -> ServedSegment:
-        """Ask one server for all answers of a segment, so many at once as the suite says."""
+    def ask_all(
+        self, server: ConfinedServer, prompts: Prompts, suite: str, slowness: float = 1
+    ) -> ServedSegment:
+        """Ask one server for all answers of a segment, so many at once as the suite says.
+
+        Each may take `slowness` times what an answer may.
+        """
         asked = self.case.request_suites[suite]
+
+        def ask_one(prompt: Sequence[int]) -> AnsweredRequest:
+            return self.ask(server, prompt, asked.answer_tokens, slowness)
+
         with ThreadPoolExecutor(asked.concurrency) as pool:
-            answers = list(pool.map(lambda prompt: self.ask(server, prompt, asked.answer_tokens), prompts))
+            answers = list(pool.map(ask_one, prompts))
         peak = server.peak_bytes()
         _require_alive(server)
         return ServedSegment(answers, peak)
 
-    def ask(self, server: ConfinedServer, prompt: Sequence[int], tokens: int) -> AnsweredRequest:
+    def ask(
+        self, server: ConfinedServer, prompt: Sequence[int], tokens: int, slowness: float = 1
+    ) -> AnsweredRequest:
         """One answer. Raises CandidateFault, which names how the server ended where it did."""
         settings = self.case.settings
-        address = ServerAddress(server.path, settings.model or self.case.name, settings.budgets.call_seconds)
+        seconds = slowness * settings.budgets.call_seconds
+        address = ServerAddress(server.path, settings.model or self.case.name, seconds)
         try:
             return ask(address, prompt, tokens)
         except CandidateFault as fault:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hillclimb.harness.channel.row_names import row_name
 from hillclimb.harness.engagement.engagement import (
     changed_files,
     require_changes_engaged,
@@ -28,6 +29,11 @@ families:
 def write_side(place: Path, manifest: str | None = MANIFEST, **knobs: str) -> Side:
     files = {
         "ops/gemv.py": "def gemv(x):\n    return x\n",
+        "ops/gemv.c": "",
+        "other/gemv.py": "def gemv(x):\n    return x\n",
+        "ops/kérnel.py": "def gemv(x):\n    return x\n",
+        f"ops/{'d' * 90}/{'e' * 90}.py": "def gemv(x):\n    return x\n",
+        "ops/odd.cu/readme.txt": "",
         "ops/gemv.cu": "namespace mine { __global__ void gemv(float* x) {} }",
         "tests/test_gemv.py": "",
         "backend.py": "",
@@ -49,6 +55,9 @@ OWN = [
     "ops/gemv.py:gemv",
     "ops/gemv.py:gemv (worker threads)",
     "gemv.so:gemv (worker threads)",
+    "ops_gemv_c.so:gemv (worker threads)",
+    row_name("ops/kérnel.py", "gemv"),
+    row_name(f"ops/{'d' * 90}/{'e' * 90}.py", "gemv") + " (worker threads)",
     "gemv",
     "void mine::gemv<4>(float*)",
     "kernel_cutlass_gemv_tensorptrf32",
@@ -57,6 +66,8 @@ OWN = [
 FOREIGN = [
     "torch/nn/functional.py:gemv",
     "ops/other.py:gemv",
+    "other/gemv.py:gemv",
+    "ops_gemv_cu.so:gemv",
     "ops/gemv.py:gemv_fallback",
     "gemv.so:gemv2",
     "void theirs::gemv<4>(float*)",
@@ -119,6 +130,20 @@ def test_a_manifest_may_not_vanish(tmp_path: Path) -> None:
     with pytest.raises(CandidateFault, match="is gone"):
         require_changes_engaged(candidate, incumbent)
     require_changes_engaged(incumbent, candidate)
+
+
+def test_large_files_are_not_read_whole(tmp_path: Path) -> None:
+    one, other = write_side(tmp_path / "a"), write_side(tmp_path / "b")
+    for place in (one, other):
+        with (Path(place.tree) / "weights.bin").open("wb") as file:
+            file.truncate((64 << 30) + (place is one))
+    assert changed_files(Path(one.tree), Path(other.tree)) == ["weights.bin"]
+
+
+def test_details_are_short_and_printable(tmp_path: Path) -> None:
+    with pytest.raises(CandidateFault) as fault:
+        require_engaged(write_side(tmp_path), [row("a\x1b[31m" + "b" * 5000)])
+    assert len(fault.value.detail) <= 1000 and "\x1b" not in fault.value.detail
 
 
 def test_files_that_come_and_go_are_changes(tmp_path: Path) -> None:

@@ -104,6 +104,45 @@ def test_what_is_wrong_is_named(workspace: Path, old: str, new: str, told: str) 
     assert told in str(error.value)
 
 
+@pytest.mark.timeout(60)
+def test_aliases_do_not_multiply(workspace: Path) -> None:
+    entries = "\n".join("    - z/z/t" for _ in range(3000))
+    body = "\n        status: draft\n        kernels:\n        - k\n        files: *f"
+    lines = [f"      n{i}:{body}" for i in range(2500)]
+    text = f"schema: 1\nfamilies:\n  a:\n    default: n0\n    doc: &f\n{entries}\n    implementations:\n"
+    (workspace / "kernel_manifest.yaml").write_text(text + "\n".join(lines))
+    with pytest.raises(CaseError, match="has 2500 entries"):
+        read_chosen(workspace, {})
+    (workspace / "kernel_manifest.yaml").write_text(text + "\n".join(lines[:16]))
+    with pytest.raises(CaseError, match=r"has 33 entries|patterns|is no file|valid string"):
+        read_chosen(workspace, {})
+
+
+def test_a_long_name_is_refused(workspace: Path) -> None:
+    (workspace / "kernel_manifest.yaml").write_text(MANIFEST.replace("ops/norm.py", "o" * 900_000))
+    with pytest.raises(CaseError, match="900000 characters") as error:
+        read_chosen(workspace, {})
+    assert len(str(error.value)) < 1000
+
+
+@pytest.mark.parametrize("version", ["true", "1.0", "'1'"])
+def test_versions_are_not_converted(workspace: Path, version: str) -> None:
+    (workspace / "kernel_manifest.yaml").write_text(MANIFEST.replace("schema: 1", f"schema: {version}"))
+    with pytest.raises(CaseError, match="schema"):
+        read_chosen(workspace, {})
+
+
+def test_a_value_that_no_implementation_has_is_named(workspace: Path) -> None:
+    with pytest.raises(CaseError, match="OP_NORM is set to 'zzz'"):
+        read_chosen(workspace, {"OP_NORM": "zzz"})
+
+
+def test_one_kernel_is_claimed_once(workspace: Path) -> None:
+    (workspace / "kernel_manifest.yaml").write_text(MANIFEST.replace("[norm_rows]", "[attend]"))
+    with pytest.raises(CaseError, match="claim a kernel twice"):
+        read_chosen(workspace, {})
+
+
 def test_a_draft_may_be_tried_but_not_promoted(workspace: Path) -> None:
     (workspace / "knobs.yaml").write_text(KNOBS.replace("default: c", "default: numba"))
     with pytest.raises(CaseError, match="is a draft and runs by default"):

@@ -44,6 +44,54 @@ LEADING_OUT = [
 ]
 
 
+THROUGH_TORCH = [
+    "import torch\nr = torch.sys.modules['hillclimb.harness.candidate.runner']\n",
+    "from torch import sys\n",
+    "from torch import sys as s, os\n",
+    "import torch\ntorch.importlib.import_module('os')\n",
+    "import torch as t\nt.os.system('true')\n",
+    "import torch\nf = torch.utils._pytree.importlib\n",
+    "import torch\nf = torch.cuda.random.contextlib\n",
+    "import torch\nf = torch.multiprocessing.Process\n",
+    "from torch.utils import _pytree as p\nf = p.functools\n",
+    "import torch.nn.functional as F\nf = F.importlib\n",
+]
+
+OF_TORCHS_OWN = (
+    "import torch\nx = torch.zeros(4, 4)\ntorch.select(x, 0, 1)\nx.chunk(2)\ntorch.trace(x)\n"
+    "torch.random.manual_seed(1)\ntorch.cuda.random.manual_seed(1)\nn = torch.types.Number\n"
+    "w = torch.signal.windows.hann(4)\n"
+)
+
+
+@pytest.mark.parametrize("source", THROUGH_TORCH)
+def test_torch_hands_on_no_module(tmp_path: Path, source: str) -> None:
+    (tmp_path / "backend.py").write_text(source)
+    with pytest.raises(CandidateFault, match="another module") as fault:
+        check_policy(tmp_path, Policy(imports=IMPORTS, library_calls=True))
+    assert fault.value.reason is Reason.POLICY
+
+
+def test_what_is_torchs_own_may_be_called_as_a_module_is(tmp_path: Path) -> None:
+    (tmp_path / "backend.py").write_text(OF_TORCHS_OWN)
+    check_policy(tmp_path, Policy(imports=IMPORTS, library_calls=True))
+
+
+PRODUCTS = [
+    f"from {BACKENDS}.mock_backend import MockBackend\nt = MockBackend('m').prefill(0, [1])\nu = t.mm(t)\n",
+    f"from {BACKENDS}.mock_backend import MockBackend\nt = MockBackend('m').prefill(0, [1]).softmax(0)\n",
+    f"from {BACKENDS}.transformers_backend import TransformersBackend\n",
+]
+
+
+@pytest.mark.parametrize("source", PRODUCTS)
+def test_where_no_library_may_be_called_backends_bring_none(tmp_path: Path, source: str) -> None:
+    (tmp_path / "backend.py").write_text(source)
+    check_policy(tmp_path, Policy(imports=IMPORTS, library_calls=True))
+    with pytest.raises(CandidateFault):
+        check_policy(tmp_path, Policy(imports=("hillclimb",), library_calls=False))
+
+
 @pytest.mark.parametrize("source", HONEST)
 def test_backends_may_be_used(tmp_path: Path, source: str) -> None:
     (tmp_path / "backend.py").write_text(source)
