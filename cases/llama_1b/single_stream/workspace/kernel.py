@@ -1,4 +1,7 @@
-"""A Llama's session: prompts are read by torch, and single tokens of one sequence by a few Triton kernels a layer."""
+"""A Llama's session: prompts are read by torch, and single tokens of one sequence by one persistent kernel.
+
+Models that it cannot decode are decoded by a few Triton kernels a layer.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,16 @@ from typing import Any
 
 import torch
 from decode import Decoder
+from persistent import PersistentDecoder
 from plain import read
+
+
+def decoder_of(weights: dict[str, torch.Tensor]) -> Decoder | PersistentDecoder:
+    """The persistent one where the model's sizes and the GPU allow it."""
+    try:
+        return PersistentDecoder(weights)
+    except ValueError:
+        return Decoder(weights)
 
 
 class Session:
@@ -14,7 +26,7 @@ class Session:
 
     def __init__(self, **weights: torch.Tensor) -> None:
         self._weights = weights
-        self._decoder = Decoder(weights)
+        self._decoder = decoder_of(weights)
 
     def __call__(
         self,
