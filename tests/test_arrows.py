@@ -136,7 +136,7 @@ ROOMS = {
         "harness.sandbox harness.sandbox.canary harness.sandbox.fork harness.sandbox.kernel"
     ),
     "harness.serving": "harness.serving.backends",
-    "harness.serving.backends": "harness.candidate",
+    "harness.serving.backends": "harness.candidate harness.channel",
     "harness.serving.confined": (
         "harness.candidate harness.case harness.channel harness.duel.process harness.profile "
         "harness.sandbox.kernel harness.sandbox.rungs harness.serving harness.serving.backends"

@@ -23,7 +23,7 @@ from hillclimb.harness.records import Block, Bucket, Reason, SegmentMetric, Side
 from hillclimb.harness.sandbox.rungs.choose import Rung
 from hillclimb.harness.serving.confined.confined_server import ConfinedServer, serving_spec
 from hillclimb.harness.surfaces.openai_http.client import AnsweredRequest, ServerAddress, ask
-from hillclimb.harness.surfaces.openai_http.gpu_memory import GpuMemory
+from hillclimb.harness.surfaces.openai_http.device_memory import DeviceMemory
 from hillclimb.harness.surfaces.openai_http.residual_work import ResidualWork
 from hillclimb.harness.surfaces.openai_http.served_parity import ServedParity
 from hillclimb.harness.surfaces.surface import CheckedSide
@@ -106,7 +106,7 @@ class OpenAIHttp:
     @contextmanager
     def open_pair(self, candidate: Side, opponent: Side) -> Iterator[_ServedPair]:
         servers: dict[str, ConfinedServer] = {}
-        memory = GpuMemory(self._device)
+        memory = DeviceMemory(self._device)
 
         def start(letter: str, side: Side) -> None:
             with blamed_on(letter):
@@ -184,7 +184,7 @@ class _ServedPair:
     surface: OpenAIHttp
     servers: Mapping[str, ConfinedServer]
     residual: ResidualWork
-    memory: GpuMemory
+    memory: DeviceMemory
 
     def time_block(self, suite: str) -> Block:
         """Four segments; both sides are asked the same in their first, and the same in their second."""

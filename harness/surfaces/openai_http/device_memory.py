@@ -5,7 +5,7 @@ from __future__ import annotations
 from hillclimb.harness.device.device import Device
 
 
-class GpuMemory:
+class DeviceMemory:
     """Of one pair, whose servers run in turns. On a CPU nothing is held."""
 
     def __init__(self, device: Device) -> None:
