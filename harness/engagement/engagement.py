@@ -110,12 +110,12 @@ def _cpu_rows(files: Iterable[str], kernel: str) -> Iterator[str]:
             yield row_name(file.as_posix(), kernel)
         elif file.suffix in NATIVE_SOURCES:
             yield row_name(library_name(file), kernel)
-            yield row_name(f"{file.stem}.so", kernel)
 
 
 def _gpu_kernel(row: str, kernels: Iterable[str], defined: DefinedNames) -> str | None:
     if row.startswith(CUTE):
-        return next((name for name in kernels if row.startswith(f"{CUTE}{name}_")), None)
+        known = (name for name in kernels if name in defined.functions)
+        return next((name for name in known if row.startswith(f"{CUTE}{name}_")), None)
     name = qualified_name(row)[-1]
     return name if name in kernels and defined.has(row) else None
 

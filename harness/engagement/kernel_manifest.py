@@ -121,6 +121,8 @@ def read_chosen(workspace: Path, knobs: Mapping[str, str]) -> ChosenOps | None:
     Raises CaseError for a manifest that is wrong by itself, or by the workspace's files and knobs.
     """
     path = workspace / MANIFEST_FILE
+    if path.is_symlink():
+        raise CaseError(path, "", "is a link", "put the file itself there")
     if not path.exists():
         return None
     families, declared = _read(path).families, load_knobs(workspace / KNOBS_FILE)

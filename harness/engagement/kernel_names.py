@@ -14,14 +14,14 @@ from pathlib import Path
 
 from hillclimb.harness.channel.profile_limits import CUT
 
-SOURCES = (".py", ".cu", ".cuh", ".h", ".ptx")
+SOURCES = (".py", ".cu", ".cuh", ".h", ".hpp", ".ptx")
 
 _BRACKETS = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
 """Up to three deep, as those of an attribute are."""
 
 DEFINED = re.compile(
     rf"\bdef\s+(\w+)|\.entry\s+([\w$]+)"
-    rf"|__global__\b(?:[^;{{}}()]|{_BRACKETS}){{0,400}}?\b(?!__\w+__\s*\()(\w+)\s*\(",
+    rf"|__global__\b(?:(?!__global__)[^;{{}}()]|{_BRACKETS}){{0,400}}?\b(?!__\w+__\s*\()(\w+)\s*\(",
     re.ASCII,
 )
 """Functions that may be kernels: of Python (Triton, CuTe), of CUDA C++, of PTX."""

@@ -140,9 +140,16 @@ TRITON_LANGUAGES = ("triton.language.", "triton.experimental.gluon.")
 """What is below these says what a kernel does; every name of them may be used, but for modules that they import."""
 
 OF_TORCH = words(
-    "trace profile chunk select torch.random torch.types torch.signal torch.cuda.random torch.accelerator.random"
+    "trace profile chunk select code timeit torch.random torch.types torch.signal torch.cuda.random "
+    "torch.accelerator.random torch.xpu.random torch.fx.traceback"
 )
 """Of torch, though a module of Python is called so: names that are none anywhere, and paths that are torch's own."""
+
+BEHIND_TORCH = words(
+    "np mp sympy setuptools python_multiprocessing pynvml typing_extensions copymodule _inspect codecache "
+    "import_submodule load_library load_inline _import_module _sympy"
+)
+"""Modules that torch has under other names, and what loads code in it."""
 
 OFFERED = words(
     "harness.serving.backends.backend.Backend harness.serving.backends.backend.ServedModel "
@@ -212,9 +219,10 @@ def is_listed(name: str, names: frozenset[str]) -> bool:
 def _module_behind_torch(path: str) -> str | None:
     """The first part of a path by which torch hands on a module of Python's."""
     parts = path.split(".")
+    is_operator = parts[1:2] == ["ops"]
     for end in range(2, len(parts) + 1):
-        is_own = parts[end - 1] in OF_TORCH or ".".join(parts[:end]) in OF_TORCH
-        if parts[end - 1] in sys.stdlib_module_names and not is_own:
+        is_own = is_operator or parts[end - 1] in OF_TORCH or ".".join(parts[:end]) in OF_TORCH
+        if parts[end - 1] in BEHIND_TORCH or (parts[end - 1] in sys.stdlib_module_names and not is_own):
             return parts[end - 1]
     return None
 

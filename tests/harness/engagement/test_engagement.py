@@ -54,7 +54,6 @@ def row(name: str, share: float = 0.5) -> Bucket:
 OWN = [
     "ops/gemv.py:gemv",
     "ops/gemv.py:gemv (worker threads)",
-    "gemv.so:gemv (worker threads)",
     "ops_gemv_c.so:gemv (worker threads)",
     row_name("ops/kérnel.py", "gemv"),
     row_name(f"ops/{'d' * 90}/{'e' * 90}.py", "gemv") + " (worker threads)",
@@ -69,7 +68,9 @@ FOREIGN = [
     "other/gemv.py:gemv",
     "ops_gemv_cu.so:gemv",
     "ops/gemv.py:gemv_fallback",
-    "gemv.so:gemv2",
+    "gemv.so:gemv",
+    "ops_gemv_c.so:gemv2",
+    "kernel_cutlass_other_tensorptrf32",
     "void theirs::gemv<4>(float*)",
     "void gemvx::kernel<int>(float*)",
     "waiting for other threads (worker threads)",

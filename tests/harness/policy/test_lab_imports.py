@@ -55,12 +55,15 @@ THROUGH_TORCH = [
     "import torch\nf = torch.multiprocessing.Process\n",
     "from torch.utils import _pytree as p\nf = p.functools\n",
     "import torch.nn.functional as F\nf = F.importlib\n",
+    "import torch\nf = torch.storage.np.linalg.solve\n",
+    "from torch._inductor.codecache import PyCodeCache\n",
+    "import torch\nf = torch.foreach._inspect.stack()\n",
 ]
 
 OF_TORCHS_OWN = (
     "import torch\nx = torch.zeros(4, 4)\ntorch.select(x, 0, 1)\nx.chunk(2)\ntorch.trace(x)\n"
     "torch.random.manual_seed(1)\ntorch.cuda.random.manual_seed(1)\nn = torch.types.Number\n"
-    "w = torch.signal.windows.hann(4)\n"
+    "w = torch.signal.windows.hann(4)\nq = torch.ops.mylib.queue(x)\nc = torch.ops.aten.copy.default\n"
 )
 
 
