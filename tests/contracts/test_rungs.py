@@ -20,6 +20,7 @@ from hillclimb.harness.sandbox.rungs import choose
 from hillclimb.harness.sandbox.rungs.choose import Confinement, ExitStatus, Rung
 from tests.harness.sandbox.conftest import MAKERS
 from tests.harness.sandbox.inside import MEMORY_BYTES, SCRATCH_BYTES, Start
+from tests.open_descriptors import nothing_left_open
 
 PARALLEL_KERNEL = """
 from hillclimb.harness.sandbox.kernel.seccomp import forbid_processes
@@ -335,25 +336,22 @@ def test_a_missing_workspace_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_program_that_does_not_exist_is_the_machines_fault(rung: Rung, workspace: Path) -> None:
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    confined = None
-    with pytest.raises(SandboxError):
-        confined = rung.spawn(["/nonexistent"], Confinement(workspace, MEMORY_BYTES, SCRATCH_BYTES))
-        confined.wait(20)
-    if confined:
-        confined.kill()
+    with nothing_left_open():
+        confined = None
         with pytest.raises(SandboxError):
-            confined.poll()
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+            confined = rung.spawn(["/nonexistent"], Confinement(workspace, MEMORY_BYTES, SCRATCH_BYTES))
+            confined.wait(20)
+        if confined:
+            confined.kill()
+            with pytest.raises(SandboxError):
+                confined.poll()
 
 
 def test_starting_and_ending_leaks_no_descriptor(start: Start) -> None:
     start("pass").finish()
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    for _ in range(3):
-        start("pass").finish()
-    after = len(list(Path("/proc/self/fd").iterdir()))
-    assert after <= before, "what other tests left may be collected meanwhile"
+    with nothing_left_open():
+        for _ in range(3):
+            start("pass").finish()
 
 
 JUDGE = """
@@ -452,13 +450,12 @@ def test_the_judge_reaches_the_scratch_of_a_living_candidate(start: Start) -> No
 
 
 def test_a_program_that_ends_at_once_is_no_failure(rung: Rung, workspace: Path) -> None:
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    for _ in range(20):
-        confined = rung.spawn(
-            ["/bin/sh", "-c", "exit 3"], Confinement(workspace, MEMORY_BYTES, SCRATCH_BYTES)
-        )
-        assert confined.wait(20) == ExitStatus(3, None)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    with nothing_left_open():
+        for _ in range(20):
+            confined = rung.spawn(
+                ["/bin/sh", "-c", "exit 3"], Confinement(workspace, MEMORY_BYTES, SCRATCH_BYTES)
+            )
+            assert confined.wait(20) == ExitStatus(3, None)
 
 
 def test_no_rung_is_left_out() -> None:

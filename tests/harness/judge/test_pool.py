@@ -28,6 +28,7 @@ from hillclimb.harness.judge.protocol import EmptyAnswer
 from hillclimb.harness.os_errors import DISK, machine_error
 from hillclimb.harness.records import Progress, Reason, Side
 from tests.fakes.cases import HONEST, write_case, write_workspace
+from tests.open_descriptors import nothing_left_open
 
 
 @pytest.fixture
@@ -97,10 +98,9 @@ def test_no_bytecode_is_written_into_the_case(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_log_that_cannot_be_opened_is_a_judge_error(tmp_path: Path) -> None:
-    open_files = len(list(Path("/proc/self/fd").iterdir()))
-    with pytest.raises(JudgeError, match=r"judge could not be started: .*nowhere/judge\.log: No such file"):
+    problem = r"judge could not be started: .*nowhere/judge\.log: No such file"
+    with nothing_left_open(), pytest.raises(JudgeError, match=problem):
         LocalJudge(write_case(tmp_path), tmp_path / "nowhere" / "judge.log")
-    assert len(list(Path("/proc/self/fd").iterdir())) == open_files
 
 
 def test_no_descriptors_left_is_a_judge_error(tmp_path: Path) -> None:

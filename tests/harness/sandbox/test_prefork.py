@@ -34,6 +34,7 @@ from hillclimb.harness.sandbox.rungs.choose import (
 from tests.contracts.test_rungs import is_alive, wait_for
 from tests.harness.sandbox.conftest import MAKERS
 from tests.harness.sandbox.inside import MEMORY_BYTES, SCRATCH_BYTES, Start
+from tests.open_descriptors import nothing_left_open
 
 
 @pytest.fixture(params=["bubblewrap", "landlock"])
@@ -117,10 +118,8 @@ def test_numba_takes_its_settings_from_the_candidates_environment(workspace: Pat
     ],
 )
 def test_a_zygote_that_cannot_be_prepared_is_the_machines_fault(modules: list[str], complaint: str) -> None:
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    with pytest.raises(SandboxError, match=complaint):
+    with nothing_left_open(), pytest.raises(SandboxError, match=complaint):
         PreforkRung(landlock_rung(), modules)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_a_secret_of_the_judges_is_nowhere_in_a_forks_memory(workspace: Path) -> None:
@@ -231,16 +230,15 @@ def test_the_whole_family_ends_with_the_judge(rung: str, workspace: Path) -> Non
 
 
 def test_closing_ends_what_is_left_and_leaks_nothing(workspace: Path) -> None:
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    confinement = Confinement(workspace, MEMORY_BYTES, SCRATCH_BYTES)
-    for make in (bubblewrap_rung, landlock_rung):
-        with PreforkRung(make(), []) as forking:
-            left = forking.spawn([sys.executable, "-c", "import time; time.sleep(60)"], confinement)
-            pid = left.pid
-        wait_for(lambda pid=pid: not is_alive(pid), seconds=3)
-        left.kill()
-        assert left.poll() == ExitStatus(None, signal.SIGKILL)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    with nothing_left_open():
+        confinement = Confinement(workspace, MEMORY_BYTES, SCRATCH_BYTES)
+        for make in (bubblewrap_rung, landlock_rung):
+            with PreforkRung(make(), []) as forking:
+                left = forking.spawn([sys.executable, "-c", "import time; time.sleep(60)"], confinement)
+                pid = left.pid
+            wait_for(lambda pid=pid: not is_alive(pid), seconds=3)
+            left.kill()
+            assert left.poll() == ExitStatus(None, signal.SIGKILL)
 
 
 WALLS_OF_A_FORK = {
@@ -325,33 +323,31 @@ def test_two_are_born_at_the_same_time(workspace: Path) -> None:
 
 
 def test_a_border_that_cannot_be_raised_is_told_to_whoever_needs_the_candidate(workspace: Path) -> None:
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    program = workspace / "bwrap"
-    program.write_text("#!/bin/sh\necho 'no room for a namespace' >&2\nexit 1\n")
-    program.chmod(0o755)
-    with PreforkRung(BubblewrapRung(str(program)), []) as forking:
-        confinement = Confinement(workspace, MEMORY_BYTES, SCRATCH_BYTES)
-        confined = forking.spawn([sys.executable, "-c", "pass"], confinement)
-        with pytest.raises(SandboxError, match="bubblewrap ended") as raised:
-            confined.wait(20)
-        assert "no room for a namespace" in str(raised.value)
-        with pytest.raises(SandboxError, match="bubblewrap ended"):
-            _ = confined.pid
-        confined.kill()
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    with nothing_left_open():
+        program = workspace / "bwrap"
+        program.write_text("#!/bin/sh\necho 'no room for a namespace' >&2\nexit 1\n")
+        program.chmod(0o755)
+        with PreforkRung(BubblewrapRung(str(program)), []) as forking:
+            confinement = Confinement(workspace, MEMORY_BYTES, SCRATCH_BYTES)
+            confined = forking.spawn([sys.executable, "-c", "pass"], confinement)
+            with pytest.raises(SandboxError, match="bubblewrap ended") as raised:
+                confined.wait(20)
+            assert "no room for a namespace" in str(raised.value)
+            with pytest.raises(SandboxError, match="bubblewrap ended"):
+                _ = confined.pid
+            confined.kill()
 
 
 @pytest.mark.parametrize("rung", [bubblewrap_rung, landlock_rung])
 def test_one_that_is_not_born_when_the_zygote_ends_leaves_nothing(
     rung: Callable[[], ForkableRung], workspace: Path
 ) -> None:
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    confinement = Confinement(workspace, MEMORY_BYTES, SCRATCH_BYTES)
-    with PreforkRung(rung(), []) as forking:
-        left = forking.spawn([sys.executable, "-c", "import time; time.sleep(60)"], confinement)
-    with suppress(SandboxError):  # it was not born, and says so
-        left.kill()
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    with nothing_left_open():
+        confinement = Confinement(workspace, MEMORY_BYTES, SCRATCH_BYTES)
+        with PreforkRung(rung(), []) as forking:
+            left = forking.spawn([sys.executable, "-c", "import time; time.sleep(60)"], confinement)
+        with suppress(SandboxError):  # it was not born, and says so
+            left.kill()
 
 
 def test_one_ended_at_any_moment_of_its_birth_leaves_no_holder(workspace: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import textwrap
 import time
@@ -29,6 +28,7 @@ from hillclimb.harness.records import Reason, Side
 from hillclimb.harness.sandbox.confinement import Confinement
 from hillclimb.harness.sandbox.process import SandboxedProcess
 from hillclimb.harness.sandbox.rungs.choose import Rung
+from tests.open_descriptors import nothing_left_open
 
 LIMITS = ProcessLimits(prepare_seconds=60, call_seconds=1, memory_bytes=2 << 30)
 HURRIED = ProcessLimits(prepare_seconds=1, call_seconds=0.3, memory_bytes=2 << 30)
@@ -627,10 +627,6 @@ def test_interpreted_kernels_compute_with_bfloat16(start: Start) -> None:
     assert torch.allclose(arena.outputs(0)["y"], tile.float() @ tile.float(), atol=1e-5)
 
 
-def descriptors() -> list[str]:
-    return sorted(path.name for path in Path("/proc/self/fd").iterdir())
-
-
 def test_a_start_that_fails_leaves_nothing(rung: Rung, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     (tmp_path / "kernel.py").write_text("def run(x, y):\n    y.copy_(x)\n")
@@ -645,9 +641,7 @@ def test_a_start_that_fails_leaves_nothing(rung: Rung, tmp_path: Path) -> None:
             born.wait(10)
             return born
 
-    gc.collect()  # what earlier tests left to the collector holds descriptors
-    before = descriptors()
-    for _ in range(3):
-        with pytest.raises(CandidateFault):
-            CandidateProcess(Stillborn(), Side(tree=str(tmp_path)), "kernel.py:run", LaunchSpec(), LIMITS)
-    assert descriptors() == before
+    with nothing_left_open():
+        for _ in range(3):
+            with pytest.raises(CandidateFault):
+                CandidateProcess(Stillborn(), Side(tree=str(tmp_path)), "kernel.py:run", LaunchSpec(), LIMITS)

@@ -26,6 +26,7 @@ from hillclimb.harness.serving.confined.confined_server import (
     ServingSpec,
     readable_files,
 )
+from tests.open_descriptors import nothing_left_open
 
 ROOT = Path(__file__).resolve().parents[4]
 RUNGS = {"bubblewrap": bubblewrap_rung, "landlock": landlock_rung}
@@ -248,23 +249,22 @@ def test_it_is_killed_when_the_wait_for_its_end_is_broken_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a second Ctrl-C, or where the border fails."""
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    for error in (KeyboardInterrupt, SandboxError):
-        with started(tmp_path, BACKEND) as server:
-            server.await_ready()
-            confined = server._confined
+    with nothing_left_open():
+        for error in (KeyboardInterrupt, SandboxError):
+            with started(tmp_path, BACKEND) as server:
+                server.await_ready()
+                confined = server._confined
 
-            def broken_off(seconds: float, error: type[BaseException] = error) -> None:
-                raise error("while waiting")
+                def broken_off(seconds: float, error: type[BaseException] = error) -> None:
+                    raise error("while waiting")
 
-            with monkeypatch.context() as patched:
-                patched.setattr(server, "_confined", _Waits(confined, broken_off))
-                with pytest.raises(error):
-                    server.close()
-            assert confined.wait(10) is not None
-            assert not server.path.parent.exists()
-            server._is_closed = True
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+                with monkeypatch.context() as patched:
+                    patched.setattr(server, "_confined", _Waits(confined, broken_off))
+                    with pytest.raises(error):
+                        server.close()
+                assert confined.wait(10) is not None
+                assert not server.path.parent.exists()
+                server._is_closed = True
 
 
 class _Waits:
