@@ -627,6 +627,26 @@ def test_interpreted_kernels_compute_with_bfloat16(start: Start) -> None:
     assert torch.allclose(arena.outputs(0)["y"], tile.float() @ tile.float(), atol=1e-5)
 
 
+def test_running_on_is_charged_and_refused_where_it_does_so_call_after_call(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy machine charges an honest process for a while that it did not run; not three times in a row."""
+    process, arena = start.loaded(HEAD), make_arena(1)
+    told: list[float] = []
+
+    def call(late: float) -> float:
+        told[:] = [1.0, 1.0 + late]
+        return process.call(arena, 0, 1)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(process._confined, "run_seconds", lambda: told.pop(0))
+        for late in (50.0, 60.0, 0.0, 70.0, 80.0, 0.001, 90.0, 100.0):
+            assert late <= call(late) < late + LIMITS.call_seconds
+        with pytest.raises(CandidateFault, match=r"for 50000\.0 ms .* 3 calls in a row") as caught:
+            call(50.0)
+    assert caught.value.reason is Reason.LEFT_WORK_RUNNING
+
+
 def test_a_start_that_fails_leaves_nothing(rung: Rung, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     (tmp_path / "kernel.py").write_text("def run(x, y):\n    y.copy_(x)\n")
