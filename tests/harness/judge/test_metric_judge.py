@@ -61,6 +61,7 @@ def test_a_sound_case_passes_the_gate(judge: LocalJudge, side: MakeSide) -> None
     assert judge.profile(side(KERNEL), ignore).problems == ()
 
 
+@pytest.mark.clock
 def test_a_planted_gain_is_kept_with_its_metrics(judge: LocalJudge, side: MakeSide) -> None:
     fast, slow = side(FASTER), side(KERNEL)
     screening = judge.screen(fast, slow, ignore)
