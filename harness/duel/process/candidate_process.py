@@ -29,16 +29,11 @@ from hillclimb.harness.duel.process.launch_spec import (
     mentions,
 )
 from hillclimb.harness.duel.process.parameters import LentParameters, Parameters
+from hillclimb.harness.duel.process.running_on import RunningOn
 from hillclimb.harness.errors import CandidateFault, MachineError, SandboxError
 from hillclimb.harness.records import Reason, Side
 from hillclimb.harness.sandbox.kernel.seccomp import stage_two_program
 from hillclimb.harness.sandbox.rungs.choose import Confinement, Rung
-
-LATE_SECONDS, LATE_SHARE, MAX_LATE = 0.005, 0.25, 3
-"""CPU time after the word to stop, in seconds and as a share of the call's: above both a call is late, and so many in
-a row are too many. Of 1243 calls of honest kernels on a busy machine the longest ran on for 0.24 ms; threads that
-spin, on a machine with three times as much to do as it has CPUs, for 4.7 ms; on shared virtual CPUs, 1 of 124 for 7.1.
-"""
 
 RUNNER = "hillclimb.harness.candidate.runner"
 
@@ -75,7 +70,8 @@ class CandidateProcess:
         self._due: tuple[str, ...] = ()
         self._told: dict[str, Any] = {}
         self._arenas: dict[int, Arena] = {}
-        self._handed = self._late = 0
+        self._handed = 0
+        self._running_on = RunningOn()
         self._captured: set[tuple[int, SegmentPlan]] = set()
         self._spawn(rung, side)
         with ExitStack() as unless_asked:
@@ -234,7 +230,7 @@ class CandidateProcess:
         """Call the kernel once on each of `count` slots; the judge's seconds from waking it to stopping it.
 
         Together they have the budget of eight: a timed segment is far shorter than that. A thread inside the kernel
-        stops only when its system call is over, so the CPU time it had after the word to stop is added.
+        stops only when its system call is over, so what it ran after the word to stop is added.
         """
         self._map(arena)
         self._require_frozen()
@@ -242,14 +238,10 @@ class CandidateProcess:
         self._start("call", arena, first=first, count=count)
         self._conversation.answer(self._deadline(count), f"running {count} call{'s' if count != 1 else ''}")
         self._confined.stop()
-        seconds, told = time.perf_counter() - start, self._confined.run_seconds()
+        told, seconds = self._confined.run_seconds(), time.perf_counter() - start
         self._freeze()
-        late = self._confined.run_seconds() - told
-        self._late = self._late + 1 if late > max(LATE_SECONDS, LATE_SHARE * seconds) else 0
-        if self._late >= MAX_LATE:
-            detail = f"ran on the CPU for {late * 1e3:.1f} ms after it was stopped, {MAX_LATE} calls in a row"
-            raise CandidateFault(Reason.LEFT_WORK_RUNNING, detail)
-        return seconds + late
+        waited = time.perf_counter() - start - seconds
+        return seconds + self._running_on.charge(seconds, self._confined.run_seconds() - told, waited)
 
     def capture(self, arena: Arena, plan: SegmentPlan) -> None:
         """Have the launches of these calls captured, if that is how they are timed; replays them once."""

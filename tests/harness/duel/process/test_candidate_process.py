@@ -627,10 +627,9 @@ def test_interpreted_kernels_compute_with_bfloat16(start: Start) -> None:
     assert torch.allclose(arena.outputs(0)["y"], tile.float() @ tile.float(), atol=1e-5)
 
 
-def test_running_on_is_charged_and_refused_where_it_does_so_call_after_call(
+def test_running_on_is_charged_and_refused_call_after_call(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A busy machine charges an honest process for a while that it did not run; not three times in a row."""
     process, arena = start.loaded(HEAD), make_arena(1)
     told: list[float] = []
 
@@ -645,6 +644,25 @@ def test_running_on_is_charged_and_refused_where_it_does_so_call_after_call(
         with pytest.raises(CandidateFault, match=r"for 50000\.0 ms .* 3 calls in a row") as caught:
             call(50.0)
     assert caught.value.reason is Reason.LEFT_WORK_RUNNING
+
+
+def test_the_wait_for_one_that_runs_on_is_charged(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    process, arena = start.loaded(HEAD), make_arena(1)
+    freeze = process._confined.freeze
+
+    def freeze_slowly() -> None:
+        time.sleep(0.5)
+        freeze()
+
+    for late, waited in ((0.0, 0.0), (0.001, 0.5)):
+        told = [1.0, 1.0 + late]
+        with monkeypatch.context() as patched:
+            patched.setattr(process._confined, "freeze", freeze_slowly)
+            patched.setattr(process._confined, "run_seconds", lambda told=told: told.pop(0))
+            begun = time.perf_counter()
+            charged = process.call(arena, 0, 1)
+            passed = time.perf_counter() - begun
+        assert waited <= charged <= passed - 0.5 + waited
 
 
 def test_a_start_that_fails_leaves_nothing(rung: Rung, tmp_path: Path) -> None:
