@@ -129,8 +129,11 @@ def _imports(node: ast.AST, package: str, modules: Container[str]) -> Iterator[s
         yield "imports inside a class, which hides what is used of it; import at the top"
     if not isinstance(node, ast.ImportFrom):
         return
-    if any(alias.name == "*" for alias in node.names):
-        yield f"imports * from {node.module!r}, which hides what is used of it; name the functions"
+    for alias in node.names:
+        if alias.name == "*":
+            yield f"imports * from {node.module!r}, which hides what is used of it; name the functions"
+        elif _is_dunder(alias.name) and alias.name not in NAMED_DUNDERS:
+            yield f"imports {alias.name}, which reaches what a module is made of"
     if node.level:
         target = relative_module(node, package)
         if target is None or (target and target not in modules):
