@@ -1,4 +1,7 @@
-"""Stamps a new case from cases/_template; one for a GPU has the files of cases/_template_cuda over it."""
+"""Stamps a new case: a kernel's from cases/_template, a server's from cases/_template_serving.
+
+One for a GPU has the files of a second template over it.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,20 @@ from hillclimb.harness.records import Record
 
 SLUG = re.compile(r"[a-z0-9][a-z0-9_]{0,63}")
 PLACEHOLDER = re.compile(r"(: )?\{\{(\w+)\}\}")
+CaseKind = Literal["kernel", "serving"]
+"""What is climbed: a function, or a server of a model."""
+
 TEMPLATES = {"cpu": ("_template",), "cuda": ("_template", "_template_cuda")}
 """Folders below cases/ that a case is stamped from, by its device; a later one's files replace an earlier one's."""
+
+SERVING_TEMPLATES = {"cpu": ("_template_serving",), "cuda": ("_template_serving", "_template_serving_cuda")}
+"""The same for a server."""
+
+FOR_CPU = ("workspace/ops/c", "workspace/ops/numba")
+"""What of the first one no server on a GPU has."""
+
+SHARED = ("workspace/knobs.py", "workspace/docs/notes.md")
+"""Files that a server's case has from a kernel's template."""
 
 
 class StampedCase(Record):
@@ -40,18 +55,40 @@ def create_case(
     model_path: str,
     hardware: str,
     device: Literal["cpu", "cuda"] = "cpu",
+    kind: CaseKind = "kernel",
 ) -> Path:
     """Write cases/<family>/<case> below `root`, whole or not at all, and return that folder.
 
-    Raises UsageError for a slug or text that cannot be used, a folder that is there already, no template;
-    StorageError where the disk refuses.
+    Raises UsageError for a slug or text that cannot be used, a server without `model_path`, a folder that is there
+    already, no template; StorageError where the disk refuses.
     """
     values = {
         "model_name": _line("--model-name", model_name),
         "model_path": _line("--model-path", model_path),
         "hardware": _line("--hardware", hardware),
     }
-    return stamp(root, TEMPLATES[device], family, case, values)
+    if kind == "kernel":
+        return stamp(root, TEMPLATES[device], family, case, values)
+    return _stamp_server(root, family, case, values, device)
+
+
+def _stamp_server(root: Path, family: str, case: str, values: dict[str, str], device: str) -> Path:
+    """As `create_case`."""
+    if not values["model_path"]:
+        raise UsageError(
+            "--model-path is empty; name the folder or the GGUF file of the model that is served"
+        )
+    if Path(values["model_path"]).exists():  # as it is named from here; the case lies elsewhere
+        values["model_path"] = str(Path(values["model_path"]).absolute())
+
+    def finish(folder: Path) -> None:
+        for name in SHARED:
+            text = template_text(root, "_template", name, {**values, "family": family, "case": case})
+            (folder / name).write_text(text, encoding="utf-8")
+        for name in FOR_CPU if device == "cuda" else ():
+            shutil.rmtree(folder / name)
+
+    return stamp(root, SERVING_TEMPLATES[device], family, case, values, finish)
 
 
 def stamp(

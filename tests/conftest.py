@@ -5,6 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -46,6 +49,16 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     if isinstance(val, str | bytes) and len(val) > MAX_NAME_CHARS:
         return f"{val[:60]!a} and {len(val) - 60} more"
     return None
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A snapshot of a model, as the script makes it."""
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    script = Path(__file__).resolve().parents[1] / "scripts" / "make_tiny_model.py"
+    done = subprocess.run([sys.executable, script, folder], capture_output=True, text=True, check=True)
+    assert "million parameters" in done.stdout
+    return folder
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -28,6 +28,8 @@ LINKED = {
     "cases/_template": "cases/_template",
     "cases/_template_cuda": "cases/_template_cuda",
     "cases/_template_gemm": "cases/_template_gemm",
+    "cases/_template_serving": "cases/_template_serving",
+    "cases/_template_serving_cuda": "cases/_template_serving_cuda",
     "cases/demo": "cases/demo",
     "hillclimb": "",
 }

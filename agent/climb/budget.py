@@ -72,7 +72,7 @@ class BudgetLimits:
         candidates = max(0, self.candidates - ledger.judged)
         tokens = None if self.tokens is None else max(0, self.tokens - ledger.tokens)
         cost = None if self.cost is None else max(0.0, self.cost - ledger.cost)
-        shares = [seconds / self.seconds, candidates / self.candidates]
+        shares = [seconds / self.seconds, candidates / max(1, self.candidates)]
         if self.tokens is not None and tokens is not None:
             shares.append(tokens / self.tokens)
         if self.cost is not None and cost is not None:

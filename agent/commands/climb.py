@@ -53,7 +53,10 @@ BudgetSeconds = Annotated[
         help="Wall time over all sessions: 8h, 90m, 45s or seconds. Default: case.yaml.",
     ),
 ]
-BudgetCandidates = Annotated[int | None, typer.Option(min=1, help="Candidates to judge. Default: case.yaml.")]
+BudgetCandidates = Annotated[
+    int | None,
+    typer.Option(min=0, help="Candidates to judge; 0 measures the baseline only. Default: case.yaml."),
+]
 Patience = Annotated[
     int | None, typer.Option(min=1, help="Candidates in a row without a win. Default: case.yaml.")
 ]

@@ -36,6 +36,13 @@ ExampleOption = Annotated[
         help="An argument of the function that is imported: x=float32[4096,1024], eps=1e-5. Repeatable."
     ),
 ]
+KindOption = Annotated[
+    Literal["kernel", "serving"],
+    typer.Option(
+        help="What is climbed. kernel: a function. serving: a server of a Llama, with backend, operators, tests, docs "
+        "and scripts of its own; needs --model-path and hillclimb[serving]."
+    ),
+]
 DeviceOption = Annotated[
     Literal["cpu", "cuda"] | None,
     typer.Option(
@@ -51,6 +58,7 @@ def new_case(
     case: NewCaseOption = "",
     source: SourceOption = None,
     example: ExampleOption = None,
+    kind: KindOption = "kernel",
     device: DeviceOption = None,
     model_name: Annotated[str, typer.Option(help="The model or operator, in words.")] = "",
     model_path: Annotated[str, typer.Option(help="Where its files lie, if it is served.")] = "",
@@ -59,14 +67,17 @@ def new_case(
 ) -> None:
     """Stamp a new case, the sums of a matrix's rows, to put your own in its place; it passes `check` as it is.
 
-    It comes from cases/_template, with cases/_template_cuda over it where the kernel is for a GPU. With --from the
-    case is that of a problem that is there already, and what could not be carried over is told, a line each.
+    It comes from cases/_template, with cases/_template_cuda over it where the kernel is for a GPU. With --kind serving
+    it serves a model, and comes from cases/_template_serving. With --from the case is that of a problem that is there
+    already, and what could not be carried over is told, a line each.
 
     Examples:
 
     - `hillclimb new-case --family demo --case rowsum --model-name "Row sum" --hardware "any CPU"`
 
     - `hillclimb new-case --family demo --case rowsum_gpu --device cuda --hardware "one H200"`
+
+    - `hillclimb new-case --kind serving --family tiny --case cpu --model-path ~/models/tiny`
 
     - `hillclimb new-case --from KernelBench/level1/23_Softmax.py --family kernelbench --case softmax`
 
@@ -76,6 +87,10 @@ def new_case(
 
     root = repository(Path.cwd())
     if source:
+        if kind != "kernel":
+            raise UsageError(
+                f"--kind {kind} and --from were both given; what is imported is a kernel, drop one"
+            )
         from hillclimb.agent.importers.import_case import WantedCase, import_case
 
         wanted = WantedCase(family, case, model_name, hardware, device)
@@ -86,11 +101,13 @@ def new_case(
             raise UsageError(
                 "--family and --case are needed without --from, and --example is for --from; give them"
             )
-        folder = create_case(root, family, case, model_name, model_path, hardware, device or "cpu")
+        folder = create_case(root, family, case, model_name, model_path, hardware, device or "cpu", kind)
         name, told = f"{family}/{case}", []
     if json:
         print(StampedCase(folder=str(folder), case=name, told=tuple(told)).model_dump_json())
         return
     step = "read what follows" if told else "edit contract.py and workspace/"
+    if kind == "serving":
+        step = f"run {folder}/workspace/scripts/check_setup.sh --build"
     print(f"{folder}\nnext: {step}, then 'hillclimb check {name}'")
     print("\n".join(f"  {line}" for line in told), end="\n" if told else "")

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -35,13 +32,3 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "hillclimb.harness.duel.process.launcher.check_policy", lambda workspace, policy: None
     )
-
-
-@pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A snapshot of a model, as the script makes it."""
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    script = Path(__file__).resolve().parents[2] / "scripts" / "make_tiny_model.py"
-    done = subprocess.run([sys.executable, script, folder], capture_output=True, text=True, check=True)
-    assert "million parameters" in done.stdout
-    return folder

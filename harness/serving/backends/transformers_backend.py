@@ -49,21 +49,21 @@ class TransformersBackend:
             )
         except (OSError, ValueError) as error:
             raise UsageError(f"{snapshot}: transformers cannot read it: {error}") from None
-        self._model = whole.to(device).eval()
+        self.module = whole.to(device).eval()
         self._mode, self._device = mode, device
-        config = self._model.config
+        config = self.module.config
         most = int(config.max_position_embeddings)
         if context is not None and context > most:
             raise UsageError(
                 f"the model has a context of {most} tokens, not {context}; give --context {most}"
             )
         self.context, self.vocabulary = context or most, int(config.vocab_size)
-        self.end_tokens = frozenset(_numbers(self._model.generation_config.eos_token_id))
-        self._step: Any = torch.compile(self._model) if mode == "compiled" else self._model
+        self.end_tokens = frozenset(_numbers(self.module.generation_config.eos_token_id))
+        self._step: Any = torch.compile(self.module) if mode == "compiled" else self.module
         self._caches: dict[int, Any] = {}
         self._spelling = threading.Lock()
         """The tokenizer is for one thread at a time."""
-        names = inspect.signature(self._model.forward).parameters
+        names = inspect.signature(self.module.forward).parameters
         self._cache_name = "cache" if "cache" in names else "past_key_values"  # the older name
 
     def encode(self, text: str) -> list[int]:
@@ -94,7 +94,7 @@ class TransformersBackend:
     def prefill(self, slot: int, tokens: Sequence[int]) -> torch.Tensor:
         """All tokens at once, without a compiled step."""
         self._caches[slot] = self._cache()
-        return self._run(self._model, slot, tokens)
+        return self._run(self.module, slot, tokens)
 
     def decode(self, last: Mapping[int, int]) -> torch.Tensor:
         """One sequence after another."""
@@ -106,8 +106,8 @@ class TransformersBackend:
 
     def _cache(self) -> Any:
         if self._mode == "eager":
-            return DynamicCache(config=self._model.config)
-        return StaticCache(config=self._model.config, max_cache_len=self.context)
+            return DynamicCache(config=self.module.config)
+        return StaticCache(config=self.module.config, max_cache_len=self.context)
 
     @torch.inference_mode()
     def _run(self, step: Any, slot: int, tokens: Sequence[int]) -> torch.Tensor:

@@ -55,6 +55,13 @@ def test_an_empty_ledger_has_spent_nothing(tmp_path: Path) -> None:
     assert elapsed_seconds(Ledger.read(tmp_path / "none"), 9003.0) == 0.0
 
 
+def test_a_budget_of_no_candidates_is_used_up(tmp_path: Path) -> None:
+    limits = BudgetLimits(seconds=10.0, candidates=0, patience=5)
+    assert limits.remaining(Ledger.read(tmp_path / "none"), 0.0).share == 0.0
+    with pytest.raises(BudgetSpent, match="0 candidates"):
+        limits.check(Ledger.read(tmp_path / "none"), 0.0)
+
+
 def test_what_is_left(ledger: Ledger) -> None:
     left = BudgetLimits(seconds=8.0, candidates=10, patience=3).remaining(ledger, 9003.0)
     assert (left.candidates, left.patience) == (8, 2)

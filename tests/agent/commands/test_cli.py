@@ -138,6 +138,8 @@ def test_version(tmp_path: Path) -> None:
         (("evaluate", CASE, "--knob", "NO=7"), "choose one of TILE, UNROLL, TRICK"),
         (("new-case", "--family", "Bad Slug", "--case", "x"), "--family 'Bad Slug' is no slug"),
         (("new-case", "--family", "x", "--case", "bad-slug"), "--case 'bad-slug' is no slug"),
+        (("new-case", "--family", "x", "--case", "y", "--kind", "serving"), "--model-path is empty"),
+        (("new-case", "--from", "x.py", "--kind", "serving"), "--kind serving and --from were both given"),
     ],
 )
 def test_wrong_usage_is_one_clear_line_and_status_2(

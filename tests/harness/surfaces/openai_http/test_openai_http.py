@@ -53,7 +53,7 @@ def test_an_honest_server_passes(judge: LocalJudge, tmp_path: Path) -> None:
 MADE = "    # MADE"
 WRONG = {
     "a layer left out": (
-        BACKEND.replace(MADE, "    backend._model.model.layers = backend._model.model.layers[:-1]"),
+        BACKEND.replace(MADE, "    backend.module.model.layers = backend.module.model.layers[:-1]"),
         Reason.WRONG_RESULT,
     ),
     "it dies when it is asked": (

@@ -48,12 +48,12 @@ REPLAYED = """
 
 SKIPPED = """
     def decode(self, last):
-        layers = self._model.model.layers
-        self._model.model.layers = layers[:-1]
+        layers = self.module.model.layers
+        self.module.model.layers = layers[:-1]
         try:
             return super().decode(last)
         finally:
-            self._model.model.layers = layers
+            self.module.model.layers = layers
 """
 
 ONE_TOKEN = """
@@ -75,7 +75,7 @@ STALE = """
 """
 
 FOUR_BITS = """    with torch.no_grad():
-        for name, weight in backend._model.named_parameters():
+        for name, weight in backend.module.named_parameters():
             if weight.dim() == 2:
                 unit = weight.abs().amax(1, keepdim=True) / 7
                 weight.copy_((weight / unit).round() * unit)

@@ -88,7 +88,7 @@ WRONG = {"a layer left out": layer_left_out, "layers in int8": layers_in_int8}
 @pytest.mark.parametrize("change", WRONG.values(), ids=WRONG)
 def test_a_wrong_model_is_refused(parity: ServedParity, tiny: Path, tmp_path: Path, change: Change) -> None:
     backend = TransformersBackend(tiny)
-    change(backend._model)
+    change(backend.module)
     for seed in range(3):
         with pytest.raises(CandidateFault, match="of what is allowed") as caught:
             parity.share(answers(tmp_path, backend, seed, count=4))
@@ -139,15 +139,15 @@ class SevenBits(TransformersBackend):
 
     def prefill(self, slot: int, tokens: Any) -> torch.Tensor:
         if not hasattr(self, "exact"):
-            self.exact, self.rough = self._model.state_dict(), {}
+            self.exact, self.rough = self.module.state_dict(), {}
             for name, weight in self.exact.items():
                 unit = weight.abs().amax(-1, keepdim=True) / 63
                 is_layer = name.endswith("proj.weight")
                 self.rough[name] = (weight / unit).round() * unit if is_layer else weight.clone()
             self.exact = {name: weight.clone() for name, weight in self.exact.items()}
-        self._model.load_state_dict(self.exact)
+        self.module.load_state_dict(self.exact)
         logits = super().prefill(slot, tokens)
-        self._model.load_state_dict(self.rough)
+        self.module.load_state_dict(self.rough)
         return logits
 
 

@@ -1,0 +1,20 @@
+"""What the server is told by its environment, and the machine that it is written for."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from knobs import knob
+
+DEVICE = "cpu"
+DTYPE: Literal["float32", "bfloat16", "float16"] = "float32"
+ACCEPTED = 0.001
+"""Of parity.py: gaps that rounding alone makes, in standard deviations of the logits."""
+STEP: str = knob("SERVE_STEP")
+"""`transformers`: its modules, with operators of ops/ in their places. `loop`: decode_step.py."""
+
+
+def set_up() -> None:
+    """What must be so before a model is read."""
+    torch.set_num_threads(knob("SERVE_THREADS"))
