@@ -18,6 +18,7 @@ from hillclimb.agent.commands.climb import climb
 from hillclimb.agent.commands.completion import COMPLETE_VARIABLE, completion
 from hillclimb.agent.commands.config import config
 from hillclimb.agent.commands.evaluate import evaluate
+from hillclimb.agent.commands.extract import extract
 from hillclimb.agent.commands.gemm.commands import gemm
 from hillclimb.agent.commands.new_case import new_case
 from hillclimb.agent.commands.options import MACHINE, USAGE
@@ -44,6 +45,8 @@ app = typer.Typer(
     First steps:
 
     - `hillclimb new-case --family mine --case rows` makes a case of your own. The demo below lies in a checkout.
+
+    - `hillclimb extract ~/models/llama` lists what of a model is worth a kernel, and makes cases of it.
 
     - `hillclimb check demo/cpu_matmul` says whether a case is sound.
 
@@ -106,6 +109,7 @@ def hillclimb(
 
 for command in (climb, check, evaluate, profile, history, show, review, watch, report, rebuild, runs):
     app.command()(command)
+app.command()(extract)
 app.command()(serve)
 app.command()(config)
 app.command()(completion)

@@ -36,7 +36,8 @@ ROOMS = {
     "agent.commands": (
         "agent.climb agent.evaluate agent.git agent.importers agent.llm.briefing agent.machine "
         "agent.notify agent.proposers agent.record agent.review agent.screen agent.stamp harness.case "
-        "harness.judge harness.serving harness.serving.backends harness.serving.confined harness.studies"
+        "harness.extract harness.judge harness.serving harness.serving.backends harness.serving.confined "
+        "harness.studies"
     ),
     "agent.commands.gemm": (
         "agent.commands agent.git agent.stamp harness.gemm harness.gemm.bench harness.gemm.claims "
@@ -48,7 +49,7 @@ ROOMS = {
         "agent.screen harness.case harness.judge harness.knobs"
     ),
     "agent.git": "agent.machine agent.proposal harness.case harness.knobs",
-    "agent.importers": "agent.stamp",
+    "agent.importers": "agent.stamp harness.extract",
     "agent.importers.formats": "harness.channel harness.knobs",
     "agent.importers.probing": (
         "agent.importers.formats harness.case harness.channel harness.judge harness.judge.mutants "
@@ -99,6 +100,7 @@ ROOMS = {
         "harness.sandbox.kernel harness.sandbox.rungs"
     ),
     "harness.engagement": "harness.channel harness.knobs harness.yaml_errors",
+    "harness.extract": "harness.serving.backends harness.sources",
     "harness.gemm": "harness.yaml_errors",
     "harness.gemm.bench": "harness.device.gpu harness.gemm harness.gemm.generator",
     "harness.gemm.claims": (

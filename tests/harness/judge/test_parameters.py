@@ -58,6 +58,7 @@ def test_a_right_kernel_passes(opened: Open, tmp_path: Path) -> None:
     assert report.passed, report.detail
 
 
+@pytest.mark.clock
 def test_a_faster_one_is_kept_and_the_same_is_not(opened: Open, tmp_path: Path) -> None:
     judge = opened()
     fast, slow = side(tmp_path, honest(2), "fast"), side(tmp_path, honest(12), "slow")
