@@ -23,6 +23,7 @@ from hillclimb.agent.commands.gemm.commands import gemm
 from hillclimb.agent.commands.new_case import new_case
 from hillclimb.agent.commands.options import MACHINE, USAGE
 from hillclimb.agent.commands.profile import profile
+from hillclimb.agent.commands.put_back import put_back
 from hillclimb.agent.commands.read import history, rebuild, report, runs, show, watch
 from hillclimb.agent.commands.review import review
 from hillclimb.agent.commands.serve import serve
@@ -110,6 +111,7 @@ def hillclimb(
 for command in (climb, check, evaluate, profile, history, show, review, watch, report, rebuild, runs):
     app.command()(command)
 app.command()(extract)
+app.command("put-back")(put_back)
 app.command()(serve)
 app.command()(config)
 app.command()(completion)

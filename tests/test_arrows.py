@@ -46,7 +46,7 @@ ROOMS = {
     ),
     "agent.evaluate": (
         "agent.climb agent.git agent.llm.briefing agent.machine agent.proposers agent.record "
-        "agent.screen harness.case harness.judge harness.knobs"
+        "agent.screen harness.case harness.engagement harness.extract harness.judge harness.knobs harness.policy"
     ),
     "agent.git": "agent.machine agent.proposal harness.case harness.knobs",
     "agent.importers": "agent.stamp harness.extract",

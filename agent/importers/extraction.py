@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import tempfile
@@ -14,7 +15,15 @@ from hillclimb.agent.importers.formats.imported import DeviceKind
 from hillclimb.agent.importers.import_case import WantedCase, import_case
 from hillclimb.agent.importers.writing.writer import slug_of
 from hillclimb.harness.errors import UsageError
-from hillclimb.harness.extract.profiled import Extraction, ModelProfile, OperatorShare, ProfileQuestion
+from hillclimb.harness.extract.profiled import (
+    EXTRACTED,
+    ExtractedOperator,
+    Extraction,
+    ModelProfile,
+    OperatorFile,
+    OperatorShare,
+    ProfileQuestion,
+)
 
 MAX_SECONDS = 1800.0
 """Longest that a profile may take. One of a million parameters takes ten seconds."""
@@ -32,9 +41,9 @@ def extract_operators(root: Path, question: ProfileQuestion, family: str, hardwa
     cases, told = [], []
     device: DeviceKind = "cuda" if question.device.startswith("cuda") else "cpu"
     with tempfile.TemporaryDirectory(prefix="hillclimb_extract_") as place:
-        for name, text in profile.sources.items():
+        for name, written in profile.sources.items():
             file = Path(place) / f"{name}.py"
-            file.write_text(text, encoding="utf-8")
+            file.write_text(written.text, encoding="utf-8")
             wanted = WantedCase(
                 family=family or slug_of(Path(question.model).name),
                 case=name,
@@ -43,9 +52,35 @@ def extract_operators(root: Path, question: ProfileQuestion, family: str, hardwa
                 device=device,
             )
             made = import_case(root, [f"{file}:{chosen[name].module}"], (), wanted)
+            _note_place(made.folder, chosen[name], written)
             cases.append(made.case)
             told += [f"{made.case}: {line}" for line in made.told]
     return Extraction(profile=profile, cases=tuple(cases), told=tuple(told))
+
+
+def _note_place(folder: Path, operator: OperatorShare, written: OperatorFile) -> None:
+    """Write extracted.json: where in a model the case's kernel belongs."""
+    names = _input_names(folder / "contract.py")
+    weights = {name: written.weights[name] for name in names if name in written.weights}
+    shapes = dict(zip((written.weights[name] for name in written.weights), operator.parameters, strict=False))
+    place = ExtractedOperator(
+        module=operator.module,
+        inputs=written.inputs,
+        output=written.output,
+        weights=weights,
+        shapes={target: shapes[target] for target in weights.values() if target in shapes},
+        attributes=written.sizes,
+    )
+    (folder / EXTRACTED).write_text(place.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+
+def _input_names(contract: Path) -> list[str]:
+    """Of the contract that was just written: the names of what the kernel is called with."""
+    for node in ast.walk(ast.parse(contract.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Assign(targets=[ast.Name(id="input_names")], value=value):
+                return list(ast.literal_eval(value))
+    return []
 
 
 def profile_model(question: ProfileQuestion, seconds: float = MAX_SECONDS) -> ModelProfile:

@@ -10,7 +10,8 @@ import torch
 from torch.export.graph_signature import InputKind
 
 from hillclimb.harness.errors import UsageError
-from hillclimb.harness.extract.module_groups import ModuleGroup
+from hillclimb.harness.extract.module_groups import ModuleGroup, describe
+from hillclimb.harness.extract.profiled import OperatorFile
 
 SMALL_AXIS = 4
 """Sizes up to this one are written out; larger ones have names, and can be made smaller."""
@@ -25,11 +26,12 @@ class _Held(NamedTuple):
     """A tensor that the module has."""
 
     name: str
+    target: str
     value: torch.Tensor
     is_buffer: bool
 
 
-def operator_source(group: ModuleGroup, title: str) -> str:
+def operator_source(group: ModuleGroup, title: str) -> OperatorFile:
     """A class of the module's name with weights drawn like its own, and example_inputs() drawn like those seen.
 
     Raises UsageError for what is no function of float tensors, or cannot be exported.
@@ -49,7 +51,13 @@ def operator_source(group: ModuleGroup, title: str) -> str:
     drawn = dict(zip(inputs, (v for v in group.arguments if isinstance(v, torch.Tensor)), strict=True))
     sizes = _sizes([*(one.value for one in held.values()), *drawn.values()])
     function = _function(program.graph_module.code, held, inputs)
-    return HEAD + _file_text(group.kind, title, held, drawn, sizes, function)
+    return OperatorFile(
+        text=HEAD + _file_text(group.kind, title, held, drawn, sizes, function),
+        weights={one.name: one.target for one in held.values()},
+        sizes={name.lower(): size for size, name in sizes.items()},
+        inputs=group.inputs,
+        output=describe(group.result),
+    )
 
 
 def _tensors(program: torch.export.ExportedProgram) -> tuple[dict[str, _Held], list[str]]:
@@ -65,7 +73,9 @@ def _tensors(program: torch.export.ExportedProgram) -> tuple[dict[str, _Held], l
         value = program.state_dict.get(target, program.constants.get(target))
         if not isinstance(value, torch.Tensor):
             raise UsageError(f"it has {target}, which is no tensor; write a file of its own for it")
-        held[name] = _Held(target.replace(".", "_"), value.detach(), spec.kind is not InputKind.PARAMETER)
+        held[name] = _Held(
+            target.replace(".", "_"), target, value.detach(), spec.kind is not InputKind.PARAMETER
+        )
     return held, [name for name in inputs if name]
 
 

@@ -12,6 +12,10 @@ StepKind = Literal["decode", "prefill", "call"]
 """One token after a prompt, the prompt itself, or one call of a module that is no language model."""
 
 
+EXTRACTED = "extracted.json"
+"""Of a case that was made of a model's operator."""
+
+
 class ProfileQuestion(Record):
     """What to run, and how often."""
 
@@ -52,6 +56,34 @@ class OperatorShare(Record):
     """Why it cannot be a case."""
 
 
+class OperatorFile(Record):
+    """An operator as a file of its own, and what of it is what of the model."""
+
+    text: str
+    """Of Python."""
+    weights: dict[str, str]
+    """Name in the file -> name below the module, such as gate_proj.weight."""
+    sizes: dict[str, int]
+    """Name of what it is made with -> its value."""
+    inputs: tuple[str, ...]
+    output: str
+    """Such as float32[1,1,128]."""
+
+
+class ExtractedOperator(Record):
+    """`extracted.json` of a case: where its kernel belongs."""
+
+    module: str
+    """The class that it computes."""
+    inputs: tuple[str, ...]
+    output: str
+    weights: dict[str, str]
+    """The kernel's name of each -> name below the module, in the order in which the kernel is called with them."""
+    shapes: dict[str, str]
+    """Name below the module -> such as float32[384,128], of parameters."""
+    attributes: dict[str, int]
+
+
 class ModelProfile(Record):
     """What `extract` found."""
 
@@ -62,8 +94,8 @@ class ModelProfile(Record):
     """Of a step, median."""
     operators: tuple[OperatorShare, ...]
     """The largest share first. They contain each other, so shares do not add up."""
-    sources: dict[str, str] = Field(default={})
-    """Python text of those that were asked for, by name."""
+    sources: dict[str, OperatorFile] = Field(default={})
+    """Those that were asked for, by name."""
 
 
 class Extraction(Record):

@@ -51,7 +51,7 @@ LISTED = (
     *("bench/parity.py", "bench/profile.py", "tests/test_norm_gemv.py", "tests/test_backend.py"),
     *("docs/notes.md", "docs/plan.md", "docs/prior_art.md", "docs/upstream_examples.md"),
     *(f"scripts/{name}.sh" for name in ("build", "parity", "profile", "check_setup", "fetch_upstream_refs")),
-    *("kernel_manifest.yaml", "knobs.yaml", "knobs.py", "run_hillclimb.sh", "README.md"),
+    *("ops/extracted.py", "kernel_manifest.yaml", "knobs.yaml", "knobs.py", "run_hillclimb.sh", "README.md"),
 )
 
 

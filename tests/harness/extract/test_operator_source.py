@@ -87,7 +87,7 @@ MODULES: Sequence[tuple[nn.Module, Sequence[torch.Tensor]]] = [
 
 @pytest.mark.parametrize(("module", "arguments"), MODULES, ids=lambda value: type(value).__name__)
 def test_it_computes_the_same(module: nn.Module, arguments: Sequence[torch.Tensor], tmp_path: Path) -> None:
-    written = load(operator_source(group_of(module, *arguments), "a title"), tmp_path)
+    written = load(operator_source(group_of(module, *arguments), "a title").text, tmp_path)
     made = getattr(written, type(module).__name__)(*written.example_sizes())
     names = {name.replace(".", "_"): value for name, value in module.state_dict().items()}
     made.load_state_dict(names)
@@ -99,7 +99,7 @@ def test_it_computes_the_same(module: nn.Module, arguments: Sequence[torch.Tenso
 def test_what_is_drawn_is_like_what_was_seen(tmp_path: Path) -> None:
     torch.manual_seed(0)
     module = Gated(400, 300)
-    written = load(operator_source(group_of(module, torch.randn(50, 400) * 7 + 100), "t"), tmp_path)
+    written = load(operator_source(group_of(module, torch.randn(50, 400) * 7 + 100), "t").text, tmp_path)
     (drawn,) = written.example_inputs()
     assert abs(float(drawn.mean()) - 100) < 1 and abs(float(drawn.std()) - 7) < 0.5
     made = written.Gated(*written.example_sizes())
@@ -111,7 +111,10 @@ def test_what_is_drawn_is_like_what_was_seen(tmp_path: Path) -> None:
 
 
 def test_sizes_have_names_and_can_be_made_smaller(tmp_path: Path) -> None:
-    text = operator_source(group_of(Gated(16, 40), torch.randn(3, 16)), "t")
+    found = operator_source(group_of(Gated(16, 40), torch.randn(3, 16)), "t")
+    text = found.text
+    assert found.sizes == {"n0": 40, "n1": 16} and found.output == "float32[3,40]"
+    assert found.weights["gate_weight"] == "gate.weight" and found.weights["scale"] == "scale"
     assert "N0 = 40" in text and "N1 = 16" in text
     written = load(text.replace("N0 = 40", "N0 = 6").replace("N1 = 16", "N1 = 5"), tmp_path)
     assert written.Gated(*written.example_sizes())(*written.example_inputs()).shape == (3, 6)

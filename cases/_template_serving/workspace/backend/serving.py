@@ -9,6 +9,7 @@ from backend import environment
 from backend.decode_step import Loop
 from backend.hooks import install_hooks
 from backend.loading import StockBackend
+from ops.extracted import INSTALLERS
 from ops.norm_gemv import IS_STOCK
 
 from hillclimb.harness.serving.backends.backend import ServedModel
@@ -42,11 +43,18 @@ class LoopBackend(StockBackend):
 
 
 def create_backend(model: ServedModel) -> StockBackend:
-    """Called once, before any request. Raises UsageError for a snapshot that cannot be read."""
+    """Called once, before any request.
+
+    Raises UsageError for a snapshot that cannot be read, ValueError for knobs that do not go together.
+    """
     environment.set_up()
+    if INSTALLERS and (environment.STEP == "loop" or not IS_STOCK):
+        raise ValueError("kernels of extracted operators need SERVE_STEP=transformers and OP_NORM_GEMV=torch")
     if environment.STEP == "loop":
         return LoopBackend(model)
     backend = StockBackend(model)
     if not IS_STOCK:
         install_hooks(backend.module)
+    for install in INSTALLERS:
+        install(backend.module)
     return backend
