@@ -32,6 +32,10 @@ BOUND_DUNDERS = words("__all__ __version__ __author__ __doc__ __slots__ __match_
 """Those that an assignment may bind. Others say where a module's names come from, or what an object pretends to be."""
 
 
+READ_DUNDERS = NAMED_DUNDERS | BOUND_DUNDERS | {"__debug__"}
+"""Names of a module's own that it may read. Its `__path__`, changed in place, says where other modules come from."""
+
+
 def find_hidden_names(
     tree: ast.AST, names: DottedNames, own: Container[str], modules: Container[str]
 ) -> Iterator[tuple[int, str]]:
@@ -41,6 +45,7 @@ def find_hidden_names(
         problems = [
             *_bindings(node),
             *_attributes(node),
+            *_read_names(node),
             *_patterns(node),
             *_imports(node, names.package, modules),
         ]
@@ -116,6 +121,12 @@ def _attributes(node: ast.AST) -> Iterator[str]:
     attribute = attribute_of(node)
     if _is_dunder(attribute) and attribute not in NAMED_DUNDERS:
         yield f"uses '.{attribute}', which reaches what an object is made of"
+
+
+def _read_names(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Name(id=name, ctx=ast.Load()) if _is_dunder(name) and name not in READ_DUNDERS:
+            yield f"reads {name}, which reaches what a module is made of"
 
 
 def _patterns(node: ast.AST) -> Iterator[str]:
