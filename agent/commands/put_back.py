@@ -24,12 +24,21 @@ def put_back(
             "--from", metavar="PATH|REV", help="What of the kernel's workspace. Default: the working files."
         ),
     ] = None,
+    claims: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--claim",
+            metavar="FUNCTION",
+            help="A kernel that is claimed to run; may be given again. Default: all that the files launch.",
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Put the kernel of an operator that `extract` took out of a model into the workspace of a server of that model.
+    """Put the kernel of an operator that `extract` took out of a model, or a session, into a server of that model.
 
-    The kernel's files, a hook that installs it, a test, a knob that chooses it and its claim in the manifest are
-    written into the server's working files. Then the server's judge can say what the kernel is worth end to end.
+    The kernel's files, what installs it, a test, a knob that chooses it and its claim in the manifest are written into
+    the server's working files. Then the server's judge can say what the kernel is worth end to end. A session takes
+    the place of the whole model, which must have the sizes that it is for.
 
     Example: `hillclimb put-back tiny/llama_mlp --from hillclimb/tiny/llama_mlp/first --into tiny/cpu`
     """
@@ -37,7 +46,7 @@ def put_back(
     from hillclimb.harness.case.case import Case, find_case
 
     server = find_case(into)
-    done = put_kernel_back(Case(find_case(case)), version, Case(server))
+    done = put_kernel_back(Case(find_case(case)), version, Case(server), claims)
     if json:
         print(done.model_dump_json())
         return

@@ -79,6 +79,41 @@ def test_it_computes_what_the_module_computes():
         assert float((mine - exact).abs().max()) <= {allowed} * float(exact.abs().max())
 '''
 
+SESSION_TEST = '''"""The session {name}, held to the model's own modules."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from backend.environment import ACCEPTED, DEVICE
+from backend.loading import StockBackend
+from backend.session import SessionBackend
+from bench.case_model import case_model
+from ops.{name}.put_back import make_session
+
+pytestmark = pytest.mark.skipif(DEVICE == "cuda" and not torch.cuda.is_available(), reason="needs a GPU")
+
+PROMPT = [5, 17, 250, 3, 99]
+
+
+def gap(mine, other):
+    mine, other = mine.cpu(), other.cpu()
+    return float((mine - other).abs().max() / other.std())
+
+
+def test_it_computes_what_the_model_computes():
+    mine, stock = SessionBackend(case_model(), make_session), StockBackend(case_model())
+    for slot in (mine.slots - 1, 0, 0):
+        found, wanted = mine.prefill(slot, PROMPT), stock.prefill(slot, PROMPT)
+        assert gap(found, wanted) < 5 * ACCEPTED
+        for step in range(6):
+            token = 7 if step == 3 else int(found.argmax())  # not the likeliest one
+            found, wanted = mine.decode({{slot: token}})[0], stock.decode({{slot: token}})[0]
+            assert gap(found, wanted) < 5 * ACCEPTED
+        mine.reset(slot)
+        stock.reset(slot)
+'''
+
 
 def hook_text(name: str, entry: str, function: str, place: ExtractedOperator, device: str) -> str:
     """`ops/<name>/hook.py`."""
@@ -92,7 +127,7 @@ def hook_text(name: str, entry: str, function: str, place: ExtractedOperator, de
         name=name,
         knob=f"OP_{name.upper()}",
         imports="import torch" if on_gpu else "import numpy as np\nimport torch",
-        entry=entry.removesuffix(".py").replace("/", "."),
+        entry=module_of(entry),
         function=function,
         shapes=repr(place.shapes).replace("'", '"'),
         weights=repr(list(place.weights.values())).replace("'", '"'),
@@ -118,16 +153,30 @@ def test_text(name: str, place: ExtractedOperator) -> str:
     return TEST.format(name=name, module=place.module, draws=", ".join(draws), allowed=allowed)
 
 
-def manifest_text(family: str, knob: str, kernels: Sequence[str]) -> str:
-    """One more family of kernel_manifest.yaml."""
+def session_text(name: str, entry: str, function: str) -> str:
+    """`ops/<name>/put_back.py` of a session."""
     return (
-        f"  {family}:\n    doc: a module of the model, put back as a kernel\n    knob: {knob}\n    implementations:\n"
+        f'"""The session {name}. `hillclimb put-back` wrote this file."""\n\n'
+        f"from ops.{name}.{module_of(entry)} import {function} as make_session\n\n"
+        '__all__ = ["make_session"]\n'
+    )
+
+
+def session_test_text(name: str) -> str:
+    """`tests/test_<name>.py` of a session."""
+    return SESSION_TEST.format(name=name)
+
+
+def manifest_text(family: str, knob: str, kernels: Sequence[str], what: str) -> str:
+    """One more family of kernel_manifest.yaml, which says what it is."""
+    return (
+        f"  {family}:\n    doc: {what}, put back as a kernel\n    knob: {knob}\n    implementations:\n"
         f"      stock: {{status: stock}}\n      kernel:\n        kernels: [{', '.join(kernels)}]\n"
         f'        files: ["ops/{family}/*"]\n        tests: [tests/test_{family}.py]\n        status: ready\n'
     )
 
 
-def installers_text(names: Sequence[str]) -> str:
+def installers_text(hooks: Sequence[str], sessions: Sequence[str]) -> str:
     """`ops/extracted.py`, which the backend calls."""
     lines = [
         '"""Kernels in the places of the model\'s own modules. `hillclimb put-back` writes this file."""',
@@ -137,12 +186,23 @@ def installers_text(names: Sequence[str]) -> str:
         "from collections.abc import Callable",
         "",
         "import torch",
-        *(["from knobs import knob"] if names else []),
+        *(["from knobs import knob"] if hooks or sessions else []),
         "",
         "INSTALLERS: list[Callable[[torch.nn.Module], None]] = []",
         '"""Those that the knobs choose."""',
+        "",
+        "SESSIONS: list[Callable[..., Callable[..., None]]] = []",
+        '"""Those of them that take the place of the whole model."""',
     ]
-    for name in names:
+    for name in sessions:
+        lines += [
+            "",
+            f'if knob("OP_{name.upper()}") == "kernel":',
+            f"    from ops.{name}.put_back import make_session as make_{name}",
+            "",
+            f"    SESSIONS.append(make_{name})",
+        ]
+    for name in hooks:
         lines += [
             "",
             f'if knob("OP_{name.upper()}") == "kernel":',
@@ -151,6 +211,11 @@ def installers_text(names: Sequence[str]) -> str:
             f"    INSTALLERS.append(install_{name})",
         ]
     return "\n".join(lines) + "\n"
+
+
+def module_of(path: str) -> str:
+    """The module that a file below the workspace is."""
+    return path.removesuffix(".py").replace("/", ".")
 
 
 def shape_of(text: str) -> tuple[int, ...]:

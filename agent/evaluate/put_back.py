@@ -1,4 +1,4 @@
-"""`put-back`: a kernel of an extracted operator goes into a server's workspace, in the place of the model's module."""
+"""`put-back`: a kernel goes into a server's workspace, in the place of the model's module or of the whole model."""
 
 from __future__ import annotations
 
@@ -6,13 +6,20 @@ import ast
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 import yaml
 from pydantic import ValidationError
 
-from hillclimb.agent.evaluate.hook_text import hook_text, installers_text, manifest_text, test_text
+from hillclimb.agent.evaluate.hook_text import (
+    hook_text,
+    installers_text,
+    manifest_text,
+    session_test_text,
+    session_text,
+    test_text,
+)
 from hillclimb.agent.evaluate.versions import read_version
 from hillclimb.agent.git.version import Version
 from hillclimb.harness.case.case import Case
@@ -28,6 +35,9 @@ SHARED_FILE = "knobs.py"
 """The server's workspace has its own, which reads the knobs of both."""
 
 INSTALLERS = "ops/extracted.py"
+HOOK_FILE, SESSION_FILE = "hook.py", "put_back.py"
+"""Written into `ops/<name>/` for a module of the model, and for the whole of it."""
+
 LAUNCHED = re.compile(r"\b(\w+)\s*\[")
 GLOBAL = re.compile(r"__global__[^;{}]*?\b(\w+)\s*\(|\.entry\s+(\w+)")
 
@@ -44,25 +54,20 @@ class PutBack(Record):
     """Written, below the workspace."""
 
 
-def put_back(kernel: Case, what: str | None, server: Case) -> PutBack:
+def put_back(kernel: Case, what: str | None, server: Case, claimed: Collection[str] | None = None) -> PutBack:
     """Put a version of the kernel's workspace, by default its working files, into the server's working files.
 
-    Raises UsageError where the kernel was not extracted from a model, and where the result would be no sound workspace;
-    nothing is written then.
+    The manifest claims that the functions `claimed` run; by default all kernels that its files define and launch.
+    Raises UsageError where the kernel is neither a session nor was extracted from a model, and where the result would
+    be no sound workspace; nothing is written then.
     """
-    place = _read_place(kernel)
-    entry, function = kernel.settings.entry.split(":")
-    if not entry.endswith(".py"):
-        raise UsageError(
-            f"{kernel.name} runs {entry}; put it back by hand, by native_function in a module of the server's ops/"
-        )
-    if kernel.settings.device != server.settings.device:
-        raise UsageError(
-            f"{kernel.name} is for {kernel.settings.device}, and {server.name} for {server.settings.device}"
-        )
+    place = None if kernel.settings.surface == "session" else _read_place(kernel)
+    _require_alike(kernel, server)
     name = kernel.folder.name
     family = PutBack(case=server.name, family=name, knob=f"OP_{name.upper()}", files=())
     version = read_version(kernel, what or str(kernel.workspace))
+    files, function = _with_caller(dict(_texts(version, name)), kernel, place)
+    kernels = _claimed(files, function, server.settings.device) if claimed is None else sorted(claimed)
     with tempfile.TemporaryDirectory(prefix="hillclimb_put_back_") as beside:
         tried = Path(beside) / server.folder.parent.name / server.folder.name
         shutil.copytree(server.folder, tried, ignore=shutil.ignore_patterns("__pycache__"))
@@ -72,19 +77,51 @@ def put_back(kernel: Case, what: str | None, server: Case) -> PutBack:
                 f"{server.name} has no workspace/{INSTALLERS}, which its backend would call; "
                 "'hillclimb new-case --kind serving' makes a workspace that has one"
             )
-        files = dict(_texts(version, name))
-        function = _name_entry(files, f"ops/{name}/{entry}", function, name)
-        kernels = _claimed(files, function, server.settings.device)
-        files[f"ops/{name}/hook.py"] = hook_text(name, entry, function, place, server.settings.device)
-        files[f"tests/test_{name}.py"] = test_text(name, place)
         shutil.rmtree(workspace / "ops" / name, ignore_errors=True)
         _write(workspace, files)
-        files |= _joined(workspace, version, family, kernels)
+        claim = manifest_text(
+            name, family.knob, kernels, "a module of the model" if place else "the whole model"
+        )
+        files |= _joined(workspace, version, family, claim)
         _write(workspace, files)
         _require_sound(tried)
         shutil.rmtree(server.workspace / "ops" / name, ignore_errors=True)
         _write(server.workspace, files)
     return family.model_copy(update={"files": tuple(sorted(files))})
+
+
+def _require_alike(kernel: Case, server: Case) -> None:
+    """Raises UsageError for a kernel that cannot run in the server."""
+    entry = kernel.settings.entry.split(":")[0]
+    if not entry.endswith(".py"):
+        raise UsageError(
+            f"{kernel.name} runs {entry}; put it back by hand, by native_function in a module of the server's ops/"
+        )
+    if kernel.settings.device != server.settings.device:
+        raise UsageError(
+            f"{kernel.name} is for {kernel.settings.device}, and {server.name} for {server.settings.device}"
+        )
+
+
+def _with_caller(
+    files: dict[str, str], kernel: Case, place: ExtractedOperator | None
+) -> tuple[dict[str, str], str]:
+    """The kernel's files with what calls it in the server, and its test; and the name of the function that runs."""
+    name = kernel.folder.name
+    entry, function = kernel.settings.entry.split(":")
+    if place is None:
+        called = _called(files[f"ops/{name}/{entry}"], function)
+        hook, test = session_text(name, entry, function), session_test_text(name)
+        return {**files, f"ops/{name}/{SESSION_FILE}": hook, f"tests/test_{name}.py": test}, called
+    function = _name_entry(files, f"ops/{name}/{entry}", function, name)
+    hook, test = hook_text(name, entry, function, place, kernel.settings.device), test_text(name, place)
+    return {**files, f"ops/{name}/{HOOK_FILE}": hook, f"tests/test_{name}.py": test}, function
+
+
+def _called(text: str, session: str) -> str:
+    """What runs at each token: a session is a class, or a function that makes something to be called."""
+    is_class = any(isinstance(node, ast.ClassDef) and node.name == session for node in ast.parse(text).body)
+    return "__call__" if is_class else session
 
 
 def _read_place(kernel: Case) -> ExtractedOperator:
@@ -152,7 +189,7 @@ def _claimed(files: Mapping[str, str], function: str, device: str) -> list[str]:
     return sorted(found | {one for pair in GLOBAL.findall(text) for one in pair if one})
 
 
-def _joined(workspace: Path, version: Version, made: PutBack, kernels: Sequence[str]) -> dict[str, str]:
+def _joined(workspace: Path, version: Version, made: PutBack, claim: str) -> dict[str, str]:
     """The server's knobs, manifest and list of installers, with the kernel's."""
     knobs = (workspace / "knobs.yaml").read_text(encoding="utf-8").rstrip() + "\n"
     known = yaml.safe_load(knobs) or {}
@@ -163,17 +200,20 @@ def _joined(workspace: Path, version: Version, made: PutBack, kernels: Sequence[
             raise UsageError(f"both workspaces have a knob {double[0]}; rename one of them")
         own = "" if not yaml.safe_load(brought) else brought.strip() + "\n"
         knobs += (
-            f"{made.knob}:\n  doc: Who computes {made.family}, the model's module or the kernel of that name in ops/.\n"
+            f"{made.knob}:\n  doc: Who computes {made.family}, the model's own modules or ops/{made.family}.\n"
             f"  type: choice\n  choices: [stock, kernel]\n  default: kernel\n{own}"
         )
     file = workspace / MANIFEST_FILE
     manifest = (
         file.read_text(encoding="utf-8").rstrip() + "\n" if file.is_file() else "schema: 1\nfamilies:\n"
     )
-    if f"\n  {made.family}:\n" not in manifest:
-        manifest += manifest_text(made.family, made.knob, kernels)
-    hooks = sorted(path.parent.name for path in (workspace / "ops").glob("*/hook.py"))
-    return {"knobs.yaml": knobs, MANIFEST_FILE: manifest, INSTALLERS: installers_text(hooks)}
+    before = re.compile(rf"(?<=\n)  {made.family}:\n(?:    .*\n)*")
+    manifest = before.sub("", manifest) + claim
+    hooks, sessions = (
+        sorted(path.parent.name for path in (workspace / "ops").glob(f"*/{file}"))
+        for file in (HOOK_FILE, SESSION_FILE)
+    )
+    return {"knobs.yaml": knobs, MANIFEST_FILE: manifest, INSTALLERS: installers_text(hooks, sessions)}
 
 
 def _write(workspace: Path, files: Mapping[str, str]) -> None:

@@ -104,6 +104,11 @@ class TransformersBackend:
         """Drop its cache."""
         self._caches.pop(slot, None)
 
+    def release(self) -> None:
+        """Let go of the weights: from here on it knows texts and tokens only."""
+        del self.module, self._step
+        self._caches.clear()
+
     def _cache(self) -> Any:
         if self._mode == "eager":
             return DynamicCache(config=self.module.config)

@@ -19,6 +19,7 @@ from hillclimb.harness.judge.pool import LocalJudge
 from hillclimb.harness.records import Progress, Reason, Side
 from tests.agent.commands import in_process
 from tests.cases.test_serving_template import stamped
+from tests.fakes import session as fake_session
 
 PLACE = {
     "module": "LlamaMLP",
@@ -191,25 +192,85 @@ def test_a_server_that_installs_nothing_is_refused(kernel: Path, server: Path) -
     refuse(kernel, server, "has no workspace/ops/extracted.py")
 
 
+@pytest.fixture
+def session(server: Path) -> Path:
+    """A session whose epsilon is the tiny model's."""
+    text = fake_session.KERNEL.replace("EPS = 1e-5", "EPS = 1e-6")
+    folder = fake_session.write_session(server.parents[2] / "made", text)
+    return folder.rename(server.parent / "step")
+
+
+def test_a_session_takes_the_place_of_the_model(session: Path, server: Path) -> None:
+    done = put_back(Case(session), None, Case(server))
+    assert (done.family, done.knob) == ("step", "OP_STEP")
+    assert {"ops/step/kernel.py", "ops/step/put_back.py", "tests/test_step.py"} <= set(done.files)
+    found = contents(server / "workspace")
+    assert "from ops.step.kernel import Session as make_session" in found["ops/step/put_back.py"]
+    assert "SESSIONS.append(make_step)" in found["ops/extracted.py"]
+    assert "kernels: [__call__]" in found["kernel_manifest.yaml"]
+
+
+def test_a_session_and_a_module_stand_in_the_list_together(session: Path, kernel: Path, server: Path) -> None:
+    for folder in (session, kernel):
+        put_back(Case(folder), None, Case(server))
+    listed = contents(server / "workspace")["ops/extracted.py"]
+    assert "SESSIONS.append(make_step)" in listed and "INSTALLERS.append(install_mlp)" in listed
+
+
+def test_what_makes_a_session_may_be_a_function(session: Path, server: Path) -> None:
+    file = session / "workspace" / "kernel.py"
+    file.write_text(
+        file.read_text().replace("class Session", "class Made")
+        + "\n\ndef Session(**weights):\n    return Made(**weights)\n"
+    )
+    put_back(Case(session), None, Case(server), ["step", "norm"])
+    assert "kernels: [norm, step]" in contents(server / "workspace")["kernel_manifest.yaml"]
+
+
+def run_test(server: Path, name: str) -> subprocess.CompletedProcess[str]:
+    """A test of the workspace's own."""
+    options = ("-m", "pytest", "-q", "-o", "addopts=", "-p", "no:cacheprovider")
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        [sys.executable, *options, name],
+        cwd=server / "workspace",
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.xdist_group("served")
+@pytest.mark.slow(60)
+def test_a_session_is_judged_as_the_server(session: Path, kernel: Path, server: Path, tmp_path: Path) -> None:
+    put_back(Case(session), None, Case(server))
+    tested = run_test(server, "tests/test_step.py")
+    assert tested.returncode == 0, tested.stdout
+    side = Side(tree=str(server / "workspace"))
+    file = server / "workspace" / "ops" / "step" / "kernel.py"
+    text = file.read_text()
+    with closing(LocalJudge(server, tmp_path / "judge.log")) as judge:
+        right = judge.gate(side, ignore)
+        stock = judge.gate(Side(tree=side.tree, knobs={"OP_STEP": "stock"}), ignore)
+        file.write_text(text.replace("# LAYER", "if layer == 1: continue"))
+        assert file.read_text() != text
+        wrong = judge.gate(side, ignore)
+        file.write_text(text)
+        put_back(Case(kernel), None, Case(server))
+        both = judge.gate(side, ignore)
+    assert right.passed, right.detail
+    (row,) = right.engaged
+    assert ":__call__" in row.name and row.calls > 0
+    assert stock.passed and stock.engaged == ()
+    assert wrong.reason is Reason.WRONG_RESULT
+    assert both.reason is Reason.DOES_NOT_LOAD and "knobs of all others to stock" in both.detail
+
+
 @pytest.mark.xdist_group("served")
 @pytest.mark.slow(90)
 def test_it_is_judged_as_a_part_of_the_server(kernel: Path, server: Path, tmp_path: Path) -> None:
     put_back(Case(kernel), None, Case(server))
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-o",
-        "addopts=",
-        "-p",
-        "no:cacheprovider",
-        "tests/test_mlp.py",
-    ]
-    tested = subprocess.run(
-        command, cwd=server / "workspace", env=environment, capture_output=True, text=True
-    )
+    tested = run_test(server, "tests/test_mlp.py")
     assert tested.returncode == 0, tested.stdout
     side = Side(tree=str(server / "workspace"))
     with closing(LocalJudge(server, tmp_path / "judge.log")) as judge:
@@ -230,8 +291,11 @@ def test_the_command_says_what_comes_next(kernel: Path, server: Path) -> None:
     done = in_process.hillclimb("put-back", "tiny/mlp", "--into", "tiny/cpu", cwd=root)
     assert done.returncode == 0, done.stderr
     assert "ops/mlp/hook.py" in done.stdout and "run_hillclimb.sh" in done.stdout.splitlines()[-1]
-    again = in_process.hillclimb("put-back", "tiny/mlp", "--into", "tiny/cpu", "--json", cwd=root)
+    claims = ("--claim", "silu", "--claim", "run")
+    again = in_process.hillclimb("put-back", "tiny/mlp", "--into", "tiny/cpu", "--json", *claims, cwd=root)
     assert json.loads(again.stdout)["knob"] == "OP_MLP"
+    manifest = contents(server / "workspace")["kernel_manifest.yaml"]
+    assert manifest.count("  mlp:\n") == 1 and "kernels: [run, silu]" in manifest
     missing = in_process.hillclimb("put-back", "tiny/mlp", "--into", "tiny/none", cwd=root)
     assert missing.returncode == 2 and "no case at 'tiny/none'" in missing.stderr
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from knobs import knob
 
@@ -13,6 +14,11 @@ ACCEPTED = 0.001
 """Of parity.py: gaps that rounding alone makes, in standard deviations of the logits."""
 STEP: str = knob("SERVE_STEP")
 """`transformers`: its modules, with operators of ops/ in their places. `loop`: decode_step.py."""
+
+
+def as_given(tensor: torch.Tensor) -> Any:
+    """As the lab hands it to a kernel on a CPU: NumPy's array of the same memory."""
+    return np.asarray(tensor)
 
 
 def set_up() -> None:

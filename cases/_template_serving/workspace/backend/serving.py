@@ -9,7 +9,8 @@ from backend import environment
 from backend.decode_step import Loop
 from backend.hooks import install_hooks
 from backend.loading import StockBackend
-from ops.extracted import INSTALLERS
+from backend.session import SessionBackend
+from ops.extracted import INSTALLERS, SESSIONS
 from ops.norm_gemv import IS_STOCK
 
 from hillclimb.harness.serving.backends.backend import ServedModel
@@ -48,8 +49,12 @@ def create_backend(model: ServedModel) -> StockBackend:
     Raises UsageError for a snapshot that cannot be read, ValueError for knobs that do not go together.
     """
     environment.set_up()
-    if INSTALLERS and (environment.STEP == "loop" or not IS_STOCK):
-        raise ValueError("kernels of extracted operators need SERVE_STEP=transformers and OP_NORM_GEMV=torch")
+    if (INSTALLERS or SESSIONS) and (environment.STEP == "loop" or not IS_STOCK):
+        raise ValueError("kernels that were put back need SERVE_STEP=transformers and OP_NORM_GEMV=torch")
+    if len(SESSIONS) + bool(INSTALLERS) > 1:
+        raise ValueError("a session takes the place of the whole model; set the knobs of all others to stock")
+    if SESSIONS:
+        return SessionBackend(model, SESSIONS[0])
     if environment.STEP == "loop":
         return LoopBackend(model)
     backend = StockBackend(model)

@@ -1,4 +1,4 @@
-"""Kernels of extracted operators, which take the places of the model's modules. `hillclimb put-back` writes it."""
+"""Kernels in the places of the model's own modules. `hillclimb put-back` writes this file."""
 
 from __future__ import annotations
 
@@ -8,3 +8,6 @@ import torch
 
 INSTALLERS: list[Callable[[torch.nn.Module], None]] = []
 """Those that the knobs choose."""
+
+SESSIONS: list[Callable[..., Callable[..., None]]] = []
+"""Those of them that take the place of the whole model."""
