@@ -24,6 +24,7 @@ from hillclimb.agent.evaluate.versions import read_version
 from hillclimb.agent.git.version import Version
 from hillclimb.harness.case.case import Case
 from hillclimb.harness.engagement.kernel_manifest import MANIFEST_FILE, read_chosen
+from hillclimb.harness.engagement.kernel_names import DEFINED
 from hillclimb.harness.errors import CandidateFault, UsageError
 from hillclimb.harness.extract.profiled import EXTRACTED, ExtractedOperator
 from hillclimb.harness.policy.policy import check_policy
@@ -39,7 +40,6 @@ HOOK_FILE, SESSION_FILE = "hook.py", "put_back.py"
 """Written into `ops/<name>/` for a module of the model, and for the whole of it."""
 
 LAUNCHED = re.compile(r"\b(\w+)\s*\[")
-GLOBAL = re.compile(r"__global__[^;{}]*?\b(\w+)\s*\(|\.entry\s+(\w+)")
 
 
 class PutBack(Record):
@@ -68,6 +68,10 @@ def put_back(kernel: Case, what: str | None, server: Case, claimed: Collection[s
     version = read_version(kernel, what or str(kernel.workspace))
     files, function = _with_caller(dict(_texts(version, name)), kernel, place)
     kernels = _claimed(files, function, server.settings.device) if claimed is None else sorted(claimed)
+    if not kernels:
+        raise UsageError(
+            f"{kernel.name} launches no kernel of its own; name what runs by --claim, or put back one that does"
+        )
     with tempfile.TemporaryDirectory(prefix="hillclimb_put_back_") as beside:
         tried = Path(beside) / server.folder.parent.name / server.folder.name
         shutil.copytree(server.folder, tried, ignore=shutil.ignore_patterns("__pycache__"))
@@ -186,7 +190,8 @@ def _claimed(files: Mapping[str, str], function: str, device: str) -> list[str]:
         if isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(one) for one in node.decorator_list)
     }
     found = jitted & set(LAUNCHED.findall(text))
-    return sorted(found | {one for pair in GLOBAL.findall(text) for one in pair if one})
+    compiled = {one for _, *pair in DEFINED.findall(text) for one in pair if one}
+    return sorted(found | compiled)
 
 
 def _joined(workspace: Path, version: Version, made: PutBack, claim: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from hillclimb.harness.extract.profiled import OperatorShare
 from hillclimb.harness.extract.stepped_model import SteppedModel
 
 WARM_UP = 3
-"""Steps before any is timed."""
+"""Steps before any is timed, at the least: so many as are timed, for some libraries plan anew for every length."""
 
 
 class ModuleClock:
@@ -77,7 +77,7 @@ def time_groups(
 ) -> tuple[float, list[OperatorShare]]:
     """Seconds of a step, and the groups' shares of it, the largest first."""
     model.begin()
-    step_seconds(model, WARM_UP, on_gpu)
+    step_seconds(model, max(WARM_UP, steps), on_gpu)
     model.begin()
     whole = statistics.median(step_seconds(model, steps, on_gpu))
     shares = [_share(model, group, steps, on_gpu, whole) for group in groups]

@@ -106,7 +106,7 @@ def _taken_name(workspace: Path, policy: Policy) -> tuple[Reason, str] | None:
         if (
             (path.is_dir() or path.suffix == ".py")
             and path.name != COMPILED
-            and (module in taken or _is_installed(module))
+            and (module in taken or (_is_importable(path) and _is_installed(module)))
         ):
             return (
                 Reason.POLICY,
@@ -126,6 +126,11 @@ def _taken_name(workspace: Path, policy: Policy) -> tuple[Reason, str] | None:
         if path.suffix == ".py" and path.with_suffix("").is_dir():
             return Reason.POLICY, f"{name}: a folder of the same name is imported instead; rename one"
     return None
+
+
+def _is_importable(path: Path) -> bool:
+    """Whether it has Python. Else an import passes it over, and some packages bring a folder `docs` or `scripts`."""
+    return path.is_file() or any(path.rglob("*.py"))
 
 
 @cache

@@ -210,6 +210,44 @@ def test_a_session_takes_the_place_of_the_model(session: Path, server: Path) -> 
     assert "kernels: [__call__]" in found["kernel_manifest.yaml"]
 
 
+LAUNCHING = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def part(x):
+    return x * 2
+
+
+@triton.jit
+def doubled(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, part(tl.load(x + at, mask=at < n)), mask=at < n)
+
+
+def run(x, gate, up, down, y, *, n0):
+    doubled[(1,)](x, y, n0, BLOCK=128)
+"""
+
+COMPILED = """
+extern "C" __global__ void __launch_bounds__(max(128, 256)) halved(float *x) {}
+"""
+
+
+def test_on_a_gpu_what_is_launched_is_claimed(kernel: Path, tmp_path: Path, tiny: Path) -> None:
+    server = stamped(tmp_path / "gpu", tiny, "cuda")
+    (kernel / "case.yaml").write_text(CASE + "device: cuda\n")
+    for path, text in {"kernel.py": LAUNCHING, "more.cu": COMPILED, "parts.py": ""}.items():
+        (kernel / "workspace" / path).write_text(text)
+    put_back(Case(kernel), None, Case(server))
+    assert "kernels: [doubled, halved]" in contents(server / "workspace")["kernel_manifest.yaml"]
+    (kernel / "workspace" / "more.cu").unlink()
+    (kernel / "workspace" / "kernel.py").write_text("def run(x, gate, up, down, y, *, n0):\n    y.copy_(x)\n")
+    refuse(kernel, server, "launches no kernel of its own; name what runs by --claim")
+
+
 def test_a_session_and_a_module_stand_in_the_list_together(session: Path, kernel: Path, server: Path) -> None:
     for folder in (session, kernel):
         put_back(Case(folder), None, Case(server))

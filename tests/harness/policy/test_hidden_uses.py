@@ -182,6 +182,12 @@ def test_no_file_takes_a_foreign_modules_name(tmp_path: Path, name: str) -> None
     assert "hides the module" in told and "give it another name" in told
 
 
+def test_a_folder_that_no_import_takes_may_be_called_as_an_installed_package(tmp_path: Path) -> None:
+    files = {"kernel.py": "import numpy as np\n", "pytest/notes.md": "", "pytest/build.sh": ""}
+    check_policy(write(tmp_path, files), CPU)
+    refused(write(tmp_path, {**files, "pytest/more/inner.py": ""}), CPU)
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -44,11 +44,20 @@ class LoopBackend(StockBackend):
 
 
 def create_backend(model: ServedModel) -> StockBackend:
-    """Called once, before any request.
+    """Called once, before any request. Makes a token, so that kernels compile: later no process may be started.
 
     Raises UsageError for a snapshot that cannot be read, ValueError for knobs that do not go together.
     """
     environment.set_up()
+    backend = choose_backend(model)
+    backend.prefill(0, [0, 0])
+    backend.decode({0: 0})
+    backend.reset(0)
+    return backend
+
+
+def choose_backend(model: ServedModel) -> StockBackend:
+    """As `create_backend`."""
     if (INSTALLERS or SESSIONS) and (environment.STEP == "loop" or not IS_STOCK):
         raise ValueError("kernels that were put back need SERVE_STEP=transformers and OP_NORM_GEMV=torch")
     if len(SESSIONS) + bool(INSTALLERS) > 1:
