@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from hillclimb.harness.serving.generation import Generation, Likelihood
+
+FloatArray = npt.NDArray[np.float32]
+
+ROW = 512
+"""Logits whose largest one is found first; a vocabulary has some hundreds of such rows."""
 
 LEAST_TEMPERATURE = 1e-5
 """Below it the likeliest token is always chosen."""
@@ -39,10 +47,13 @@ class Sampler:
         count = self._generation.top_logprobs
         if count is None:
             return Likelihood(token, 0.0), ()
-        logprobs = torch.log_softmax(logits.float(), dim=-1).clamp(min=LEAST_LOGPROB)
-        values, tokens = logprobs.topk(min(count, len(logprobs)))
-        likeliest = zip(tokens.tolist(), values.tolist(), strict=True)
-        return Likelihood(token, float(logprobs[token])), tuple(Likelihood(*one) for one in likeliest)
+        given = logits.float().cpu().numpy()
+        total = _log_sum_exp(given)
+
+        def told(at: int) -> Likelihood:
+            return Likelihood(at, max(float(given[at]) - total, LEAST_LOGPROB))
+
+        return told(token), tuple(told(at) for at in _largest(given, min(count, len(given))))
 
     def _draw(self, logits: torch.Tensor) -> int:
         """On the CPU, so that a seed gives the same on every device."""
@@ -59,3 +70,22 @@ class Sampler:
 def _likeliest(logits: torch.Tensor) -> int:
     """The first of the largest. On a CPU by NumPy, which took a tenth of torch's time for 128256 of them."""
     return int(logits.numpy().argmax() if logits.device.type == "cpu" else logits.argmax())
+
+
+def _log_sum_exp(logits: FloatArray) -> float:
+    largest = float(logits.max())
+    return largest + math.log(float(np.exp(logits - largest).sum()))
+
+
+def _largest(logits: FloatArray, count: int) -> list[int]:
+    """Where the largest ones are, in falling order: they lie in the rows that have the largest maxima."""
+    whole = len(logits) // ROW * ROW
+    maxima = logits[:whole].reshape(-1, ROW).max(1)
+    rows = (
+        np.argpartition(maxima, len(maxima) - count)[-count:]
+        if len(maxima) > count
+        else np.arange(len(maxima))
+    )
+    places = np.concatenate([(rows[:, None] * ROW + np.arange(ROW)).ravel(), np.arange(whole, len(logits))])
+    found = places[np.argpartition(logits[places], len(places) - count)[-count:]]
+    return [int(at) for at in found[np.argsort(-logits[found], kind="stable")]]

@@ -129,7 +129,8 @@ class SessionBackend(StockBackend):
     @torch.inference_mode()
     def decode(self, last: Mapping[int, int]) -> torch.Tensor:
         """One sequence after another."""
-        return torch.stack([self._slots[slot].read([token]) for slot, token in last.items()])
+        rows = [self._slots[slot].read([token]) for slot, token in last.items()]
+        return torch.stack(rows) if len(rows) > 1 else rows[0][None]
 
     def reset(self, slot: int) -> None:
         """Begin anew there."""
