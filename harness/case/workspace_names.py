@@ -16,6 +16,9 @@ from hillclimb.harness.wording import did_you_mean
 
 MAX_SOURCE_BYTES = 1 << 20
 
+UNREAD_FOLDERS = ("tests",)
+"""Folders of a workspace that no kernel imports: importing from them is refused, and a sandbox shows them empty."""
+
 
 def require_names(case_file: Path, workspace: Path, entry: str, knobs: Knobs) -> None:
     """Raises CaseError for an entry that is not there, and for knobs that file and source name differently."""

@@ -22,7 +22,8 @@ LEADING_OUT = words(
     "importlib ctypes cffi subprocess socket multiprocessing threading functools operator ast np numpy "
     "scipy torch linecache pickle shutil tempfile _getframe f_back f_locals f_globals gi_frame cr_frame "
     "ag_frame tb_frame typingctx targetctx target_descr typing_context target_context _globals _dispatcher _compiler "
-    "_type_manager _compile_for_args _make_finalizer __wrapped__"
+    "_type_manager _compile_for_args _make_finalizer __wrapped__ func_code func_id kernel_ir fndesc lookup_globals "
+    "lookup_module enable_caching cache_path _unsafe_update_src"
 )
 """Attributes that lead out of a kernel: to its caller, or to another module through one that imports it."""
 
@@ -113,7 +114,7 @@ ELEMENTWISE_OF_SCIPY = words(
     "i1e j0 j1 log1p log_expit log_ndtr logit loggamma ndtr ndtri psi sinc xlog1py xlogy"
 )
 NUMBA = words(
-    "njit jit prange stencil vectorize guvectorize literal_unroll literally typeof optional objmode "
+    "njit jit prange vectorize guvectorize literal_unroll literally typeof optional objmode "
     "typed.List typed.Dict config.NUMBA_NUM_THREADS config.NUMBA_DEFAULT_NUM_THREADS get_num_threads "
     "set_num_threads get_thread_id threading_layer __version__ set_parallel_chunksize "
     "get_parallel_chunksize"
@@ -137,7 +138,12 @@ TRITON = words(
     "errors.TritonError errors.OutOfResources testing.cdiv"
 )
 TRITON_LANGUAGES = ("triton.language.", "triton.experimental.gluon.")
-"""What is below these says what a kernel does; every name of them may be used, but for modules that they import."""
+"""What is below these says what a kernel does; every name of them may be used, but for what they import themselves."""
+
+IMPORTED_BY_LANGUAGES = (sys.stdlib_module_names - {"math", "random"}) | words(
+    "modules module_from_spec module_finder spec knobs wraps contextmanager dataclass cached_property warn"
+)
+"""Names of modules and of functions of Python's that submodules of these languages have in them."""
 
 OF_TORCH = words(
     "trace profile chunk select code timeit torch.random torch.types torch.signal torch.cuda.random "
@@ -244,7 +250,7 @@ def _problem_with_unlisted(path: str) -> str | None:
 
 def _problem_with_parts(path: str) -> str | None:
     """Of a kernel language: its submodules import what is none of it."""
-    foreign = LEADING_OUT.intersection(path.split(".")[1:])
+    foreign = (LEADING_OUT | IMPORTED_BY_LANGUAGES).intersection(path.split(".")[1:])
     if foreign:
         return f"uses {path}, which leads to another module ({min(foreign)})"
     return None

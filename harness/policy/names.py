@@ -38,10 +38,12 @@ class DottedNames:
     A name is read as one thing in the whole file; `ambiguous` are those that stand for several.
     """
 
-    def __init__(self, tree: ast.AST, others: Mapping[str, DottedNames], package: str = "") -> None:
+    def __init__(
+        self, tree: ast.AST, others: Mapping[str, DottedNames], package: str = "", module: str = ""
+    ) -> None:
         """`others` are the workspace's own modules by name, in which names are followed on; it may still grow.
-        `package` is the one that the file lies in, for its relative imports."""
-        self._others, self.package = others, package
+        `package` is the one that the file lies in, for its relative imports; `module` is the file's own name."""
+        self._others, self.package, self.module = others, package, module
         self._paths: dict[str, str] = {}
         self.ambiguous: list[tuple[int, str, str, str]] = []
         """(line, name, what it stands for, what else)."""

@@ -16,6 +16,7 @@ from operator import itemgetter
 from pathlib import Path, PurePath
 
 from hillclimb.harness.case.settings import Policy
+from hillclimb.harness.case.workspace_names import UNREAD_FOLDERS
 from hillclimb.harness.errors import CandidateFault
 from hillclimb.harness.policy.allowed import LEADING_OUT, problem_with, problem_with_import, words
 from hillclimb.harness.policy.hidden_names import find_hidden_names
@@ -34,6 +35,7 @@ from hillclimb.harness.policy.names import (
     parse,
 )
 from hillclimb.harness.policy.signatures import find_evaluated_strings
+from hillclimb.harness.policy.unbound_names import find_made_types, find_unbound_names
 from hillclimb.harness.records import Reason
 
 __all__ = ["DYNAMIC", "LIBRARY_CALLS", "check_policy"]
@@ -78,8 +80,8 @@ UNREADABLE = (
 )
 """Endings of files that Python or numba would run and nobody can read."""
 
-UNREAD_FOLDERS = frozenset({"tests"})
-"""Workspace folders that are never imported by a kernel; importing from them is refused."""
+METADATA = (".dist-info", ".egg-info")
+"""Endings of folders by which a package says what others shall import of it."""
 
 MAX_SOURCE_BYTES = 256 << 10
 """Bytes of all source files together; a kernel written by hand has a few thousand, and reading takes 20 s a MiB."""
@@ -118,6 +120,8 @@ def _taken_name(workspace: Path, policy: Policy) -> tuple[Reason, str] | None:
             continue
         if path.name.endswith(UNREADABLE):
             return Reason.POLICY, f"{name}: would be run, and nobody can read it; bring its source"
+        if path.name.endswith(METADATA):
+            return Reason.POLICY, f"{name}: says what packages are installed, and what they run; take it out"
         if path.is_symlink() and path.is_dir():
             return (
                 Reason.POLICY,
@@ -172,7 +176,7 @@ def _first_violation(
             return Reason.DOES_NOT_LOAD, _unreadable(file, error)
     names: dict[str, DottedNames] = {}
     for file, tree in trees.items():
-        names[module_name(file)] = DottedNames(tree, names, package_name(file))
+        names[module_name(file)] = DottedNames(tree, names, package_name(file), module_name(file))
     modules = {*names, *(package_name(file) for file in trees)} - {""}
     for file, tree in trees.items():
         found = _violations(tree, names[module_name(file)], own, modules, policy)
@@ -201,6 +205,8 @@ def _violations(
             tree, names, own, with_tensors=bool({"torch", "hillclimb"} & set(policy.modules))
         )
     yield from find_hidden_names(tree, names, own, modules)
+    yield from find_unbound_names(tree, names, modules)
+    yield from find_made_types(tree)
     yield from find_evaluated_strings(tree, names)
     yield from _unlisted(tree, names, own, policy)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hillclimb.harness.case.workspace_names import UNREAD_FOLDERS
 from hillclimb.harness.duel.duel_factory import DuelFactory
 from hillclimb.harness.duel.process.launch_spec import thread_variables
 from hillclimb.harness.errors import SandboxError
@@ -69,6 +70,7 @@ def _sandbox(duels: DuelFactory, side: Side) -> ToolSandbox:
         MEMORY_BYTES,
         SCRATCH_BYTES,
         environment={**thread_variables(), **side.knobs, **duels.device.variables()},
+        hidden=UNREAD_FOLDERS,
         devices=duels.device.nodes(),
     )
     parameters = duels.launcher.parameters

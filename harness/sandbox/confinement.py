@@ -46,6 +46,8 @@ class Confinement:
     """Device nodes to be used inside, by their absolute paths."""
     readable: tuple[Path, ...] = ()
     """Further files and folders, read-only inside under their own names."""
+    hidden: tuple[str, ...] = ()
+    """Folders of the workspace that are empty inside, where the rung has mounts."""
     tools: bool = False
     """For trusted code under the vendor's tools only, whose two halves talk over sockets; never for a candidate."""
     serves: bool = False

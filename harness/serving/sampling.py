@@ -79,6 +79,8 @@ def _log_sum_exp(logits: FloatArray) -> float:
 
 def _largest(logits: FloatArray, count: int) -> list[int]:
     """Where the largest ones are, in falling order: they lie in the rows that have the largest maxima."""
+    if not count:
+        return []
     whole = len(logits) // ROW * ROW
     maxima = logits[:whole].reshape(-1, ROW).max(1)
     rows = (

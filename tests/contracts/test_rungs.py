@@ -49,6 +49,28 @@ def expect_a_wall_around_files(rung: Rung) -> None:
         pytest.skip("none is for a workspace that the user trusts: it keeps no file from it")
 
 
+def test_a_hidden_folder_of_the_workspace_is_empty_where_there_are_mounts(start: Start) -> None:
+    if start.rung.name != "bubblewrap":
+        pytest.skip("the other rungs have no mounts")
+    (start.workspace / "tests").mkdir()
+    (start.workspace / "tests" / "evil.py").write_text("print('ran')\n")
+    code = """
+    import os, sys
+    folder = os.path.join(os.path.dirname(os.environ["PYTHONPATH"]), "workspace")
+    print(os.listdir(os.path.join(folder, "tests")), "kernel.py" in os.listdir(folder), flush=True)
+    sys.path.insert(0, folder)
+    try:
+        import tests.evil
+    except ModuleNotFoundError as error:
+        print(error, flush=True)
+    open(os.path.join(folder, "tests", "evil.py"), "w")
+    """
+    running = start(textwrap.dedent(code), hidden=("tests", "absent"))
+    ending, said = running.finish()
+    assert said.splitlines()[:2] == ["[] True", "No module named 'tests.evil'"], said
+    assert ending == ExitStatus(1, None) and "Read-only" in said
+
+
 def test_the_workspace_is_readable_and_read_only_where_the_rung_says(start: Start) -> None:
     expect_a_wall_around_files(start.rung)
     code = """

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
+from hillclimb.harness.case.workspace_names import UNREAD_FOLDERS
 from hillclimb.harness.channel import wire
 from hillclimb.harness.channel.layout import CallSignature, Shapes
 from hillclimb.harness.duel.process.arena import Arena
@@ -96,6 +97,7 @@ class CandidateProcess:
                     scratch_bytes=SCRATCH_BYTES,
                     environment=spec.variables(side.knobs),
                     descriptors=(theirs.fileno(), self._log.descriptor),
+                    hidden=UNREAD_FOLDERS,
                     devices=spec.devices,
                     readable=(spec.kernel_folder,) if spec.kernel_folder else (),
                 )

@@ -215,6 +215,7 @@ class BubblewrapRung:
             ),
             ("", ("--ro-bind", str(interpreter.harness_folder()), f"{INSIDE.python_path}/hillclimb/harness")),
             ("", (workspace, str(confinement.workspace.resolve()), INSIDE.workspace)),
+            ("", tuple(mounts.empty_folders(confinement.workspace, INSIDE.workspace, confinement.hidden))),
             ("", ("--proc", "/proc")),
             ("masked proc", tuple(mounts.proc_controls())),
             ("hidden init", proc_one),

@@ -41,6 +41,14 @@ def same_path_options(option: str, paths: Iterable[str]) -> Iterator[str]:
         yield from (option, path, path)
 
 
+def empty_folders(place: Path, inside: str, names: Iterable[str]) -> Iterator[str]:
+    """Nothing in the place of those of these folders that `place` has, which is mounted as `inside`."""
+    for name in names:
+        if (place / name).is_dir():
+            mounted = f"{inside}/{name}"
+            yield from ("--perms", "0555", "--size", "4096", "--tmpfs", mounted, "--remount-ro", mounted)
+
+
 def proc_controls() -> Iterator[str]:
     """Read-only mounts over all of /proc that is not about processes: sysctls, sysrq, mtrr, irq and their like.
 

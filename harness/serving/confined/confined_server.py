@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 from hillclimb.harness.case.case import Case
+from hillclimb.harness.case.workspace_names import UNREAD_FOLDERS
 from hillclimb.harness.channel import wire
 from hillclimb.harness.channel.profile_limits import MAX_KEPT, MAX_ROWS
 from hillclimb.harness.duel.process.conversation import (
@@ -188,6 +189,7 @@ class ConfinedServer:
             environment=spec.environment,
             descriptors=descriptors,
             output=output,
+            hidden=UNREAD_FOLDERS,
             devices=spec.devices,
             readable=spec.readable,
             serves=True,

@@ -46,10 +46,15 @@ class Start:
         memory: int = MEMORY_BYTES,
         environment: Mapping[str, str] | None = None,
         descriptors: tuple[int, ...] = (),
+        hidden: tuple[str, ...] = (),
     ) -> Inside:
         output, theirs = os.pipe()
         confinement = replace(
-            self.confine(memory), environment=environment or {}, descriptors=descriptors, output=theirs
+            self.confine(memory),
+            environment=environment or {},
+            descriptors=descriptors,
+            output=theirs,
+            hidden=hidden,
         )
         try:
             confined = self.rung.spawn([sys.executable, "-c", code, *arguments], confinement)
