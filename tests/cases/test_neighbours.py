@@ -35,7 +35,7 @@ each_with_small_problems = pytest.mark.parametrize(
     [folder for folder in FOLDERS if folder.parent.name not in ("llama_1b", "llama_8b")],
     ids=lambda folder: folder.name,
 )
-"""Of a whole model no problem is small: it has all of its weights. test_llama.py and test_llama_8b.py try smaller ones."""
+"""Of a whole model no problem is small: it has all of its weights. The tests of each such case try a smaller one."""
 
 sizes = st.fixed_dictionaries({name: st.integers(1, 2000) for name in ("m", "n", "k")})
 
