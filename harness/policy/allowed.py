@@ -23,7 +23,11 @@ LEADING_OUT = words(
     "scipy torch linecache pickle shutil tempfile _getframe f_back f_locals f_globals gi_frame cr_frame "
     "ag_frame tb_frame typingctx targetctx target_descr typing_context target_context _globals _dispatcher _compiler "
     "_type_manager _compile_for_args _make_finalizer __wrapped__ func_code func_id kernel_ir fndesc lookup_globals "
-    "lookup_module enable_caching cache_path _unsafe_update_src"
+    "lookup_module enable_caching cache_path overloads get_compile_result _compile_for_argtys _cres gufunc_builder "
+    "nb_func codegen add_ir_module add_llvm_module create_ir_module create_library get_pointer_to_function "
+    "global_dict func_ir type_annotation lifted get_metadata _definitions attrname _unsafe_update_src "
+    "get_capture_scope used_global_vals annotation annotation_type _param create_binder device_caches ir_override "
+    "raw_src _set_src _get_src _do_compile base_fn"
 )
 """Attributes that lead out of a kernel: to its caller, or to another module through one that imports it."""
 
@@ -36,7 +40,7 @@ STANDARD: Mapping[str, frozenset[str]] = {
     "typing": words(
         "Any Callable Generator ClassVar Concatenate Dict Final FrozenSet Generic Iterable Iterator List "
         "Literal Mapping MutableMapping NamedTuple Never NewType NoReturn Optional ParamSpec Protocol "
-        "Self Sequence Set Sized Tuple Type TypeAlias TypeGuard TypeVar TypedDict Union Annotated AnyStr "
+        "Self Sequence Set Sized Tuple TypeAlias TypeGuard TypeVar TypedDict Union Annotated AnyStr "
         "SupportsFloat SupportsIndex SupportsInt TYPE_CHECKING assert_never cast final overload override"
     ),
     "functools": words("cache cached_property cmp_to_key lru_cache partial reduce total_ordering wraps"),
@@ -141,9 +145,15 @@ TRITON_LANGUAGES = ("triton.language.", "triton.experimental.gluon.")
 """What is below these says what a kernel does; every name of them may be used, but for what they import themselves."""
 
 IMPORTED_BY_LANGUAGES = (sys.stdlib_module_names - {"math", "random"}) | words(
-    "modules module_from_spec module_finder spec knobs wraps contextmanager dataclass cached_property warn"
+    "modules module_from_spec module_finder spec knobs wraps contextmanager dataclass cached_property warn Enum"
 )
 """Names of modules and of functions of Python's that submodules of these languages have in them."""
+
+MODULES_OF_LANGUAGES = words(
+    "core standard math random semantic extra cuda hip libdevice utils target_info nvidia amd ampere hopper blackwell "
+    "_core _layouts _semantic _math _standard"
+)
+"""Names by which these languages' own modules are called, which are not handed on."""
 
 OF_TORCH = words(
     "trace profile chunk select code timeit torch.random torch.types torch.signal torch.cuda.random "
@@ -192,11 +202,12 @@ def problem_with(path: str, allowed: Iterable[str], library_calls: bool) -> str 
     if known is None:
         return _problem_with_unlisted(path)
     if path.startswith(TRITON_LANGUAGES):
-        return _problem_with_parts(path)
+        is_module = path.rpartition(".")[2] in MODULES_OF_LANGUAGES
+        return _handed_on(path) if is_module else _problem_with_parts(path)
     if is_listed(rest, known):
         return None
     if not rest or f"{path}." in TRITON_LANGUAGES or any(name.startswith(f"{rest}.") for name in known):
-        return f"hands the module {path} on, which hides what is used of it; name the functions"
+        return _handed_on(path)
     return (
         f"uses {path}, which is not on the list of what a kernel may use of {root}; write it out, or let the case "
         f"allow it by the entry {path!r} in policy.imports"
@@ -208,12 +219,18 @@ def problem_with_import(path: str, allowed: Iterable[str], library_calls: bool) 
     root, _, rest = path.partition(".")
     if any(name.startswith(f"{path}.") for name in TRITON_LANGUAGES) or f"{path}." in TRITON_LANGUAGES:
         return None
+    if path.startswith(TRITON_LANGUAGES):
+        return _problem_with_parts(path)
     names = {f"hillclimb.{name}" for name in (OFFERED_WITH_LIBRARIES if library_calls else OFFERED)}
     names |= {entry for entry in allowed if "." in entry and root != "hillclimb"}
     names |= {f"{root}.{name}" for name in _lists(library_calls).get(root, ())}
     if not rest or any(name.startswith(f"{path}.") for name in names):
         return None
     return problem_with(path, allowed, library_calls)
+
+
+def _handed_on(path: str) -> str:
+    return f"hands the module {path} on, which hides what is used of it; name the functions"
 
 
 def is_listed(name: str, names: frozenset[str]) -> bool:

@@ -165,15 +165,18 @@ def _ambiguous(names: DottedNames, own: Container[str]) -> Iterator[tuple[int, s
 
 
 def _wrappers(tree: ast.AST, names: DottedNames) -> Iterator[tuple[int, str]]:
-    """functools.wraps sets and reads attributes whose names it is given."""
+    """functools.wraps sets and reads attributes whose names it is given: of a function that it stands before alone."""
     decorators = {
         id(decorator.func)
         for node in nodes_of(tree)
-        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef)
-        for decorator in node.decorator_list
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for decorator in node.decorator_list[-1:]
         if isinstance(decorator, ast.Call) and len(decorator.args) == 1 and not decorator.keywords
         if not isinstance(decorator.args[0], ast.Starred)
     }
     for node, path in names.uses(tree):
         if path == "functools.wraps" and id(node) not in decorators:
-            yield node.lineno, "uses functools.wraps otherwise than as a decorator, @wraps(function)"
+            yield (
+                node.lineno,
+                "uses functools.wraps otherwise than as a function's last decorator, @wraps(function)",
+            )

@@ -34,7 +34,7 @@ from hillclimb.harness.policy.names import (
     package_name,
     parse,
 )
-from hillclimb.harness.policy.signatures import find_evaluated_strings
+from hillclimb.harness.policy.signatures import find_additions, find_evaluated_strings, makes_ufuncs
 from hillclimb.harness.policy.unbound_names import find_made_types, find_unbound_names
 from hillclimb.harness.records import Reason
 
@@ -178,8 +178,10 @@ def _first_violation(
     for file, tree in trees.items():
         names[module_name(file)] = DottedNames(tree, names, package_name(file), module_name(file))
     modules = {*names, *(package_name(file) for file in trees)} - {""}
+    has_ufuncs = any(makes_ufuncs(tree, names[module_name(file)]) for file, tree in trees.items())
     for file, tree in trees.items():
-        found = _violations(tree, names[module_name(file)], own, modules, policy)
+        found = [*_violations(tree, names[module_name(file)], own, modules, policy)]
+        found += find_additions(tree, names[module_name(file)]) if has_ufuncs else ()
         for line, problem in sorted(found, key=itemgetter(0)):
             return Reason.POLICY, f"{file}:{line}: {problem}"
     return None
@@ -264,6 +266,8 @@ def _patches(node: ast.AST, names: DottedNames, own: set[str]) -> Iterator[str]:
         path = names.path(node)
         if path is not None and path.split(".")[0] not in own:
             yield f"changes {path}, which is not the workspace's own"
+        if node.attr == "_src" and not (isinstance(node.value, ast.Name) and node.value.id == "self"):
+            yield "changes '._src', which is the source of a kernel of Triton's"
 
 
 def _name(node: ast.AST) -> str | None:

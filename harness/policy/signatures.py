@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 
 from hillclimb.harness.policy.allowed import NUMBA_TYPE_MAKERS, NUMBA_TYPES
-from hillclimb.harness.policy.names import DottedNames, nodes_of
+from hillclimb.harness.policy.names import DottedNames, attribute_of, nodes_of
 
 TAKES_SIGNATURES = re.compile(r"numba\.(njit|jit|vectorize|guvectorize|stencil|objmode|cuda\.jit)$")
+UFUNCS = re.compile(r"numba\.(gu)?vectorize$")
 KEYWORDS = ("signature_or_function", "ftylist_or_function", "ftylist", "func_or_sig", "signature")
 LAYOUT = re.compile(r"[\s(),a-z0-9]*->[\s(),a-z0-9]*$")
 """guvectorize's second argument, such as (n),(n)->()."""
@@ -30,6 +31,19 @@ def find_evaluated_strings(tree: ast.AST, names: DottedNames) -> Iterator[tuple[
             yield from _call_problems(called[id(node)], names, functions)
 
 
+def makes_ufuncs(tree: ast.AST, names: DottedNames) -> bool:
+    """Whether numba makes ufuncs of functions in it: their method `add` evaluates text."""
+    return any(UFUNCS.match(path) for _, path in names.meanings(tree))
+
+
+def find_additions(tree: ast.AST, names: DottedNames) -> Iterator[tuple[int, str]]:
+    """(line, problem) of each method `add`, where ufuncs are made."""
+    for node in nodes_of(tree):
+        if attribute_of(node) == "add" and not (names.path(node) or "").startswith("numpy."):
+            line = getattr(node, "lineno", 0)
+            yield line, "uses '.add' beside ufuncs of numba, whose own one evaluates text; use another method"
+
+
 def _functions(tree: ast.AST) -> set[str]:
     """Names of functions that stand for nothing else."""
     nodes = nodes_of(tree)
@@ -40,7 +54,8 @@ def _functions(tree: ast.AST) -> set[str]:
 def _call_problems(call: ast.Call, names: DottedNames, functions: set[str]) -> Iterator[tuple[int, str]]:
     for keyword in call.keywords:
         is_off = isinstance(keyword.value, ast.Constant) and not keyword.value.value
-        if keyword.arg in ("cache", "pipeline_class") and not is_off:
+        is_off = is_off or (keyword.arg == "inline" and isinstance(keyword.value, ast.Constant))
+        if keyword.arg in ("cache", "pipeline_class", "inline") and not is_off:
             yield call.lineno, f"gives numba {keyword.arg}, which brings code that nobody reads; leave it out"
     given = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg in (*KEYWORDS, None))]
     if (names.path(call.func) or "").endswith("objmode"):

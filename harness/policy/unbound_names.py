@@ -15,6 +15,12 @@ from hillclimb.harness.policy.names import DottedNames, attribute_of, imported, 
 OF_SITE = words("help credits license copyright exit quit")
 """Put among the builtins by Python's site, for people at a prompt; they import and read by text."""
 
+TYPES = words(
+    "type object int float complex bool str bytes bytearray list tuple dict set frozenset slice range"
+)
+SHOWING, ASKING = words("print str repr"), words("isinstance issubclass")
+"""Builtin functions that may be given a type that was not named."""
+
 TOLD_OF_TYPES = words("__name__ __qualname__ __doc__")
 """What may be asked of a type that was not named."""
 
@@ -23,21 +29,44 @@ def find_unbound_names(
     tree: ast.AST, names: DottedNames, modules: Container[str]
 ) -> Iterator[tuple[int, str]]:
     """(line, problem); `modules` are all modules and packages of the workspace."""
-    bound = {name: node for node in nodes_of(tree) for name in _bound(node)}
+    top = {name for node in getattr(tree, "body", ()) for name in _bound_by(node)}
+    own = {id(node) for node in _arguments_read(tree)}
     is_package = names.module == names.package
     for node in nodes_of(tree):
         match node:
-            case ast.Name(id=name, ctx=ast.Load()) if name not in bound:
-                if name in OF_SITE:
+            case ast.Name(id=name, ctx=ast.Load()) if name not in top:
+                if name in OF_SITE and id(node) not in own:
                     yield node.lineno, f"uses {name!r}, which imports or reads what it is told; leave it out"
                 elif is_package and f"{names.package}.{name}" in modules:
-                    yield node.lineno, f"reads the module {name!r} without importing it; import it here"
-    for name, node in bound.items() if is_package else ():
-        inner = f"{names.package}.{name}"
-        path = imported(node, names.package).get(name, "")
-        if inner in modules and path != inner and not path.startswith(f"{inner}."):
-            line = getattr(node, "lineno", 0)
-            yield line, f"binds {name!r}, which is the module {inner} as well; call one of them otherwise"
+                    yield node.lineno, f"reads the module {name!r} without importing it; import it at the top"
+            case ast.Name(id=name, ctx=ast.Del()) if name in OF_SITE:
+                yield node.lineno, f"deletes {name!r}, which stands for something else then"
+        for name in _bound(node) if is_package else ():
+            inner = f"{names.package}.{name}"
+            path = imported(node, names.package).get(name, "")
+            if inner in modules and path != inner and not path.startswith(f"{inner}."):
+                line = getattr(node, "lineno", 0)
+                yield line, f"binds {name!r}, which is the module {inner} as well; call one of them otherwise"
+
+
+def _bound_by(statement: ast.stmt) -> Iterator[str]:
+    """What one statement at the top of a file binds, whatever happens."""
+    match statement:
+        case ast.Assign(targets=targets):
+            yield from (target.id for target in targets if isinstance(target, ast.Name))
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Import() | ast.ImportFrom():
+            yield from _bound(statement)
+
+
+def _arguments_read(tree: ast.AST) -> Iterator[ast.AST]:
+    """Names in the bodies of functions that have an argument of that name."""
+    for node in nodes_of(tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        given = {one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg)}
+        body = node.body if isinstance(node.body, list) else [node.body]
+        inner = (part for statement in body for part in ast.walk(statement)) if given & OF_SITE else ()
+        yield from (part for part in inner if isinstance(part, ast.Name) and part.id in given)
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
@@ -60,7 +89,8 @@ def _bound(node: ast.AST) -> Iterator[str]:
 
 def find_made_types(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """(line, problem) of a type that is called, handed on or made without being named."""
-    plain = {id(part) for node in nodes_of(tree) for part in _plain_uses(node)}
+    bound = {name for node in nodes_of(tree) for name in _bound(node)}
+    plain = {id(part) for node in nodes_of(tree) for part in _plain_uses(node, bound)}
     for node in nodes_of(tree):
         match node:
             case ast.ClassDef(keywords=keywords) if any(one.arg in ("metaclass", None) for one in keywords):
@@ -78,29 +108,46 @@ def find_made_types(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, "uses a type without its name; name the class, or use isinstance"
 
 
-def _plain_uses(node: ast.AST) -> Iterator[ast.AST]:
-    """Parts of a node that may be a type: it is compared, or asked for its name, or stands in an annotation."""
+def _plain_uses(node: ast.AST, bound: Container[str]) -> Iterator[ast.AST]:
+    """Parts of a node that may be a type: it is compared, shown, or asked for its name, or stands in an annotation.
+
+    `bound` are names that the file binds: a builtin's name among them is no builtin.
+    """
     match node:
-        case ast.Compare(left=left, comparators=others):
+        case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot()], comparators=others):
             yield from (left, *others)
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[other]):
+            yield from (left, other) if all(_is_known(one, bound) for one in (left, other)) else ()
         case ast.Attribute(value=value, attr=name) if name in TOLD_OF_TYPES:
             yield value
-        case ast.FormattedValue(value=value):
+        case ast.FormattedValue(value=value, format_spec=None):
             yield value
         case ast.Call(func=ast.Name(id="type") as function, args=[_], keywords=[]):
             yield function
-        case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, ast.Tuple(elts=kinds)]):
-            yield from kinds
-        case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kind]):
-            yield kind
+        case ast.Call(func=ast.Name(id=name), args=shown) if name in SHOWING and name not in bound:
+            yield from shown
+        case ast.Call(func=ast.Name(id=name), args=[_, kind]) if name in ASKING and name not in bound:
+            yield from (kind.elts if isinstance(kind, ast.Tuple) else (kind,))
         case ast.arg(annotation=ast.expr() as said) | ast.AnnAssign(annotation=said):
-            yield from _names(said)
+            yield from _names(said, bound)
         case ast.FunctionDef(returns=ast.expr() as said) | ast.AsyncFunctionDef(returns=ast.expr() as said):
-            yield from _names(said)
+            yield from _names(said, bound)
 
 
-def _names(said: ast.expr) -> Iterator[ast.AST]:
-    """Those of an annotation, which binds none of them and calls nothing."""
+def _is_known(part: ast.expr, bound: Container[str]) -> bool:
+    """A builtin type by its name, or the type of something."""
+    match part:
+        case ast.Name(id=name):
+            return name in TYPES and name not in bound
+        case ast.Call(func=ast.Name(id="type"), args=[_], keywords=[]):
+            return True
+    return False
+
+
+def _names(said: ast.expr, bound: Container[str]) -> Iterator[ast.AST]:
+    """Those of an annotation that is made of builtin types alone, and so calls nothing of the workspace's."""
     parts = list(ast.walk(said))
-    if not any(isinstance(part, ast.NamedExpr | ast.Call) for part in parts):
-        yield from (part for part in parts if isinstance(part, ast.Name))
+    kinds = (ast.Name, ast.Constant, ast.Subscript, ast.Tuple, ast.BinOp, ast.BitOr, ast.Load)
+    if all(isinstance(part, kinds) for part in parts):
+        found = [part for part in parts if isinstance(part, ast.Name)]
+        yield from found if all(one.id in TYPES and one.id not in bound for one in found) else ()
