@@ -118,6 +118,8 @@ def _plain_uses(node: ast.AST, bound: Container[str]) -> Iterator[ast.AST]:
             yield from (left, *others)
         case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[other]):
             yield from (left, other) if all(_is_known(one, bound) for one in (left, other)) else ()
+        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[ast.Tuple(elts=others)]):
+            yield from (left, *others) if all(_is_known(one, bound) for one in others) else ()
         case ast.Attribute(value=value, attr=name) if name in TOLD_OF_TYPES:
             yield value
         case ast.FormattedValue(value=value, format_spec=None):
