@@ -10,7 +10,8 @@ HOOK = '''"""{module} by the kernel of {name}. `hillclimb put-back` wrote this f
 
 from __future__ import annotations
 
-{imports}
+import torch
+from backend.environment import as_given
 from ops.{name}.{entry} import {function}
 
 MODULE = "{module}"
@@ -24,14 +25,14 @@ class {module}Kernel(torch.nn.Module):
         super().__init__()
         self.module = module
         held = dict([*module.named_parameters(), *module.named_buffers()])
-        self.weights = [{weight} for name in {weights}]
+        self.weights = [as_given(held[name].detach()) for name in {weights}]
 
     def forward(self, {arguments}):  # type: ignore[no-untyped-def]
         """As the module's own."""
         if {test}:
             return self.module({arguments})
-        y = torch.empty({output}, dtype=torch.{dtype}{device})
-        {function}({given}, *self.weights, {result}{attributes})
+        y = torch.empty({output}, dtype=torch.{dtype}, device=x0.device)
+        {function}({given}, *self.weights, as_given(y){attributes})
         return y
 
 
@@ -115,30 +116,24 @@ def test_it_computes_what_the_model_computes():
 '''
 
 
-def hook_text(name: str, entry: str, function: str, place: ExtractedOperator, device: str) -> str:
+def hook_text(name: str, entry: str, function: str, place: ExtractedOperator) -> str:
     """`ops/<name>/hook.py`."""
     names = [f"x{at}" for at in range(len(place.inputs))]
     shapes = [shape_of(text) for text in place.inputs]
-    on_gpu = device == "cuda"
     tests = [f"{one}.shape != {shape!r}" for one, shape in zip(names, shapes, strict=True)]
-    as_given = "{}.contiguous()" if on_gpu else "np.asarray({}.detach().contiguous())"
     return HOOK.format(
         module=place.module,
         name=name,
         knob=f"OP_{name.upper()}",
-        imports="import torch" if on_gpu else "import numpy as np\nimport torch",
         entry=module_of(entry),
         function=function,
         shapes=repr(place.shapes).replace("'", '"'),
         weights=repr(list(place.weights.values())).replace("'", '"'),
-        weight="held[name].detach()" if on_gpu else "np.asarray(held[name].detach())",
         arguments=", ".join(names),
         test=" or ".join(tests),
         output=", ".join(map(str, shape_of(place.output))),
         dtype=dtype_of(place.output),
-        device=", device=x0.device" if on_gpu else "",
-        given=", ".join(as_given.format(one) for one in names),
-        result="y" if on_gpu else "np.asarray(y)",
+        given=", ".join(f"as_given({one}.detach().contiguous())" for one in names),
         attributes="".join(f", {key}={value}" for key, value in place.attributes.items()),
     )
 
@@ -194,21 +189,15 @@ def installers_text(hooks: Sequence[str], sessions: Sequence[str]) -> str:
         "SESSIONS: list[Callable[..., Callable[..., None]]] = []",
         '"""Those of them that take the place of the whole model."""',
     ]
-    for name in sessions:
+    chosen = [(name, "SESSIONS", "put_back", "make_session") for name in sessions]
+    chosen += [(name, "INSTALLERS", "hook", "install") for name in hooks]
+    for name, among, file, function in chosen:
         lines += [
             "",
             f'if knob("OP_{name.upper()}") == "kernel":',
-            f"    from ops.{name}.put_back import make_session as make_{name}",
+            f"    from ops.{name}.{file} import {function} as {function}_{name}",
             "",
-            f"    SESSIONS.append(make_{name})",
-        ]
-    for name in hooks:
-        lines += [
-            "",
-            f'if knob("OP_{name.upper()}") == "kernel":',
-            f"    from ops.{name}.hook import install as install_{name}",
-            "",
-            f"    INSTALLERS.append(install_{name})",
+            f"    {among}.append({function}_{name})",
         ]
     return "\n".join(lines) + "\n"
 

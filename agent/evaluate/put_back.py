@@ -35,7 +35,7 @@ LEFT_OUT = ("tests", "docs")
 SHARED_FILE = "knobs.py"
 """The server's workspace has its own, which reads the knobs of both."""
 
-INSTALLERS = "ops/extracted.py"
+INSTALLERS, SESSION_BACKEND = "ops/extracted.py", "backend/session.py"
 HOOK_FILE, SESSION_FILE = "hook.py", "put_back.py"
 """Written into `ops/<name>/` for a module of the model, and for the whole of it."""
 
@@ -76,11 +76,7 @@ def put_back(kernel: Case, what: str | None, server: Case, claimed: Collection[s
         tried = Path(beside) / server.folder.parent.name / server.folder.name
         shutil.copytree(server.folder, tried, ignore=shutil.ignore_patterns("__pycache__"))
         workspace = tried / "workspace"
-        if not (workspace / INSTALLERS).is_file():
-            raise UsageError(
-                f"{server.name} has no workspace/{INSTALLERS}, which its backend would call; "
-                "'hillclimb new-case --kind serving' makes a workspace that has one"
-            )
+        _require_room(server, INSTALLERS if place else SESSION_BACKEND)
         shutil.rmtree(workspace / "ops" / name, ignore_errors=True)
         _write(workspace, files)
         claim = manifest_text(
@@ -92,6 +88,15 @@ def put_back(kernel: Case, what: str | None, server: Case, claimed: Collection[s
         shutil.rmtree(server.workspace / "ops" / name, ignore_errors=True)
         _write(server.workspace, files)
     return family.model_copy(update={"files": tuple(sorted(files))})
+
+
+def _require_room(server: Case, file: str) -> None:
+    """Raises UsageError for a server that has no place for kernels which are put back."""
+    if not (server.workspace / file).is_file():
+        raise UsageError(
+            f"{server.name} has no workspace/{file}, by which kernels that are put back are run; "
+            "'hillclimb new-case --kind serving' makes a workspace that has it"
+        )
 
 
 def _require_alike(kernel: Case, server: Case) -> None:
@@ -118,7 +123,7 @@ def _with_caller(
         hook, test = session_text(name, entry, function), session_test_text(name)
         return {**files, f"ops/{name}/{SESSION_FILE}": hook, f"tests/test_{name}.py": test}, called
     function = _name_entry(files, f"ops/{name}/{entry}", function, name)
-    hook, test = hook_text(name, entry, function, place, kernel.settings.device), test_text(name, place)
+    hook, test = hook_text(name, entry, function, place), test_text(name, place)
     return {**files, f"ops/{name}/{HOOK_FILE}": hook, f"tests/test_{name}.py": test}, function
 
 

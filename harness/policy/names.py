@@ -168,6 +168,25 @@ def imported(node: ast.AST, package: str = "") -> dict[str, str]:
     return {}
 
 
+def bound_by(node: ast.AST) -> Iterator[str]:
+    """Names that a node binds in whatever scope it stands, by assignment, import, definition or pattern."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Store()):
+            yield name
+        case ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            yield name
+        case ast.ClassDef(name=name):
+            yield name
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            yield name
+        case ast.MatchMapping(rest=str(name)):
+            yield name
+        case ast.Import() | ast.ImportFrom():
+            yield from imported(node)
+        case _ if type(node).__name__ in ("TypeVar", "ParamSpec", "TypeVarTuple"):  # Python 3.12
+            yield str(getattr(node, "name", ""))
+
+
 def relative_module(node: ast.ImportFrom, package: str) -> str | None:
     """kernels.tile for `from .tile import x` in the package kernels; None above the top."""
     parts = package.split(".") if package else []

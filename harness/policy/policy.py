@@ -26,6 +26,7 @@ from hillclimb.harness.policy.library_calls import (
     find_library_calls,
     is_torch_or_language,
 )
+from hillclimb.harness.policy.made_types import find_made_types
 from hillclimb.harness.policy.names import (
     DottedNames,
     attribute_of,
@@ -35,7 +36,7 @@ from hillclimb.harness.policy.names import (
     parse,
 )
 from hillclimb.harness.policy.signatures import find_additions, find_evaluated_strings, makes_ufuncs
-from hillclimb.harness.policy.unbound_names import find_made_types, find_unbound_names
+from hillclimb.harness.policy.unbound_names import find_unbound_names
 from hillclimb.harness.records import Reason
 
 __all__ = ["DYNAMIC", "LIBRARY_CALLS", "check_policy"]

@@ -1,8 +1,4 @@
-"""Names that a file reads and never binds, and types that are made without a class: what both stand for is not written.
-
-A package's globals have its submodules, whoever imports them. A type that is called by the object it was asked of makes
-functions out of any code, and one that is made of strings has methods that no class statement says.
-"""
+"""Names that a file reads and does not bind: a package's globals have its submodules, whoever imports them."""
 
 from __future__ import annotations
 
@@ -10,26 +6,17 @@ import ast
 from collections.abc import Container, Iterator
 
 from hillclimb.harness.policy.allowed import words
-from hillclimb.harness.policy.names import DottedNames, attribute_of, imported, nodes_of
+from hillclimb.harness.policy.names import DottedNames, bound_by, imported, nodes_of
 
 OF_SITE = words("help credits license copyright exit quit")
 """Put among the builtins by Python's site, for people at a prompt; they import and read by text."""
-
-TYPES = words(
-    "type object int float complex bool str bytes bytearray list tuple dict set frozenset slice range"
-)
-SHOWING, ASKING = words("print str repr"), words("isinstance issubclass")
-"""Builtin functions that may be given a type that was not named."""
-
-TOLD_OF_TYPES = words("__name__ __qualname__ __doc__")
-"""What may be asked of a type that was not named."""
 
 
 def find_unbound_names(
     tree: ast.AST, names: DottedNames, modules: Container[str]
 ) -> Iterator[tuple[int, str]]:
     """(line, problem); `modules` are all modules and packages of the workspace."""
-    top = {name for node in getattr(tree, "body", ()) for name in _bound_by(node)}
+    top = {name for node in getattr(tree, "body", ()) for name in _bound_at_top(node)}
     own = {id(node) for node in _arguments_read(tree)}
     is_package = names.module == names.package
     for node in nodes_of(tree):
@@ -41,7 +28,7 @@ def find_unbound_names(
                     yield node.lineno, f"reads the module {name!r} without importing it; import it at the top"
             case ast.Name(id=name, ctx=ast.Del()) if name in OF_SITE:
                 yield node.lineno, f"deletes {name!r}, which stands for something else then"
-        for name in _bound(node) if is_package else ():
+        for name in bound_by(node) if is_package else ():
             inner = f"{names.package}.{name}"
             path = imported(node, names.package).get(name, "")
             if inner in modules and path != inner and not path.startswith(f"{inner}."):
@@ -49,13 +36,13 @@ def find_unbound_names(
                 yield line, f"binds {name!r}, which is the module {inner} as well; call one of them otherwise"
 
 
-def _bound_by(statement: ast.stmt) -> Iterator[str]:
+def _bound_at_top(statement: ast.stmt) -> Iterator[str]:
     """What one statement at the top of a file binds, whatever happens."""
     match statement:
         case ast.Assign(targets=targets):
             yield from (target.id for target in targets if isinstance(target, ast.Name))
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Import() | ast.ImportFrom():
-            yield from _bound(statement)
+            yield from bound_by(statement)
 
 
 def _arguments_read(tree: ast.AST) -> Iterator[ast.AST]:
@@ -67,89 +54,3 @@ def _arguments_read(tree: ast.AST) -> Iterator[ast.AST]:
         body = node.body if isinstance(node.body, list) else [node.body]
         inner = (part for statement in body for part in ast.walk(statement)) if given & OF_SITE else ()
         yield from (part for part in inner if isinstance(part, ast.Name) and part.id in given)
-
-
-def _bound(node: ast.AST) -> Iterator[str]:
-    match node:
-        case ast.Name(id=name, ctx=ast.Store()):
-            yield name
-        case ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-            yield name
-        case ast.ClassDef(name=name):
-            yield name
-        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-            yield name
-        case ast.MatchMapping(rest=str(name)):
-            yield name
-        case ast.Import() | ast.ImportFrom():
-            yield from imported(node)
-        case _ if type(node).__name__ in ("TypeVar", "ParamSpec", "TypeVarTuple"):  # Python 3.12
-            yield str(getattr(node, "name", ""))
-
-
-def find_made_types(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """(line, problem) of a type that is called, handed on or made without being named."""
-    bound = {name for node in nodes_of(tree) for name in _bound(node)}
-    plain = {id(part) for node in nodes_of(tree) for part in _plain_uses(node, bound)}
-    for node in nodes_of(tree):
-        match node:
-            case ast.ClassDef(keywords=keywords) if any(one.arg in ("metaclass", None) for one in keywords):
-                yield node.lineno, "gives a class a metaclass, which decides what its methods are"
-            case ast.Call(func=ast.Name(id="type"), args=[_], keywords=[]) if id(node) in plain:
-                pass
-            case ast.Call(func=ast.Name(id="type")):
-                yield (
-                    node.lineno,
-                    "makes a type, or uses one without its name; write a class, or use isinstance",
-                )
-            case ast.Name(id="type", ctx=ast.Load()) if id(node) not in plain:
-                yield node.lineno, "hands 'type' on, which makes types unseen; call it, or name a class"
-            case ast.Attribute() | ast.Call() if attribute_of(node) == "__class__" and id(node) not in plain:
-                yield node.lineno, "uses a type without its name; name the class, or use isinstance"
-
-
-def _plain_uses(node: ast.AST, bound: Container[str]) -> Iterator[ast.AST]:
-    """Parts of a node that may be a type: it is compared, shown, or asked for its name, or stands in an annotation.
-
-    `bound` are names that the file binds: a builtin's name among them is no builtin.
-    """
-    match node:
-        case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot()], comparators=others):
-            yield from (left, *others)
-        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[other]):
-            yield from (left, other) if all(_is_known(one, bound) for one in (left, other)) else ()
-        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[ast.Tuple(elts=others)]):
-            yield from (left, *others) if all(_is_known(one, bound) for one in others) else ()
-        case ast.Attribute(value=value, attr=name) if name in TOLD_OF_TYPES:
-            yield value
-        case ast.FormattedValue(value=value, format_spec=None):
-            yield value
-        case ast.Call(func=ast.Name(id="type") as function, args=[_], keywords=[]):
-            yield function
-        case ast.Call(func=ast.Name(id=name), args=shown) if name in SHOWING and name not in bound:
-            yield from shown
-        case ast.Call(func=ast.Name(id=name), args=[_, kind]) if name in ASKING and name not in bound:
-            yield from (kind.elts if isinstance(kind, ast.Tuple) else (kind,))
-        case ast.arg(annotation=ast.expr() as said) | ast.AnnAssign(annotation=said):
-            yield from _names(said, bound)
-        case ast.FunctionDef(returns=ast.expr() as said) | ast.AsyncFunctionDef(returns=ast.expr() as said):
-            yield from _names(said, bound)
-
-
-def _is_known(part: ast.expr, bound: Container[str]) -> bool:
-    """A builtin type by its name, or the type of something."""
-    match part:
-        case ast.Name(id=name):
-            return name in TYPES and name not in bound
-        case ast.Call(func=ast.Name(id="type"), args=[_], keywords=[]):
-            return True
-    return False
-
-
-def _names(said: ast.expr, bound: Container[str]) -> Iterator[ast.AST]:
-    """Those of an annotation that is made of builtin types alone, and so calls nothing of the workspace's."""
-    parts = list(ast.walk(said))
-    kinds = (ast.Name, ast.Constant, ast.Subscript, ast.Tuple, ast.BinOp, ast.BitOr, ast.Load)
-    if all(isinstance(part, kinds) for part in parts):
-        found = [part for part in parts if isinstance(part, ast.Name)]
-        yield from found if all(one.id in TYPES and one.id not in bound for one in found) else ()

@@ -8,12 +8,12 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hillclimb.agent.record.ledger import Ledger
+from tests.crash.processes import descendants, expect_gone
 from tests.crash.state import complaints, git, users_side
 from tests.fakes.cases import write_case
 
@@ -23,8 +23,6 @@ LONGEST = 4.0
 MORE = 3
 """The budget of the last session: so many candidates more than the killed ones judged."""
 RUN = "test/affine/night"
-GONE_SECONDS = 15.0
-"""Within this long of the kill, nothing that the climb started may be left."""
 
 KERNEL = """
 import os
@@ -95,46 +93,10 @@ def _climb_and_kill(root: Path, moments: random.Random) -> None:
         assert climb.stdout
         assert json.loads(climb.stdout.readline())["event"] == "opened"
         time.sleep(moments.uniform(0.0, LONGEST))
-        started = dict(_descendants(climb.pid))
+        started = dict(descendants(climb.pid))
         assert started and climb.poll() is None
         climb.kill()
-    _expect_gone(started)
-
-
-def _descendants(pid: int) -> Iterator[tuple[int, str]]:
-    """Every process below this one, with the time it began, so that a number used again is not taken for it."""
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except FileNotFoundError:
-        return
-    for child in map(int, children):
-        began = _began(child)
-        if began:
-            yield child, began
-        yield from _descendants(child)
-
-
-def _began(pid: int) -> str:
-    """When the process started; empty once it is gone or a zombie."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-    return "" if fields[0] in "ZX" else fields[19]
-
-
-def _expect_gone(started: dict[int, str]) -> None:
-    deadline = time.monotonic() + GONE_SECONDS
-    while left := [pid for pid, began in started.items() if _began(pid) == began]:
-        assert time.monotonic() < deadline, f"still there: {[_command(pid) for pid in left]}"
-        time.sleep(0.05)
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except OSError:
-        return "gone just now"
+    expect_gone(started)
 
 
 def _expect_consistent(root: Path, candidates: int, sessions: int) -> None:

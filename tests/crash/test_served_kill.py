@@ -19,8 +19,8 @@ from hillclimb.agent.record.ledger import Ledger
 from hillclimb.harness.errors import IncumbentFault
 from hillclimb.harness.judge.pool import LocalJudge
 from hillclimb.harness.records import Progress, Reason, Side
+from tests.crash.processes import descendants, expect_gone
 from tests.crash.state import complaints, git
-from tests.crash.test_real_kill import _descendants, _expect_gone
 from tests.fakes.served import BACKEND, write_served_case
 
 pytestmark = pytest.mark.xdist_group("served")
@@ -74,10 +74,10 @@ def test_a_climb_that_is_killed_in_a_duel_comes_to_the_same_verdict(root: Path) 
                 break
         else:
             pytest.fail("no duel was begun")
-        started = dict(_descendants(killed.pid))
+        started = dict(descendants(killed.pid))
         assert any(INSIDE in " ".join(psutil.Process(pid).cmdline()) for pid in started)
         killed.kill()
-    _expect_gone(started)
+    expect_gone(started)
     with climb(root) as resumed:
         told, _ = resumed.communicate(timeout=900)
     assert resumed.returncode == 0

@@ -206,7 +206,7 @@ def test_a_session_takes_the_place_of_the_model(session: Path, server: Path) -> 
     assert {"ops/step/kernel.py", "ops/step/put_back.py", "tests/test_step.py"} <= set(done.files)
     found = contents(server / "workspace")
     assert "from ops.step.kernel import Session as make_session" in found["ops/step/put_back.py"]
-    assert "SESSIONS.append(make_step)" in found["ops/extracted.py"]
+    assert "SESSIONS.append(make_session_step)" in found["ops/extracted.py"]
     assert "kernels: [__call__]" in found["kernel_manifest.yaml"]
 
 
@@ -252,7 +252,7 @@ def test_a_session_and_a_module_stand_in_the_list_together(session: Path, kernel
     for folder in (session, kernel):
         put_back(Case(folder), None, Case(server))
     listed = contents(server / "workspace")["ops/extracted.py"]
-    assert "SESSIONS.append(make_step)" in listed and "INSTALLERS.append(install_mlp)" in listed
+    assert "SESSIONS.append(make_session_step)" in listed and "INSTALLERS.append(install_mlp)" in listed
 
 
 def test_what_makes_a_session_may_be_a_function(session: Path, server: Path) -> None:
@@ -276,6 +276,11 @@ def run_test(server: Path, name: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
     )
+
+
+def test_a_server_that_runs_no_session_is_refused(session: Path, server: Path) -> None:
+    (server / "workspace" / "backend" / "session.py").unlink()
+    refuse(session, server, "has no workspace/backend/session.py")
 
 
 @pytest.mark.xdist_group("served")

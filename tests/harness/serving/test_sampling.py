@@ -11,15 +11,20 @@ from hillclimb.harness.serving.generation import Generation
 from hillclimb.harness.serving.sampling import LEAST_LOGPROB, ROW, Sampler
 
 SIZES = st.one_of(st.integers(1, 3 * ROW), st.sampled_from([ROW, ROW + 1, 50 * ROW, 128256]))
+DTYPES = (torch.float32, torch.float64)
+"""Of the first by NumPy, and of others as on a GPU: by torch."""
 
 
-@given(SIZES, st.integers(0, 20), st.integers(0, 2**32 - 1), st.booleans())
-def test_what_is_told_is_what_torch_tells(size: int, count: int, seed: int, is_partly_barred: bool) -> None:
+@given(SIZES, st.integers(0, 20), st.integers(0, 2**32 - 1), st.booleans(), st.sampled_from(DTYPES))
+def test_what_is_told_is_what_torch_tells(
+    size: int, count: int, seed: int, is_partly_barred: bool, dtype: torch.dtype
+) -> None:
     drawn = torch.Generator().manual_seed(seed)
     logits = 10 * torch.rand(size, generator=drawn)
     if is_partly_barred:
         logits[torch.randint(size, (3,), generator=drawn)] = -torch.inf
         logits[0] = 1.0
+    logits = logits.to(dtype)
     asked = Generation(prompt=(1,), most_tokens=1, temperature=0, top_logprobs=count)
     chosen, likeliest = Sampler(asked).choose(logits)
     logprobs = torch.log_softmax(logits.double(), -1).clamp(min=LEAST_LOGPROB)

@@ -1,6 +1,6 @@
 """A Llama's session: prompts are read by torch, and single tokens of one sequence by a few kernels a layer.
 
-They are those of decode.cu, or, where a model or a GPU does not suit it, Triton kernels.
+They are those of decode.cu. Where a model or a GPU does not suit them, torch makes the tokens as well.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ from typing import Any
 
 import torch
 from cuda_decode import CudaDecoder
-from decode import Decoder
 from plain import read
 
 
-def decoder_of(weights: dict[str, torch.Tensor]) -> CudaDecoder | Decoder:
-    """That of decode.cu where it can decode this model here."""
+def decoder_of(weights: dict[str, torch.Tensor]) -> CudaDecoder | None:
+    """None where decode.cu cannot decode this model here."""
     try:
         return CudaDecoder(weights)
     except ValueError:
-        return Decoder(weights)
+        return None
 
 
 class Session:
@@ -39,19 +38,16 @@ class Session:
         *,
         context: int,
     ) -> None:
-        (batch, count), made, step = prompt.shape, tokens.shape[1], 0
-        if batch == 1 and count == 1:
-            self._decoder.begin(prompt)
-        else:
-            following = self._read(prompt, shifts, keys, values, tokens, logits, context, 0)
-            context, step = context + count, 1
-            while batch > 1 and step < made:
-                following = self._read(following, shifts, keys, values, tokens, logits, context, step)
-                context, step = context + 1, step + 1
-            if step < made:
-                self._decoder.begin(following)
+        batch, made, step = len(prompt), tokens.shape[1], 0
+        decoder = self._decoder if batch == 1 else None
+        while step < made and (decoder is None or prompt.shape[1] > 1):
+            following = self._read(prompt, shifts, keys, values, tokens, logits, context, step)
+            context, step, prompt = context + prompt.shape[1], step + 1, following
+        if decoder is None or step == made:
+            return
+        decoder.begin(prompt)
         for at in range(step, made):
-            self._decoder.step(shifts, keys, values, tokens, logits, context + at - step, at)
+            decoder.step(shifts, keys, values, tokens, logits, context + at - step, at)
 
     def _read(self, read_now: torch.Tensor, shifts: torch.Tensor, *rest: Any) -> torch.Tensor:
         """The next token by torch; what is read after it."""
