@@ -50,10 +50,12 @@ LISTED = (
     ),
     *(
         "backend/session.py",
+        "backend/prompts.py",
         "bench/parity.py",
         "bench/profile.py",
         "tests/test_norm_gemv.py",
         "tests/test_backend.py",
+        "tests/test_session.py",
     ),
     *("docs/notes.md", "docs/plan.md", "docs/prior_art.md", "docs/upstream_examples.md"),
     *(f"scripts/{name}.sh" for name in ("build", "parity", "profile", "check_setup", "fetch_upstream_refs")),

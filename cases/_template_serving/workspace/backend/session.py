@@ -1,16 +1,18 @@
 """A session's kernel as the step of a server: it reads tokens, and chooses the likeliest next one by itself.
 
-On a GPU the token after the one that is asked for is made already, while the server answers. A server that then goes on
-with another token than the likeliest one lets it be made again.
+On a GPU the tokens after the one that is asked for are made already, while the server answers. A server that then goes
+on with another token than the likeliest one lets them be made again.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from backend.environment import DEVICE, as_given
 from backend.loading import StockBackend
+from backend.prompts import AHEAD, PromptReader
 
 from hillclimb.harness.serving.backends.backend import ServedModel
 
@@ -28,8 +30,8 @@ LAYER_NAMES = {
 }
 """A session's names of weights, and transformers'."""
 
-ROWS = 3
-"""Of a sequence: one that is asked for, one that is made ahead, and one that the server may still read."""
+ROWS = AHEAD + 2
+"""Of a sequence: one that is asked for, those that are made ahead, and one that the server may still read."""
 
 
 class Row:
@@ -75,32 +77,42 @@ class Slot:
         self._context = cache[0].shape[3]
         self._shifts = as_given(torch.zeros(1, 1, dtype=torch.int64, device=DEVICE))
         self._rows = [Row(vocabulary) for _ in range(ROWS)]
+        self._ahead: deque[Row] = deque()
+        self._read_prompt = PromptReader(lambda tokens: self._call(tokens, 0, self._rows[0]))
         self.forget()
 
     def forget(self) -> None:
         """What is in the cache is written over later."""
-        self._length, self._launched = 0, 0
-        self._ahead: Row | None = None
-        self._likeliest = -1
+        self._length, self._launched, self._likeliest = 0, 0, -1
+        self._ahead.clear()
 
     def read(self, tokens: Sequence[int]) -> torch.Tensor:
         """Logits of what follows these tokens, [vocabulary]; they follow those that were read before."""
-        row = self._ahead if list(tokens) == [self._likeliest] else None
-        if row is None:
-            row = self._launch(torch.tensor([list(tokens)], device=DEVICE), self._length)
+        if not self._ahead or list(tokens) != [self._likeliest]:
+            self._ahead.clear()
+            self._launch(torch.tensor([list(tokens)], device=DEVICE), self._length)
         self._length += len(tokens)
-        has_room = IS_ON_GPU and self._length < self._context
-        self._ahead = self._launch(row.token, self._length) if has_room else None
+        row = self._ahead.popleft()
+        last = self._ahead[-1] if self._ahead else row
+        for start in range(self._length + len(self._ahead), min(self._length + AHEAD, self._context)):
+            last = self._launch(last.token, start)
         logits, self._likeliest = row.wait()
         return logits
 
     def _launch(self, tokens: torch.Tensor, start: int) -> Row:
         row = self._rows[self._launched % ROWS]
         self._launched += 1
+        if start == 0:
+            self._read_prompt(tokens)
+        else:
+            self._call(tokens, start, row)
+        row.fetch()
+        self._ahead.append(row)
+        return row
+
+    def _call(self, tokens: torch.Tensor, start: int, row: Row) -> None:
         made = (as_given(row.token), as_given(row.logits))
         self._step(as_given(tokens), self._shifts, *self._keys_values, *made, context=start)
-        row.fetch()
-        return row
 
 
 class SessionBackend(StockBackend):

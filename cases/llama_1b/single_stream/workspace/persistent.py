@@ -137,7 +137,8 @@ class PersistentDecoder:
     def __init__(self, weights: dict[str, torch.Tensor], *options: str) -> None:
         """Raises ValueError for a model that the kernel cannot decode. `options` are the compiler's."""
         self._sizes = sizes = Sizes(weights)
-        self._w = weights | {"head": weights.get("lm_head", weights["embedding"])}
+        self._weights = weights | {"head": weights.get("lm_head", weights["embedding"])}
+        self._weight_pointers = [self._weights[name].data_ptr() for name in WEIGHTS]
         place = weights["q"].device
         counts = {
             "qkv": (sizes.heads + 2 * sizes.kv_heads) * HEAD,
@@ -148,6 +149,7 @@ class PersistentDecoder:
             "gated": sizes.ffn,
         }
         self._vectors = [torch.zeros(count, dtype=torch.float32, device=place) for count in counts.values()]
+        self._vector_pointers = [vector.data_ptr() for vector in self._vectors]
         self._state = torch.zeros(8 + sizes.layers + 1, dtype=torch.int64, device=place)
         self._marks = torch.zeros(0, dtype=torch.int64, device=place)
         self._given: torch.Tensor | None = None
@@ -169,10 +171,10 @@ class PersistentDecoder:
     ) -> None:
         """One token more. It is stored by the next step, or by a kernel of its own where it is the last one."""
         given = 0 if self._given is None else self._given.data_ptr()
-        pointers = [self._w[name].data_ptr() for name in WEIGHTS]
-        pointers += [keys.data_ptr(), values.data_ptr(), given, shifts.data_ptr(), tokens.data_ptr()]
-        pointers += [logits[0, step].data_ptr(), *(vector.data_ptr() for vector in self._vectors)]
-        call = [*pointers, self._state.data_ptr(), keys.shape[3], position, step, self._marks.data_ptr()]
+        pointers = [keys.data_ptr(), values.data_ptr(), given, shifts.data_ptr(), tokens.data_ptr()]
+        pointers += [logits[0, step].data_ptr(), *self._vector_pointers]
+        numbers = [self._state.data_ptr(), keys.shape[3], position, step, self._marks.data_ptr()]
+        call = torch.tensor([*self._weight_pointers, *pointers, *numbers], dtype=torch.int64)
         self._launch(self._decode, self._sizes.blocks, self._sizes.threads, self._sizes.shared, call)
         self._given = None
         if step + 1 == tokens.shape[1]:
@@ -187,10 +189,9 @@ class PersistentDecoder:
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         _checked(driver.cuFuncSetAttribute(self._decode, attribute, self._sizes.shared))
 
-    def _launch(self, function: Any, blocks: int, threads: int, shared: int, call: list[int]) -> None:
-        """On torch's current stream. All fields of `Call` have eight bytes."""
-        fields = torch.tensor(call, dtype=torch.int64)
-        address = torch.tensor([fields.data_ptr()], dtype=torch.int64)
+    def _launch(self, function: Any, blocks: int, threads: int, shared: int, call: torch.Tensor) -> None:
+        """On torch's current stream. `call` has the fields of `Call`, of eight bytes each."""
+        address = torch.tensor([call.data_ptr()], dtype=torch.int64)
         stream = torch.cuda.current_stream().cuda_stream
         if OVERLAPS and blocks > 1:
             config = overlapping(blocks, threads, shared, stream)
