@@ -27,7 +27,10 @@ LEADING_OUT = words(
     "nb_func codegen add_ir_module add_llvm_module create_ir_module create_library get_pointer_to_function "
     "global_dict func_ir type_annotation lifted get_metadata _definitions attrname _unsafe_update_src "
     "get_capture_scope used_global_vals annotation annotation_type _param create_binder device_caches ir_override "
-    "raw_src _set_src _get_src _do_compile base_fn"
+    "raw_src _set_src _get_src _do_compile base_fn func_globals func_closure func_defaults func_dict _rebuild "
+    "_reduce_class _reduce_states add_overload _callback_add_timer targetdescr _toplevel_typing_context "
+    "cast_python_value aggregate _aggregate _resolve_aggregate_fields "
+    "str_to_ty TritonSemantic lang rewriter ast_transformer set_active"
 )
 """Attributes that lead out of a kernel: to its caller, or to another module through one that imports it."""
 
@@ -133,7 +136,7 @@ TRITON = words(
     "jit autotune heuristics Config cdiv next_power_of_2 constexpr_function set_allocator __version__ "
     "JITFunction KernelInterface OutOfResources TensorDescriptor "
     "tools.tensor_descriptor.TensorDescriptor tools.ragged_tma.create_ragged_descriptor "
-    "tools.ragged_tma.load_ragged tools.ragged_tma.store_ragged reinterpret aggregate CompilationError "
+    "tools.ragged_tma.load_ragged tools.ragged_tma.store_ragged reinterpret CompilationError "
     "compiler.CompiledKernel runtime.jit.JITFunction runtime.driver.active.utils "
     "runtime.driver.active.get_current_target runtime.driver.active.get_current_device "
     "runtime.driver.active.get_current_stream runtime.driver.active.utils.get_device_properties "
@@ -145,7 +148,8 @@ TRITON_LANGUAGES = ("triton.language.", "triton.experimental.gluon.")
 """What is below these says what a kernel does; every name of them may be used, but for what they import themselves."""
 
 IMPORTED_BY_LANGUAGES = (sys.stdlib_module_names - {"math", "random"}) | words(
-    "modules module_from_spec module_finder spec knobs wraps contextmanager dataclass cached_property warn Enum"
+    "modules module_from_spec module_finder spec knobs wraps contextmanager dataclass cached_property warn Enum "
+    "semantic"
 )
 """Names of modules and of functions of Python's that submodules of these languages have in them."""
 

@@ -32,6 +32,9 @@ BOUND_DUNDERS = words("__all__ __version__ __author__ __doc__ __slots__ __match_
 """Those that an assignment may bind. Others say where a module's names come from, or what an object pretends to be."""
 
 
+OF_NUMBA = "_numba_type_"
+"""An attribute by which an object tells numba what it is."""
+
 READ_DUNDERS = NAMED_DUNDERS | BOUND_DUNDERS | {"__debug__"}
 """Names of a module's own that it may read. Its `__path__`, changed in place, says where other modules come from."""
 
@@ -48,6 +51,7 @@ def find_hidden_names(
             *_read_names(node),
             *_patterns(node),
             *_imports(node, names.package, modules),
+            *_renamed(node),
         ]
         yield from ((line, problem) for problem in problems)
     yield from _module_functions(tree)
@@ -86,8 +90,10 @@ def _bindings(node: ast.AST) -> Iterator[str]:
             bound = [name]
         case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
             bound = [name]
+        case ast.FunctionDef(name=name):
+            bound = [name if name == OF_NUMBA else None]
     for told in bound:
-        if _is_dunder(told) and told not in BOUND_DUNDERS:
+        if (_is_dunder(told) and told not in BOUND_DUNDERS) or told == OF_NUMBA:
             yield f"binds {told}, which says where names come from; call it otherwise"
 
 
@@ -121,6 +127,22 @@ def _attributes(node: ast.AST) -> Iterator[str]:
     attribute = attribute_of(node)
     if _is_dunder(attribute) and attribute not in NAMED_DUNDERS:
         yield f"uses '.{attribute}', which reaches what an object is made of"
+
+
+def _renamed(node: ast.AST) -> Iterator[str]:
+    """Names that Python puts the class's before, wherever they stand in its body."""
+    for part in nodes_of(node) if isinstance(node, ast.ClassDef) else ():
+        for name in sorted(_identifiers(part)):
+            if name.startswith("__") and not name.endswith("__"):
+                yield f"says {name} in a class, where Python reads another name; begin it with one underscore"
+
+
+def _identifiers(node: ast.AST) -> set[str]:
+    """Those that are a node's own."""
+    said = [value for _, value in ast.iter_fields(node)]
+    lists = [one for value in said if isinstance(value, list) for one in value]
+    names = {one for one in [*said, *lists] if isinstance(one, str)}
+    return set() if isinstance(node, ast.Constant) else names
 
 
 def _read_names(node: ast.AST) -> Iterator[str]:

@@ -224,8 +224,8 @@ def _dtypes() -> frozenset[str]:
 
 @cache
 def _operators() -> frozenset[str]:
-    """Everything that this torch's tensors can be told, but for what is on a list above."""
+    """Everything that this torch's tensors can be told, but for what is on a list above, and for signs."""
     import torch
 
-    public = {name for name in dir(torch.Tensor) if not name.startswith("_")}
-    return frozenset(public - VIEWS - QUESTIONS - FILLS - OTHERS)
+    named = {name for name in dir(torch.Tensor) if not name.startswith("__")}
+    return frozenset(named - VIEWS - QUESTIONS - FILLS - OTHERS)

@@ -99,7 +99,8 @@ class DottedNames:
     def uses(self, tree: ast.AST) -> Iterator[tuple[ast.expr, str]]:
         """Every longest chain of attributes that starts at an import, with its path; renamings are no use."""
         parts = {id(part) for node in nodes_of(tree) if (part := base_of(node)) is not None}
-        passed = parts | {id(value) for _, _, value in self._aliases if isinstance(value, ast.Name)}
+        renamed = (value for node, _, value in self._aliases if not isinstance(node, ast.NamedExpr))
+        passed = parts | {id(value) for value in renamed if isinstance(value, ast.Name)}
         passed |= {id(asked) for node in nodes_of(tree) if (asked := _asked_about(node)) is not None}
         for node in nodes_of(tree):
             if not isinstance(node, ast.expr) or id(node) in passed or _binds(node):
@@ -141,7 +142,9 @@ class DottedNames:
         for end in range(1, len(parts)):
             other = self._others.get(".".join(parts[:end]))
             if other is not None and parts[end] in other._paths:
-                return ".".join([other._paths[parts[end]], *parts[end + 1 :]])
+                onward = ".".join([other._paths[parts[end]], *parts[end + 1 :]])
+                if onward != path:  # a package names its own module as others do
+                    return onward
         return None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import importlib.machinery
+import symtable
 import sys
 import sysconfig
 from collections.abc import Container, Iterator
@@ -36,7 +37,7 @@ from hillclimb.harness.policy.names import (
     parse,
 )
 from hillclimb.harness.policy.signatures import find_additions, find_evaluated_strings, makes_ufuncs
-from hillclimb.harness.policy.unbound_names import find_unbound_names
+from hillclimb.harness.policy.unbound_names import find_unbound_names, scopes_of
 from hillclimb.harness.records import Reason
 
 __all__ = ["DYNAMIC", "LIBRARY_CALLS", "check_policy"]
@@ -65,6 +66,9 @@ DYNAMIC = frozenset(
     }
 )
 """Names that would let code say the rest unseen."""
+
+UNREAD_ARGUMENTS = words("ir_override extern_libs")
+"""By which Triton is given code that is no source."""
 
 TAKEN = words(
     "agent harness hillclimb numpy scipy numba llvmlite yaml torch triton cuda cutlass sitecustomize usercustomize"
@@ -170,9 +174,10 @@ def _first_violation(
     """What there is to say against these files; None where nothing is."""
     own = {name.parts[0].removesuffix(".py") for name, _ in sources}
     trees: dict[PurePath, ast.Module] = {}
+    scopes: dict[PurePath, symtable.SymbolTable] = {}
     for file, source in sources:
         try:
-            trees[file] = parse(source)
+            trees[file], scopes[file] = parse(source), scopes_of(source)
         except PARSE_ERRORS as error:
             return Reason.DOES_NOT_LOAD, _unreadable(file, error)
     names: dict[str, DottedNames] = {}
@@ -182,6 +187,7 @@ def _first_violation(
     has_ufuncs = any(makes_ufuncs(tree, names[module_name(file)]) for file, tree in trees.items())
     for file, tree in trees.items():
         found = [*_violations(tree, names[module_name(file)], own, modules, policy)]
+        found += find_unbound_names(tree, scopes[file], names[module_name(file)], modules)
         found += find_additions(tree, names[module_name(file)]) if has_ufuncs else ()
         for line, problem in sorted(found, key=itemgetter(0)):
             return Reason.POLICY, f"{file}:{line}: {problem}"
@@ -208,7 +214,6 @@ def _violations(
             tree, names, own, with_tensors=bool({"torch", "hillclimb"} & set(policy.modules))
         )
     yield from find_hidden_names(tree, names, own, modules)
-    yield from find_unbound_names(tree, names, modules)
     yield from find_made_types(tree)
     yield from find_evaluated_strings(tree, names)
     yield from _unlisted(tree, names, own, policy)
@@ -253,6 +258,8 @@ def _dynamic_code(node: ast.AST, is_called: bool, names: DottedNames) -> Iterato
         said, attribute = said - {"compile"}, None
     for dynamic in sorted(said):
         yield f"uses {dynamic!r}, which hides what the code does"
+    if isinstance(node, ast.keyword) and node.arg in UNREAD_ARGUMENTS:
+        yield f"gives {node.arg}, which brings code that nobody reads; leave it out"
     if attribute in LEADING_OUT:
         yield f"uses '.{attribute}', which leads out of the kernel"
     if name == "getattr" and not is_called:

@@ -21,8 +21,14 @@ def find_evaluated_strings(tree: ast.AST, names: DottedNames) -> Iterator[tuple[
     """(line, problem) of each signature that is no plain one of numba's types, and of what hides one."""
     functions = _functions(tree)
     called = {id(node.func): node for node in nodes_of(tree) if isinstance(node, ast.Call)}
+    bases = {id(base) for node in nodes_of(tree) if isinstance(node, ast.ClassDef) for base in node.bases}
     decorators = {id(node) for made in nodes_of(tree) for node in getattr(made, "decorator_list", ())}
     for node, path in names.meanings(tree):
+        if id(node) in bases and path.startswith("numba."):
+            yield (
+                node.lineno,
+                f"derives a class from {path}, whose methods numba hands its own insides; leave it out",
+            )
         if not TAKES_SIGNATURES.match(path):
             continue
         if id(node) not in called and id(node) not in decorators:

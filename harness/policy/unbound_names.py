@@ -1,32 +1,56 @@
-"""Names that a file reads and does not bind: a package's globals have its submodules, whoever imports them."""
+"""Names that a file reads and does not bind: a package, Python's site and Triton's interpreter put them there."""
 
 from __future__ import annotations
 
 import ast
+import symtable
 from collections.abc import Container, Iterator
+from functools import lru_cache
 
 from hillclimb.harness.policy.allowed import words
-from hillclimb.harness.policy.names import DottedNames, bound_by, imported, nodes_of
+from hillclimb.harness.policy.names import MAX_FILES_REMEMBERED, DottedNames, bound_by, imported, nodes_of
 
 OF_SITE = words("help credits license copyright exit quit")
 """Put among the builtins by Python's site, for people at a prompt; they import and read by text."""
 
+OF_INTERPRETER = words(
+    "annotations ast textwrap inspect time math np triton tl dataclass dataclasses partial Callable Dict List Optional "
+    "Tuple TypeVar ASTTransformer ExtraFunctions FunctionRewriter GridExecutor InterpretedFunction "
+    "InterpreterBuilder InterpreterError InterpreterOptions KernelInterface ReduceOps ReduceScanOpInterface "
+    "ScanOps T TensorDescHandle TensorDescriptor TensorHandle TritonSemantic interpreter_builder "
+    "interpreter_semantic np_erf_fp32 np_erf_fp64 np_umulhi_u64"
+)
+"""Put by Triton's interpreter among the globals of a kernel's module, where the module binds none of that name."""
+
+
+@lru_cache(maxsize=MAX_FILES_REMEMBERED)
+def scopes_of(source: bytes) -> symtable.SymbolTable:
+    """Raises as symtable does for what ast.parse takes and Python does not compile."""
+    return symtable.symtable(source, "file", "exec")  # type: ignore[arg-type]  # bytes name their encoding
+
 
 def find_unbound_names(
-    tree: ast.AST, names: DottedNames, modules: Container[str]
+    tree: ast.Module, scopes: symtable.SymbolTable, names: DottedNames, modules: Container[str]
 ) -> Iterator[tuple[int, str]]:
-    """(line, problem); `modules` are all modules and packages of the workspace."""
-    top = {name for node in getattr(tree, "body", ()) for name in _bound_at_top(node)}
-    own = {id(node) for node in _arguments_read(tree)}
+    """(line, problem); `modules` are all modules and packages of the workspace.
+
+    A package's globals have its submodules, whoever imports them.
+    """
+    certain = set(_bound_for_certain(tree.body))
     is_package = names.module == names.package
+    for name, begin in sorted(_global_reads(scopes)):
+        line = _line_of(tree, name, begin)
+        if name in certain:
+            continue
+        if name in OF_SITE:
+            yield line, f"uses {name!r}, which imports or reads what it is told; leave it out"
+        elif is_package and f"{names.package}.{name}" in modules:
+            yield line, f"reads the module {name!r} without importing it; import it at the top"
+        elif name in OF_INTERPRETER:
+            yield line, f"reads {name!r}, which need not be bound here; bind it at the top"
     for node in nodes_of(tree):
         match node:
-            case ast.Name(id=name, ctx=ast.Load()) if name not in top:
-                if name in OF_SITE and id(node) not in own:
-                    yield node.lineno, f"uses {name!r}, which imports or reads what it is told; leave it out"
-                elif is_package and f"{names.package}.{name}" in modules:
-                    yield node.lineno, f"reads the module {name!r} without importing it; import it at the top"
-            case ast.Name(id=name, ctx=ast.Del()) if name in OF_SITE:
+            case ast.Name(id=name, ctx=ast.Del()) if name in OF_SITE | OF_INTERPRETER:
                 yield node.lineno, f"deletes {name!r}, which stands for something else then"
         for name in bound_by(node) if is_package else ():
             inner = f"{names.package}.{name}"
@@ -36,21 +60,44 @@ def find_unbound_names(
                 yield line, f"binds {name!r}, which is the module {inner} as well; call one of them otherwise"
 
 
-def _bound_at_top(statement: ast.stmt) -> Iterator[str]:
-    """What one statement at the top of a file binds, whatever happens."""
-    match statement:
-        case ast.Assign(targets=targets):
-            yield from (target.id for target in targets if isinstance(target, ast.Name))
-        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Import() | ast.ImportFrom():
-            yield from bound_by(statement)
+def _bound_for_certain(statements: list[ast.stmt]) -> Iterator[str]:
+    """What they bind at the top of a file, whatever happens."""
+    for statement in statements:
+        match statement:
+            case ast.Assign(targets=targets):
+                yield from (target.id for target in targets if isinstance(target, ast.Name))
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr()):
+                yield name
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield statement.name
+            case ast.Import() | ast.ImportFrom():
+                yield from bound_by(statement)
+            case ast.If(body=body, orelse=orelse):
+                yield from set(_bound_for_certain(body)).intersection(_bound_for_certain(orelse))
+            case ast.Try(body=body, handlers=handlers, orelse=orelse, finalbody=finalbody):
+                ways = [set(_bound_for_certain(one.body)) for one in handlers]
+                yield from set(_bound_for_certain([*body, *orelse])).intersection(*ways)
+                yield from _bound_for_certain(finalbody)
 
 
-def _arguments_read(tree: ast.AST) -> Iterator[ast.AST]:
-    """Names in the bodies of functions that have an argument of that name."""
-    for node in nodes_of(tree):
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            continue
-        given = {one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg)}
-        body = node.body if isinstance(node.body, list) else [node.body]
-        inner = (part for statement in body for part in ast.walk(statement)) if given & OF_SITE else ()
-        yield from (part for part in inner if isinstance(part, ast.Name) and part.id in given)
+def _tables(scopes: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    yield scopes
+    for inner in scopes.get_children():
+        yield from _tables(inner)
+
+
+def _global_reads(scopes: symtable.SymbolTable) -> set[tuple[str, int]]:
+    """Names that may be read as globals, with the line at which the scope that reads begins."""
+    return {
+        (symbol.get_name(), table.get_lineno())
+        for table in _tables(scopes)
+        for symbol in table.get_symbols()
+        if symbol.is_referenced()
+        if symbol.is_global() or (table.get_type() in ("module", "class") and not symbol.is_free())
+    }
+
+
+def _line_of(tree: ast.AST, name: str, line: int) -> int:
+    """The first place behind a line where a name is read."""
+    reads = (node.lineno for node in nodes_of(tree) if isinstance(node, ast.Name) and node.id == name)
+    return min((one for one in reads if one >= line), default=line)
