@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hillclimb.harness.case.case import Case
@@ -185,6 +185,8 @@ class _ServedPair:
     servers: Mapping[str, ConfinedServer]
     residual: ResidualWork
     memory: DeviceMemory
+    warm: set[tuple[str, str]] = field(default_factory=set)
+    """Letters and suites of servers that answered a segment of it before."""
 
     def time_block(self, suite: str) -> Block:
         """Four segments; both sides are asked the same in their first, and the same in their second."""
@@ -194,7 +196,7 @@ class _ServedPair:
         segments = []
         for place, letter in enumerate(order):
             with blamed_on(letter):
-                segments.append(self._time_segment(self.servers[letter], prompts[place // 2], suite))
+                segments.append(self._time_segment(letter, prompts[place // 2], suite))
             self.memory.note(letter)
             segments[-1] = replace(segments[-1], device_bytes=self.memory.bytes_of[letter])
             self.residual.listen(letter)
@@ -214,7 +216,9 @@ class _ServedPair:
             ),
         )
 
-    def _time_segment(self, server: ConfinedServer, prompts: Prompts, suite: str) -> ServedSegment:
+    def _time_segment(self, letter: str, prompts: Prompts, suite: str) -> ServedSegment:
+        """Behind one that nobody times, where it is a server's first of a suite: it captures and compiles then."""
+        server = self.servers[letter]
         _require_alive(server)
         server.require_alone()
         if server.ran_while_frozen():
@@ -223,6 +227,9 @@ class _ServedPair:
         server.thaw()
         try:
             self.surface.ask(server, self.surface.draw_prompts(suite)[0], LEAD_IN_TOKENS)
+            if (letter, suite) not in self.warm:
+                self.surface.ask_all(server, self.surface.draw_prompts(suite), suite)
+                self.warm.add((letter, suite))
             return self.surface.ask_all(server, prompts, suite)
         finally:
             server.freeze()
