@@ -1,11 +1,23 @@
-"""A Llama's session in plain torch: prompts and tokens of all sequences go through the layers together."""
+"""A Llama's session: prompts are read by torch, and single tokens by a few kernels a layer, 32 sequences at a time.
+
+They are those of decode.cu. Where a model or a GPU does not suit them, torch makes the tokens as well.
+"""
 
 from __future__ import annotations
 
-import torch
-from torch.nn import functional
+from typing import Any
 
-EPSILON = 1e-5
+import torch
+from cuda_decode import SEQUENCES, CudaDecoder
+from plain import read
+
+
+def decoder_of(weights: dict[str, torch.Tensor]) -> CudaDecoder | None:
+    """None where decode.cu cannot decode this model here."""
+    try:
+        return CudaDecoder(weights)
+    except ValueError:
+        return None
 
 
 class Session:
@@ -13,7 +25,7 @@ class Session:
 
     def __init__(self, **weights: torch.Tensor) -> None:
         self._weights = weights
-        self._layers = len(weights["q"])
+        self._decoder = decoder_of(weights)
 
     def __call__(
         self,
@@ -26,60 +38,23 @@ class Session:
         *,
         context: int,
     ) -> None:
-        read_now = prompt
-        for step in range(tokens.shape[1]):
-            found = self._read(read_now, keys, values, context)
-            logits[:, step] = found
-            tokens[:, step] = found.argmax(1)
-            context += read_now.shape[1]
-            read_now = ((tokens[:, step] + shifts[:, step]) % logits.shape[2])[:, None]
+        made, step = tokens.shape[1], 0
+        while step < made and (self._decoder is None or prompt.shape[1] > 1):
+            following = self._read(prompt, shifts, keys, values, tokens, logits, context, step)
+            context, step, prompt = context + prompt.shape[1], step + 1, following
+        if self._decoder is None or step == made:
+            return
+        for first in range(0, len(prompt), SEQUENCES):
+            some = slice(first, first + SEQUENCES)
+            self._decoder.begin(prompt[some])
+            state = shifts[some], keys[:, some], values[:, some], tokens[some], logits[some]
+            for at in range(step, made):
+                self._decoder.step(*state, context + at - step, at)
 
-    def _read(
-        self, tokens: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, context: int
-    ) -> torch.Tensor:
-        """Logits of the last of these tokens [batch, count]: [batch, vocab]. The cache gets their keys and values."""
-        x, end = self._weights["embedding"][tokens], context + tokens.shape[1]
-        angles = torch.arange(context, end, device=x.device)[:, None] * self._weights["frequencies"]
-        turns = angles.cos(), angles.sin()
-        for layer in range(self._layers):
-            cache = keys[layer, :, :, :end], values[layer, :, :, :end]
-            x = x + self._attend(normed(x, self._weights["attention_norm"][layer]), layer, cache, turns)
-            h = normed(x, self._weights["mlp_norm"][layer])
-            gated = functional.silu(self._times("gate", layer, h)) * self._times("up", layer, h)
-            x = x + self._times("down", layer, gated)
-        return functional.linear(normed(x[:, -1], self._weights["norm"]), self._weights["embedding"])
-
-    def _attend(
-        self,
-        x: torch.Tensor,
-        layer: int,
-        cache: tuple[torch.Tensor, torch.Tensor],
-        turns: tuple[torch.Tensor, torch.Tensor],
-    ) -> torch.Tensor:
-        """`cache` holds keys and values of all positions, [batch, kv_heads, end, head_dim]; the last are new."""
-        (batch, count, _), (keys, values) = x.shape, cache
-        end, head_dim = keys.shape[2:]
-        q, k, v = (
-            self._times(name, layer, x).view(batch, count, -1, head_dim).transpose(1, 2) for name in "qkv"
-        )
-        keys[:, :, end - count :], values[:, :, end - count :] = turned(k, *turns), v
-        is_seen = torch.ones(count, end, dtype=torch.bool, device=x.device).tril(end - count)
-        seen = functional.scaled_dot_product_attention(
-            turned(q, *turns), keys, values, attn_mask=is_seen, enable_gqa=True
-        )
-        return self._times("o", layer, seen.transpose(1, 2).reshape(batch, count, -1))
-
-    def _times(self, name: str, layer: int, x: torch.Tensor) -> torch.Tensor:
-        return functional.linear(x, self._weights[name][layer])
-
-
-def normed(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Divided by its root mean square, and weighted."""
-    wide = x.float()
-    return (wide * (wide.square().mean(-1, keepdim=True) + EPSILON).rsqrt()).to(x.dtype) * weight
-
-
-def turned(x: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
-    """The rotary embedding."""
-    first, second = x.float().chunk(2, -1)
-    return torch.cat([first * cosine - second * sine, second * cosine + first * sine], -1).to(x.dtype)
+    def _read(self, read_now: torch.Tensor, shifts: torch.Tensor, *rest: Any) -> torch.Tensor:
+        """The next tokens by torch; what is read after them."""
+        keys, values, tokens, logits, context, step = rest
+        found = read(self._weights, read_now, keys, values, context)
+        logits[:, step] = found
+        tokens[:, step] = found.argmax(1)
+        return ((tokens[:, step] + shifts[:, step]) % logits.shape[2])[:, None]
