@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
+from types import ModuleType
 
 
 def words(text: str) -> frozenset[str]:
@@ -29,7 +30,7 @@ LEADING_OUT = words(
     "get_capture_scope used_global_vals annotation annotation_type _param create_binder device_caches ir_override "
     "raw_src _set_src _get_src _do_compile base_fn func_globals func_closure func_defaults func_dict _rebuild "
     "_reduce_class _reduce_states add_overload _callback_add_timer targetdescr _toplevel_typing_context "
-    "cast_python_value aggregate _aggregate _resolve_aggregate_fields "
+    "cast_python_value _aggregate _tensor_member_fn gscope builtin_namespace module_map _resolve_aggregate_fields "
     "str_to_ty TritonSemantic lang rewriter ast_transformer set_active"
 )
 """Attributes that lead out of a kernel: to its caller, or to another module through one that imports it."""
@@ -149,7 +150,7 @@ TRITON_LANGUAGES = ("triton.language.", "triton.experimental.gluon.")
 
 IMPORTED_BY_LANGUAGES = (sys.stdlib_module_names - {"math", "random"}) | words(
     "modules module_from_spec module_finder spec knobs wraps contextmanager dataclass cached_property warn Enum "
-    "semantic"
+    "semantic aggregate builtin extern"
 )
 """Names of modules and of functions of Python's that submodules of these languages have in them."""
 
@@ -206,8 +207,8 @@ def problem_with(path: str, allowed: Iterable[str], library_calls: bool) -> str 
     if known is None:
         return _problem_with_unlisted(path)
     if path.startswith(TRITON_LANGUAGES):
-        is_module = path.rpartition(".")[2] in MODULES_OF_LANGUAGES
-        return _handed_on(path) if is_module else _problem_with_parts(path)
+        is_module = path.rpartition(".")[2] in MODULES_OF_LANGUAGES or _is_module_of_triton(path)
+        return _problem_with_parts(path) or (_handed_on(path) if is_module else None)
     if is_listed(rest, known):
         return None
     if not rest or f"{path}." in TRITON_LANGUAGES or any(name.startswith(f"{rest}.") for name in known):
@@ -275,6 +276,20 @@ def _problem_with_parts(path: str) -> str | None:
     if foreign:
         return f"uses {path}, which leads to another module ({min(foreign)})"
     return None
+
+
+@cache
+def _is_module_of_triton(path: str) -> bool:
+    """Whether Triton, where it is installed, has a module behind that name, whatever the name is."""
+    try:
+        import triton.experimental.gluon
+        import triton.language  # here, because who only reads the lists may not need it
+    except ImportError:
+        return False
+    value: object = triton
+    for part in path.split(".")[1:]:
+        value = getattr(value, part, None)
+    return isinstance(value, ModuleType)
 
 
 @cache

@@ -81,6 +81,13 @@ class DottedNames:
             return False
         return self._bind(node, name, path)
 
+    @property
+    def roots(self) -> set[str]:
+        """Modules of which a name is bound."""
+        return {
+            path.split(".")[0] for path in (*self._paths.values(), *(other for *_, other in self.ambiguous))
+        }
+
     def follow(self, path: str, line: int = 0) -> str:
         """What a path stands for, through the workspace's own modules; one that imports from itself has a value."""
         for _ in range(MAX_HOPS):

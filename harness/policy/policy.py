@@ -11,7 +11,7 @@ import importlib.machinery
 import symtable
 import sys
 import sysconfig
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from functools import cache, lru_cache
 from operator import itemgetter
 from pathlib import Path, PurePath
@@ -35,6 +35,12 @@ from hillclimb.harness.policy.names import (
     nodes_of,
     package_name,
     parse,
+)
+from hillclimb.harness.policy.other_readers import (
+    find_foreign_wraps,
+    find_named_types,
+    find_other_texts,
+    lines_of,
 )
 from hillclimb.harness.policy.signatures import find_additions, find_evaluated_strings, makes_ufuncs
 from hillclimb.harness.policy.unbound_names import find_unbound_names, scopes_of
@@ -66,9 +72,6 @@ DYNAMIC = frozenset(
     }
 )
 """Names that would let code say the rest unseen."""
-
-UNREAD_ARGUMENTS = words("ir_override extern_libs")
-"""By which Triton is given code that is no source."""
 
 TAKEN = words(
     "agent harness hillclimb numpy scipy numba llvmlite yaml torch triton cuda cutlass sitecustomize usercustomize"
@@ -175,9 +178,10 @@ def _first_violation(
     own = {name.parts[0].removesuffix(".py") for name, _ in sources}
     trees: dict[PurePath, ast.Module] = {}
     scopes: dict[PurePath, symtable.SymbolTable] = {}
+    lines: dict[PurePath, Sequence[str]] = {}
     for file, source in sources:
         try:
-            trees[file], scopes[file] = parse(source), scopes_of(source)
+            trees[file], scopes[file], lines[file] = parse(source), scopes_of(source), lines_of(source)
         except PARSE_ERRORS as error:
             return Reason.DOES_NOT_LOAD, _unreadable(file, error)
     names: dict[str, DottedNames] = {}
@@ -185,9 +189,14 @@ def _first_violation(
         names[module_name(file)] = DottedNames(tree, names, package_name(file), module_name(file))
     modules = {*names, *(package_name(file) for file in trees)} - {""}
     has_ufuncs = any(makes_ufuncs(tree, names[module_name(file)]) for file, tree in trees.items())
+    libraries = {root for one in names.values() for root in one.roots}
     for file, tree in trees.items():
         found = [*_violations(tree, names[module_name(file)], own, modules, policy)]
         found += find_unbound_names(tree, scopes[file], names[module_name(file)], modules)
+        found += (
+            find_other_texts(tree, lines[file], names[module_name(file)]) if "triton" in libraries else ()
+        )
+        found += find_named_types(tree) if "numba" in libraries else ()
         found += find_additions(tree, names[module_name(file)]) if has_ufuncs else ()
         for line, problem in sorted(found, key=itemgetter(0)):
             return Reason.POLICY, f"{file}:{line}: {problem}"
@@ -215,6 +224,7 @@ def _violations(
         )
     yield from find_hidden_names(tree, names, own, modules)
     yield from find_made_types(tree)
+    yield from find_foreign_wraps(tree, names)
     yield from find_evaluated_strings(tree, names)
     yield from _unlisted(tree, names, own, policy)
 
@@ -258,8 +268,6 @@ def _dynamic_code(node: ast.AST, is_called: bool, names: DottedNames) -> Iterato
         said, attribute = said - {"compile"}, None
     for dynamic in sorted(said):
         yield f"uses {dynamic!r}, which hides what the code does"
-    if isinstance(node, ast.keyword) and node.arg in UNREAD_ARGUMENTS:
-        yield f"gives {node.arg}, which brings code that nobody reads; leave it out"
     if attribute in LEADING_OUT:
         yield f"uses '.{attribute}', which leads out of the kernel"
     if name == "getattr" and not is_called:
@@ -274,8 +282,6 @@ def _patches(node: ast.AST, names: DottedNames, own: set[str]) -> Iterator[str]:
         path = names.path(node)
         if path is not None and path.split(".")[0] not in own:
             yield f"changes {path}, which is not the workspace's own"
-        if node.attr == "_src" and not (isinstance(node.value, ast.Name) and node.value.id == "self"):
-            yield "changes '._src', which is the source of a kernel of Triton's"
 
 
 def _name(node: ast.AST) -> str | None:

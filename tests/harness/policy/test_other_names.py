@@ -141,7 +141,7 @@ LANGUAGES = [
     "def f(s):\n    return s.lang.typing\n",
     "def f(k):\n    k.rewriter.ast_transformer = 1\n",
     "import triton\ntriton.Config({}, ir_override='a.ttgir')\n",
-    "def f(k):\n    k[(1,)](1, extern_libs={})\n",
+    "import triton\ndef f(k):\n    k[(1,)](triton.cdiv(1, 1), extern_libs={})\n",
     "def f(x, y):\n    return x._addmm_activation(x, y)\n",
 ]
 

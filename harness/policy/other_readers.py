@@ -1,0 +1,98 @@
+"""What libraries read in a kernel's file otherwise than Python does: Triton takes functions from its text."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator, Sequence
+
+from hillclimb.harness.policy.allowed import words
+from hillclimb.harness.policy.names import DottedNames, nodes_of
+
+FUNCTION = re.compile(r"\s*(async\s+)?def\b")
+
+BROUGHT = words("ir_override extern_libs")
+"""Options by which Triton is given code that is no source."""
+
+READ_BY_TRITON = words("_src parse")
+"""Of a kernel of Triton's: its text, and what makes a tree of it."""
+
+
+def lines_of(source: bytes) -> Sequence[str]:
+    """As inspect reads them. Raises SyntaxError for an encoding that Python does not have."""
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+    return io.TextIOWrapper(io.BytesIO(source), encoding, errors="replace").readlines()
+
+
+def find_other_texts(tree: ast.AST, lines: Sequence[str], names: DottedNames) -> Iterator[tuple[int, str]]:
+    """(line, problem) where a workspace uses Triton: other text than a function's own, and who hands it over."""
+    for node in nodes_of(tree):
+        match node:
+            case ast.Constant(value=str()) | ast.JoinedStr():
+                yield from _functions_in(node, lines)
+            case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()) if name in READ_BY_TRITON:
+                yield node.lineno, f"changes '.{name}', by which Triton reads a kernel"
+            case ast.ClassDef(bases=bases) if any(_is_of_triton(names.path(base)) for base in bases):
+                yield node.lineno, "derives a class from Triton's, whose methods are handed its compiler"
+            case ast.ClassDef(bases=bases) if any(_is_text(base) for base in bases) and not _is_choice(node):
+                yield node.lineno, "derives a class from str, whose methods a compiler calls; leave str out"
+        match node:
+            case ast.keyword(arg=said) | ast.Constant(value=said) if said in BROUGHT:
+                yield _line(node), f"says {said}, which brings code that nobody reads; leave it out"
+
+
+def find_named_types(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, problem) where a workspace uses numba: what it makes of a value goes by the name of a type."""
+    for node in nodes_of(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="self"), attr="name"):
+                pass
+            case ast.Attribute(attr="name", ctx=ast.Store() | ast.Del()):
+                yield (
+                    node.lineno,
+                    "changes '.name', by which numba chooses what makes a value; call it otherwise",
+                )
+
+
+def find_foreign_wraps(tree: ast.AST, names: DottedNames) -> Iterator[tuple[int, str]]:
+    """(line, problem) of functools.wraps around what a library has, whose text and marks a function takes on."""
+    for node in nodes_of(tree):
+        match node:
+            case ast.Call(func=function, args=[wrapped]) if names.path(function) == "functools.wraps":
+                if not isinstance(wrapped, ast.Name) or names.path(wrapped) is not None:
+                    yield node.lineno, "wraps what is no function of this file's; write a function around it"
+
+
+def _functions_in(text: ast.Constant | ast.JoinedStr, lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    for number in range(text.lineno + 1, (text.end_lineno or text.lineno) + 1):
+        if FUNCTION.match(lines[number - 1]):
+            yield (
+                number,
+                "begins a line of a string with 'def', which Triton takes for the function; begin it otherwise",
+            )
+
+
+def _is_of_triton(path: str | None) -> bool:
+    return path is not None and path.split(".")[0] == "triton"
+
+
+def _is_text(base: ast.expr) -> bool:
+    return isinstance(base, ast.Name) and base.id == "str"
+
+
+def _is_choice(made: ast.ClassDef) -> bool:
+    """Whether it is an enumeration of plain values, of which nothing can be derived."""
+    values = [part for part in made.body if isinstance(part, ast.Assign)]
+    others = [part for part in made.body if part not in values and not isinstance(part, ast.Expr)]
+    return (
+        len(made.bases) == 2
+        and bool(values)
+        and not others
+        and all(isinstance(part.value, ast.Constant) for part in values)
+    )
+
+
+def _line(node: ast.AST) -> int:
+    return int(getattr(node, "lineno", 0))
