@@ -9,12 +9,15 @@ import tokenize
 from collections.abc import Iterator, Sequence
 
 from hillclimb.harness.policy.allowed import words
-from hillclimb.harness.policy.names import DottedNames, nodes_of
+from hillclimb.harness.policy.names import DottedNames, bound_by, nodes_of
 
 FUNCTION = re.compile(r"\s*(async\s+)?def\b")
 
 BROUGHT = words("ir_override extern_libs")
 """Options by which Triton is given code that is no source."""
+
+OF_TEXT = words("strip lstrip rstrip replace upper lower startswith endswith removeprefix removesuffix")
+"""Methods of str that Triton calls on annotations and options."""
 
 READ_BY_TRITON = words("_src parse")
 """Of a kernel of Triton's: its text, and what makes a tree of it."""
@@ -30,7 +33,7 @@ def find_other_texts(tree: ast.AST, lines: Sequence[str], names: DottedNames) ->
     """(line, problem) where a workspace uses Triton: other text than a function's own, and who hands it over."""
     for node in nodes_of(tree):
         match node:
-            case ast.Constant(value=str()) | ast.JoinedStr():
+            case ast.Constant(value=str() | bytes()) | ast.JoinedStr():
                 yield from _functions_in(node, lines)
             case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()) if name in READ_BY_TRITON:
                 yield node.lineno, f"changes '.{name}', by which Triton reads a kernel"
@@ -38,6 +41,9 @@ def find_other_texts(tree: ast.AST, lines: Sequence[str], names: DottedNames) ->
                 yield node.lineno, "derives a class from Triton's, whose methods are handed its compiler"
             case ast.ClassDef(bases=bases) if any(_is_text(base) for base in bases) and not _is_choice(node):
                 yield node.lineno, "derives a class from str, whose methods a compiler calls; leave str out"
+            case ast.ClassDef(body=body) if OF_TEXT & _bound_in(body):
+                name = min(OF_TEXT & _bound_in(body))
+                yield node.lineno, f"defines {name!r}, a method of text that a compiler calls; call it otherwise"
         match node:
             case ast.keyword(arg=said) | ast.Constant(value=said) if said in BROUGHT:
                 yield _line(node), f"says {said}, which brings code that nobody reads; leave it out"
@@ -46,14 +52,8 @@ def find_other_texts(tree: ast.AST, lines: Sequence[str], names: DottedNames) ->
 def find_named_types(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """(line, problem) where a workspace uses numba: what it makes of a value goes by the name of a type."""
     for node in nodes_of(tree):
-        match node:
-            case ast.Attribute(value=ast.Name(id="self"), attr="name"):
-                pass
-            case ast.Attribute(attr="name", ctx=ast.Store() | ast.Del()):
-                yield (
-                    node.lineno,
-                    "changes '.name', by which numba chooses what makes a value; call it otherwise",
-                )
+        if isinstance(node, ast.Attribute) and node.attr == "name" and not isinstance(node.ctx, ast.Load):
+            yield node.lineno, "changes '.name', by which numba chooses what makes a value; call it otherwise"
 
 
 def find_foreign_wraps(tree: ast.AST, names: DottedNames) -> Iterator[tuple[int, str]]:
@@ -72,6 +72,11 @@ def _functions_in(text: ast.Constant | ast.JoinedStr, lines: Sequence[str]) -> I
                 number,
                 "begins a line of a string with 'def', which Triton takes for the function; begin it otherwise",
             )
+
+
+def _bound_in(body: Sequence[ast.stmt]) -> set[str]:
+    """Names that a class's body binds, functions' own ones among them."""
+    return {name for statement in body for part in ast.walk(statement) for name in bound_by(part)}
 
 
 def _is_of_triton(path: str | None) -> bool:

@@ -43,7 +43,7 @@ from hillclimb.harness.policy.other_readers import (
     lines_of,
 )
 from hillclimb.harness.policy.signatures import find_additions, find_evaluated_strings, makes_ufuncs
-from hillclimb.harness.policy.unbound_names import find_unbound_names, scopes_of
+from hillclimb.harness.policy.unbound_names import OF_INTERPRETER, find_unbound_names, scopes_of
 from hillclimb.harness.records import Reason
 
 __all__ = ["DYNAMIC", "LIBRARY_CALLS", "check_policy"]
@@ -192,7 +192,8 @@ def _first_violation(
     libraries = {root for one in names.values() for root in one.roots}
     for file, tree in trees.items():
         found = [*_violations(tree, names[module_name(file)], own, modules, policy)]
-        found += find_unbound_names(tree, scopes[file], names[module_name(file)], modules)
+        given = OF_INTERPRETER if "triton" in libraries else ()
+        found += find_unbound_names(tree, scopes[file], names[module_name(file)], modules, given)
         found += (
             find_other_texts(tree, lines[file], names[module_name(file)]) if "triton" in libraries else ()
         )

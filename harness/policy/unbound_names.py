@@ -30,27 +30,36 @@ def scopes_of(source: bytes) -> symtable.SymbolTable:
 
 
 def find_unbound_names(
-    tree: ast.Module, scopes: symtable.SymbolTable, names: DottedNames, modules: Container[str]
+    tree: ast.Module,
+    scopes: symtable.SymbolTable,
+    names: DottedNames,
+    modules: Container[str],
+    others: Container[str],
 ) -> Iterator[tuple[int, str]]:
     """(line, problem); `modules` are all modules and packages of the workspace.
 
-    A package's globals have its submodules, whoever imports them.
+    A package's globals have its submodules, whoever imports them. `others` are further names that something puts among
+    a module's globals.
     """
-    certain = set(_bound_for_certain(tree.body))
+    certain: dict[str, int] = {}
+    for name, line in _bound_for_certain(tree.body):
+        certain.setdefault(name, line)
     is_package = names.module == names.package
     for name, begin in sorted(_global_reads(scopes)):
         line = _line_of(tree, name, begin)
-        if name in certain:
+        if name in certain and (certain[name] < _line_of(tree, name, 0) or not _is_given(name, others)):
             continue
         if name in OF_SITE:
             yield line, f"uses {name!r}, which imports or reads what it is told; leave it out"
         elif is_package and f"{names.package}.{name}" in modules:
             yield line, f"reads the module {name!r} without importing it; import it at the top"
-        elif name in OF_INTERPRETER:
+        elif name in others:
             yield line, f"reads {name!r}, which need not be bound here; bind it at the top"
     for node in nodes_of(tree):
         match node:
-            case ast.Name(id=name, ctx=ast.Del()) if name in OF_SITE | OF_INTERPRETER:
+            case ast.Name(id=name, ctx=ast.Del()) | ast.ExceptHandler(name=str(name)) if _is_given(
+                name, others
+            ):
                 yield node.lineno, f"deletes {name!r}, which stands for something else then"
         for name in bound_by(node) if is_package else ():
             inner = f"{names.package}.{name}"
@@ -60,24 +69,36 @@ def find_unbound_names(
                 yield line, f"binds {name!r}, which is the module {inner} as well; call one of them otherwise"
 
 
-def _bound_for_certain(statements: list[ast.stmt]) -> Iterator[str]:
-    """What they bind at the top of a file, whatever happens."""
+def _is_given(name: str, others: Container[str]) -> bool:
+    """Whether it stands for something where the file binds it not."""
+    return name in OF_SITE or name in others
+
+
+def _bound_for_certain(statements: list[ast.stmt]) -> Iterator[tuple[str, int]]:
+    """What they bind at the top of a file, whatever happens, each with the line where it is bound then."""
     for statement in statements:
         match statement:
             case ast.Assign(targets=targets):
-                yield from (target.id for target in targets if isinstance(target, ast.Name))
+                parts = (part for target in targets for part in getattr(target, "elts", [target]))
+                names = [part.id for part in parts if isinstance(part, ast.Name)]
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr()):
-                yield name
+                names = [name]
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                yield statement.name
+                names = [statement.name]
             case ast.Import() | ast.ImportFrom():
-                yield from bound_by(statement)
+                names = list(bound_by(statement))
             case ast.If(body=body, orelse=orelse):
-                yield from set(_bound_for_certain(body)).intersection(_bound_for_certain(orelse))
+                names = list(_names_of(body).intersection(_names_of(orelse)))
             case ast.Try(body=body, handlers=handlers, orelse=orelse, finalbody=finalbody):
-                ways = [set(_bound_for_certain(one.body)) for one in handlers]
-                yield from set(_bound_for_certain([*body, *orelse])).intersection(*ways)
-                yield from _bound_for_certain(finalbody)
+                ways = [_names_of(one.body) for one in handlers if not isinstance(one.body[-1], ast.Raise)]
+                names = [*_names_of([*body, *orelse]).intersection(*ways), *_names_of(finalbody)]
+            case _:
+                names = []
+        yield from ((name, statement.end_lineno or statement.lineno) for name in names)
+
+
+def _names_of(statements: list[ast.stmt]) -> set[str]:
+    return {name for name, _ in _bound_for_certain(statements)}
 
 
 def _tables(scopes: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
@@ -99,5 +120,6 @@ def _global_reads(scopes: symtable.SymbolTable) -> set[tuple[str, int]]:
 
 def _line_of(tree: ast.AST, name: str, line: int) -> int:
     """The first place behind a line where a name is read."""
-    reads = (node.lineno for node in nodes_of(tree) if isinstance(node, ast.Name) and node.id == name)
+    names = (node for node in nodes_of(tree) if isinstance(node, ast.Name) and node.id == name)
+    reads = (node.lineno for node in names if isinstance(node.ctx, ast.Load))
     return min((one for one in reads if one >= line), default=line)

@@ -73,12 +73,17 @@ LEFT = [
     "dataclass = 1\ndel dataclass\n",
     "for FunctionRewriter in ():\n    pass\ny = FunctionRewriter\n",
     "y = lambda: interpreter_builder\n",
+    "def f():\n    return textwrap\nf()\ntextwrap = None\n",
+    "ast = 1\ntry:\n    1 // 0\nexcept ZeroDivisionError as ast:\n    pass\nx = ast\n",
 ]
 
 
 @pytest.mark.parametrize("text", LEFT)
 def test_what_an_interpreter_leaves_is_not_read(tmp_path: Path, text: str) -> None:
-    refused(write(tmp_path, {"kernel.py": text}), GPU)
+    files = {"kernel.py": text, "other.py": "import triton\n"}
+    refused(write(tmp_path, files), GPU)
+    if "del " not in text:
+        check_policy(write(tmp_path / "without", {"kernel.py": text}), GPU)
 
 
 def test_its_names_may_be_ones_own(tmp_path: Path) -> None:
@@ -93,14 +98,19 @@ if math.pi > 3:
     from functools import partial
 else:
     partial = None
+try:
+    from math import pi as time
+except ImportError:
+    raise
 T: int = 3
+inspect, textwrap = 1, [2]
 
 
 def f(ast, np):
     time = ast + np
 
     def g():
-        return time, math.pi, triton.cdiv(T, 2), tl.constexpr, partial(f, T)
+        return textwrap, inspect, time, math.pi, triton.cdiv(T, 2), tl.constexpr, partial(f, T)
     return g, [inspect for inspect in (1,)]
 """
     check_policy(write(tmp_path, {"kernel.py": text}), GPU)

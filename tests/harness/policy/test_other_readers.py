@@ -18,6 +18,7 @@ TEXTS = [
     'def k(x):\n    f"""{x}\n  async  def k(x): pass\n"""\n',
     '@note("a\\\ndef k(x): pass")\ndef k(x):\n    pass\n',
     'T = """\n\tdef k(x): pass\n"""\n',
+    '@triton.autotune(configs=[], key=[b"""\ndef k(x):\n    pass\n"""])\n@triton.jit\ndef k(x):\n    pass\n',
 ]
 
 
@@ -51,6 +52,13 @@ def test_classes_that_a_compiler_calls_are_refused(tmp_path: Path, text: str) ->
     assert "derives" in refused(
         write(tmp_path, {"kernel.py": f"{HEAD}from enum import Enum\n{text}"}), policy
     )
+
+
+@pytest.mark.parametrize("base", ["t", "np.str_", "[str][0]", "*[str]"])
+def test_text_of_ones_own_has_no_methods_that_a_compiler_calls(tmp_path: Path, base: str) -> None:
+    for method in ("    def strip(self):\n        return self\n", "    upper = len\n"):
+        text = f"{HEAD}import numpy as np\nt = str\nclass S({base}):\n{method}"
+        refused(write(tmp_path / method[4:7], {"kernel.py": text}), GPU)
 
 
 def test_a_choice_may_be_text(tmp_path: Path) -> None:
@@ -90,11 +98,18 @@ def test_a_function_of_ones_own_may_be_wrapped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", ["t.name = 'cov'", "a.b.name = 'cov'", "del t.name", "for t.name in ('cov',): t(1)"]
+    "change",
+    [
+        "t.name = 'cov'",
+        "a.b.name = 'cov'",
+        "del t.name",
+        "for t.name in ('cov',): t(1)",
+        "def r(self):\n    self.name = 'cov'\nr(t)",
+    ],
 )
 def test_a_type_of_numbas_keeps_its_name(tmp_path: Path, change: str) -> None:
     policy = CPU.model_copy(update={"imports": (*CPU.imports, "numba")})
     text = f"import numba\nt = numba.typeof(3)\na = t\n{change}\n"
     refused(write(tmp_path, {"kernel.py": text}), policy)
-    own = "import numba\nX = numba.int64\n\n\nclass A:\n    def __init__(self):\n        self.name = 'a'\n"
+    own = "import numba\nX = numba.int64\nclass A:\n    name = 'a'\n    def told(self):\n        return self.name\n"
     check_policy(write(tmp_path / "own", {"kernel.py": own}), policy)

@@ -74,6 +74,9 @@ def test_a_package_may_import_its_own_modules(tmp_path: Path, text: str) -> None
         "class A:\n    help = 1\nhelp('tests.evil')\n",
         "help = 1\ndel help\nhelp('tests.evil')\n",
         "def f():\n    import math as help\nhelp('tests.evil')\n",
+        "help('os')\nhelp = None\n",
+        "def f():\n    help('os')\nf()\nhelp = None\n",
+        "help = 1\ntry:\n    1 // 0\nexcept ZeroDivisionError as help:\n    pass\nhelp('os')\n",
     ],
 )
 def test_what_people_have_at_a_prompt_is_refused(tmp_path: Path, text: str) -> None:

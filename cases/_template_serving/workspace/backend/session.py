@@ -1,7 +1,7 @@
 """A session's kernel as the step of a server: it reads tokens, and chooses the likeliest next one by itself.
 
 On a GPU the tokens after the one that is asked for are made already, while the server answers. A server that then goes
-on with another token than the likeliest one lets them be made again.
+on with another token than the likeliest one lets them be made again, and none ahead until it takes the likeliest.
 """
 
 from __future__ import annotations
@@ -88,13 +88,15 @@ class Slot:
 
     def read(self, tokens: Sequence[int]) -> torch.Tensor:
         """Logits of what follows these tokens, [vocabulary]; they follow those that were read before."""
-        if not self._ahead or list(tokens) != [self._likeliest]:
+        is_likely = not self._length or list(tokens) == [self._likeliest]
+        if not self._ahead or not is_likely:
             self._ahead.clear()
             self._launch(torch.tensor([list(tokens)], device=DEVICE), self._length)
         self._length += len(tokens)
         row = self._ahead.popleft()
         last = self._ahead[-1] if self._ahead else row
-        for start in range(self._length + len(self._ahead), min(self._length + AHEAD, self._context)):
+        most = AHEAD if is_likely else 0  # who draws tokens seldom draws the likeliest twice
+        for start in range(self._length + len(self._ahead), min(self._length + most, self._context)):
             last = self._launch(last.token, start)
         logits, self._likeliest = row.wait()
         return logits

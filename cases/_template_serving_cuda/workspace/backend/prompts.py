@@ -9,7 +9,7 @@ import torch
 AHEAD = 2
 """Tokens of a sequence that are made before they are asked for. With one, the GPU waits for a CPU that is late once."""
 
-MOST_LENGTHS = 16
+MOST_LENGTHS = 8
 """Of prompts, that are remembered. A graph of a long prompt holds some hundred MiB."""
 
 
