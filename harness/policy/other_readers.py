@@ -43,7 +43,10 @@ def find_other_texts(tree: ast.AST, lines: Sequence[str], names: DottedNames) ->
                 yield node.lineno, "derives a class from str, whose methods a compiler calls; leave str out"
             case ast.ClassDef(body=body) if OF_TEXT & _bound_in(body):
                 name = min(OF_TEXT & _bound_in(body))
-                yield node.lineno, f"defines {name!r}, a method of text that a compiler calls; call it otherwise"
+                yield (
+                    node.lineno,
+                    f"defines {name!r}, a method of text that a compiler calls; call it otherwise",
+                )
         match node:
             case ast.keyword(arg=said) | ast.Constant(value=said) if said in BROUGHT:
                 yield _line(node), f"says {said}, which brings code that nobody reads; leave it out"
