@@ -7,8 +7,9 @@ case's own choice: of those every name may be used, but no module that they impo
 
 from __future__ import annotations
 
+import pkgutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from types import ModuleType
 
@@ -31,7 +32,7 @@ LEADING_OUT = words(
     "raw_src _set_src _get_src _do_compile base_fn func_globals func_closure func_defaults func_dict _rebuild "
     "_reduce_class _reduce_states add_overload _callback_add_timer targetdescr _toplevel_typing_context "
     "cast_python_value _aggregate _tensor_member_fn gscope builtin_namespace module_map _resolve_aggregate_fields "
-    "str_to_ty TritonSemantic lang rewriter ast_transformer set_active"
+    "str_to_ty TritonSemantic lang rewriter ast_transformer set_active targetoptions"
 )
 """Attributes that lead out of a kernel: to its caller, or to another module through one that imports it."""
 
@@ -168,9 +169,24 @@ OF_TORCH = words(
 
 BEHIND_TORCH = words(
     "np mp sympy setuptools python_multiprocessing pynvml typing_extensions copymodule _inspect codecache "
-    "import_submodule load_library load_inline _import_module _sympy"
+    "import_submodule load_library load_inline load _import_module _sympy"
 )
 """Modules that torch has under other names, and what loads code in it."""
+
+OF_CUDA = words("copy select struct math typing types random")
+"""Of cutlass and cuda, though a module of Python is called so."""
+
+BEHIND_CUDA = sys.stdlib_module_names | words("ctypes cffi numpy torch")
+"""Modules that cutlass and cuda hand on, by these names or with an underscore before them."""
+
+MODULES_OF_TORCH = words(
+    "nn cuda ops backends autograd linalg fft special sparse amp autocast_mode compiler version random signal types "
+    "accelerator xpu masked nested testing distributions profiler func functional cpu mps"
+)
+"""What lies in torch as a module and runs no text that it is given; other modules of torch are not for a workspace."""
+
+ALSO_OF_TORCH = words("utils.dlpack utils.checkpoint _dynamo.config _inductor.config")
+"""Further ones, by their paths."""
 
 OFFERED = words(
     "harness.serving.backends.backend.Backend harness.serving.backends.backend.ServedModel "
@@ -184,6 +200,12 @@ OFFERED = words(
 OFFERED_WITH_LIBRARIES = OFFERED | words("harness.serving.backends.transformers_backend.TransformersBackend")
 """The same where finished operators may be called."""
 
+HANDED_ON_BY_NAME = words(
+    "torch torch.nn torch.ops cutlass cutlass.cute cuda cuda.bindings cuda.bindings.driver cuda.bindings.nvrtc "
+    "cuda.bindings.nvjitlink"
+)
+"""Modules without a list, of which nobody could read what is used if a name stood for them."""
+
 NO_LIST_NEEDED = words("__future__ torch cuda cutlass agent harness")
 """Checked elsewhere, or without a name that could be used."""
 
@@ -196,7 +218,9 @@ def problem_with(path: str, allowed: Iterable[str], library_calls: bool) -> str 
     root, _, rest = path.partition(".")
     if root == "hillclimb":
         return _problem_with_lab(path, OFFERED_WITH_LIBRARIES if library_calls else OFFERED)
-    if root == "torch" and (foreign := _module_behind_torch(path)):
+    if path in HANDED_ON_BY_NAME:
+        return _handed_on(path)
+    if root in BEHIND and (foreign := BEHIND[root](path)):
         return (
             f"uses {path}, which leads to another module ({foreign}); import that, where the policy allows it"
         )
@@ -222,7 +246,7 @@ def problem_with(path: str, allowed: Iterable[str], library_calls: bool) -> str 
 def problem_with_import(path: str, allowed: Iterable[str], library_calls: bool) -> str | None:
     """The same for a name that an import binds, which may be a module that listed names lie in."""
     root, _, rest = path.partition(".")
-    if any(name.startswith(f"{path}.") for name in TRITON_LANGUAGES) or f"{path}." in TRITON_LANGUAGES:
+    if path in HANDED_ON_BY_NAME or any(name.startswith(f"{path}.") for name in TRITON_LANGUAGES):
         return None
     if path.startswith(TRITON_LANGUAGES):
         return _problem_with_parts(path)
@@ -248,11 +272,36 @@ def _module_behind_torch(path: str) -> str | None:
     """The first part of a path by which torch hands on a module of Python's."""
     parts = path.split(".")
     is_operator = parts[1:2] == ["ops"]
+    if parts[1:2] and parts[1] in _modules_of_torch() and not is_listed(".".join(parts[1:]), ALSO_OF_TORCH):
+        return parts[1]
     for end in range(2, len(parts) + 1):
         is_own = is_operator or parts[end - 1] in OF_TORCH or ".".join(parts[:end]) in OF_TORCH
         if parts[end - 1] in BEHIND_TORCH or (parts[end - 1] in sys.stdlib_module_names and not is_own):
             return parts[end - 1]
     return None
+
+
+@cache
+def _modules_of_torch() -> frozenset[str]:
+    """Those that a workspace has no use for."""
+    import torch  # here, because who only reads the lists may not need it
+
+    found = {module.name for module in pkgutil.iter_modules(torch.__path__)}
+    return frozenset(name for name in found if not name.startswith("_")) - MODULES_OF_TORCH
+
+
+def _module_behind_cuda(path: str) -> str | None:
+    """The same of cutlass and cuda."""
+    parts = path.split(".")[1:]
+    return next((part for part in parts if part.lstrip("_") in BEHIND_CUDA and part not in OF_CUDA), None)
+
+
+BEHIND: Mapping[str, Callable[[str], str | None]] = {
+    "torch": _module_behind_torch,
+    "cutlass": _module_behind_cuda,
+    "cuda": _module_behind_cuda,
+}
+"""What tells of a path which other module it leads to, by the module that it begins with."""
 
 
 def _problem_with_lab(path: str, names: frozenset[str]) -> str | None:
@@ -288,7 +337,8 @@ def _is_module_of_triton(path: str) -> bool:
         return False
     value: object = triton
     for part in path.split(".")[1:]:
-        value = getattr(value, part, None)
+        # of modules alone: what another object has may be computed when it is asked for
+        value = vars(value).get(part) if isinstance(value, ModuleType) else None
     return isinstance(value, ModuleType)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator
 
 from hillclimb.harness.policy.allowed import words
 from hillclimb.harness.policy.library_calls import PRODUCT_NAMES
-from hillclimb.harness.policy.names import DottedNames, attribute_of, nodes_of, relative_module
+from hillclimb.harness.policy.names import DottedNames, attribute_of, in_scope_of, nodes_of, relative_module
 
 PLAIN_DUNDERS = words(
     "__init__ __post_init__ __call__ __enter__ __exit__ __getitem__ __setitem__ __len__ __iter__ __next__ __name__ "
@@ -28,7 +28,7 @@ DEFINED_DUNDERS = words(
 )
 """Methods that a class may define."""
 
-BOUND_DUNDERS = words("__all__ __version__ __author__ __doc__ __slots__ __match_args__ __hash__")
+BOUND_DUNDERS = words("__all__ __version__ __author__ __doc__ __slots__ __hash__")
 """Those that an assignment may bind. Others say where a module's names come from, or what an object pretends to be."""
 
 
@@ -56,6 +56,7 @@ def find_hidden_names(
         yield from ((line, problem) for problem in problems)
     yield from _module_functions(tree)
     yield from _interfaces(tree)
+    yield from _slots(tree)
     yield from _wrappers(tree, names)
     for use, path in names.uses(tree):
         if path in modules:
@@ -123,6 +124,24 @@ def _interfaces(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"defines {node.name}, by which others take the object for something else"
 
 
+def _slots(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Names in __slots__ become attributes of the class, marks that others look for among them."""
+    plain = {id(target) for node in nodes_of(tree) for target in _plain_slots(node)}
+    for node in nodes_of(tree):
+        if isinstance(node, ast.Name) and node.id == "__slots__" and id(node) not in plain:
+            yield node.lineno, "binds __slots__ to other than a tuple of names written out"
+
+
+def _plain_slots(node: ast.AST) -> Iterator[ast.AST]:
+    match node:
+        case ast.Assign(targets=[ast.Name() as target], value=ast.Tuple(elts=names) | ast.List(elts=names)):
+            said = [name.value for name in names if isinstance(name, ast.Constant)]
+            is_plain = all(isinstance(one, str) and not one.startswith("__") for one in said)
+            yield from (target,) if is_plain and len(said) == len(names) else ()
+        case ast.Assign(targets=[ast.Name() as target], value=ast.Constant(value=str(name))):
+            yield from () if name.startswith("__") else (target,)
+
+
 def _attributes(node: ast.AST) -> Iterator[str]:
     attribute = attribute_of(node)
     if _is_dunder(attribute) and attribute not in NAMED_DUNDERS:
@@ -158,7 +177,9 @@ def _patterns(node: ast.AST) -> Iterator[str]:
 
 
 def _imports(node: ast.AST, package: str, modules: Container[str]) -> Iterator[str]:
-    if isinstance(node, ast.ClassDef) and any(isinstance(n, ast.Import | ast.ImportFrom) for n in node.body):
+    if isinstance(node, ast.ClassDef) and any(
+        isinstance(part, ast.Import | ast.ImportFrom) for part in in_scope_of(node)
+    ):
         yield "imports inside a class, which hides what is used of it; import at the top"
     if not isinstance(node, ast.ImportFrom):
         return

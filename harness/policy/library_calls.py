@@ -189,7 +189,7 @@ def _eager(node: ast.AST, names: DottedNames) -> Iterator[str]:
             f"calls a finished operator (.{attribute}()); policy.library_calls is false; of a tensor a kernel may use "
             f"shapes, strides, addresses, views and {', '.join(sorted(FILLS))}"
         )
-    if attribute == "fn" and names.path(node) is None:
+    if attribute == "fn" and names.path(node) is None and not _is_no_tensor(base, names):
         yield "takes the Python function out of a kernel (.fn), which would run as operators of torch's"
     if isinstance(node, ast.ClassDef) and any(_is_torch(names.path(b)) for b in node.bases):
         yield "derives a class from torch, which hides when it computes"

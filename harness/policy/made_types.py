@@ -10,7 +10,7 @@ import ast
 from collections.abc import Container, Iterator
 
 from hillclimb.harness.policy.allowed import words
-from hillclimb.harness.policy.names import attribute_of, bound_by, nodes_of
+from hillclimb.harness.policy.names import DottedNames, attribute_of, bound_by, nodes_of
 
 TYPES = words(
     "type object int float complex bool str bytes bytearray list tuple dict set frozenset slice range"
@@ -22,8 +22,9 @@ TOLD_OF_TYPES = words("__name__ __qualname__ __doc__")
 """What may be asked of a type that was not named."""
 
 
-def find_made_types(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """(line, problem) of a type that is called, handed on or made without being named."""
+def find_made_types(tree: ast.AST, names: DottedNames) -> Iterator[tuple[int, str]]:
+    """(line, problem) of a type that is called, handed on or made without being named, or of an unnamed one."""
+    yield from _unnamed_bases(tree, names)
     bound = {name for node in nodes_of(tree) for name in bound_by(node)}
     plain = {id(part) for node in nodes_of(tree) for part in _plain_uses(node, bound)}
     for node in nodes_of(tree):
@@ -41,6 +42,34 @@ def find_made_types(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, "hands 'type' on, which makes types unseen; call it, or name a class"
             case ast.Attribute() | ast.Call() if attribute_of(node) == "__class__" and id(node) not in plain:
                 yield node.lineno, "uses a type without its name; name the class, or use isinstance"
+
+
+def _unnamed_bases(tree: ast.AST, names: DottedNames) -> Iterator[tuple[int, str]]:
+    """Base classes that are no import, no builtin and no class statement of this file."""
+    renamed = {id(target) for node in nodes_of(tree) for target in _renamed_imports(node, names)}
+    others = {
+        name
+        for node in nodes_of(tree)
+        if id(node) not in renamed and not isinstance(node, ast.ClassDef | ast.Import | ast.ImportFrom)
+        for name in bound_by(node)
+    }
+    for node in nodes_of(tree):
+        for base in node.bases if isinstance(node, ast.ClassDef) else ():
+            made = base.value if isinstance(base, ast.Subscript) else base
+            is_named = isinstance(made, ast.Name) or names.path(made) is not None
+            if not is_named or (isinstance(made, ast.Name) and made.id in others):
+                yield (
+                    base.lineno,
+                    "derives a class from an unnamed one; name an imported class, or one of yours",
+                )
+
+
+def _renamed_imports(node: ast.AST, names: DottedNames) -> Iterator[ast.AST]:
+    """TARGET in `TARGET = numpy.ndarray` and in `TARGET = object`, which other names may stand for."""
+    match node:
+        case ast.Assign(targets=[ast.Name() as target], value=value):
+            is_builtin = isinstance(value, ast.Name) and value.id in TYPES
+            yield from (target,) if is_builtin or names.path(value) is not None else ()
 
 
 def _plain_uses(node: ast.AST, bound: Container[str]) -> Iterator[ast.AST]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import deque
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import PurePath
@@ -49,8 +50,12 @@ class DottedNames:
         """(line, name, what it stands for, what else)."""
         self.too_long: list[tuple[int, str]] = []
         """(line, name) of chains that were not followed to their end."""
+        self._told: set[tuple[int, str, str, str]] = set()
         in_classes = {
-            id(node) for made in nodes_of(tree) if isinstance(made, ast.ClassDef) for node in made.body
+            id(node)
+            for made in nodes_of(tree)
+            if isinstance(made, ast.ClassDef)
+            for node in in_scope_of(made)
         }
         for node in nodes_of(tree):
             for name, path in imported(node, package).items():
@@ -60,8 +65,18 @@ class DottedNames:
             for node in nodes_of(tree)
             if id(node) not in in_classes and (found := _alias(node))
         ]
-        while any(self._bind_alias(*alias) for alias in self._aliases):
-            """A name may stand for one that is bound further down."""
+        self._bind_aliases()
+
+    def _bind_aliases(self) -> None:
+        """A name may stand for one that is bound further down: it is read again once that is."""
+        waiting: dict[str, list[tuple[ast.AST, str, ast.expr]]] = {}
+        for alias in self._aliases:
+            waiting.setdefault(_first_name(alias[2]) or "", []).append(alias)
+        left = deque(self._aliases)
+        while left:
+            alias = left.popleft()
+            if self._bind_alias(*alias):
+                left.extend(waiting.get(alias[1], ()))
 
     def _bind(self, node: ast.AST, name: str, path: str) -> bool:
         """Whether that is news."""
@@ -69,8 +84,9 @@ class DottedNames:
             self._paths[name] = path
             return True
         told = (getattr(node, "lineno", 0), name, self._paths[name], path)
-        if path == self._paths[name] or told in self.ambiguous:
+        if path == self._paths[name] or told in self._told:
             return False
+        self._told.add(told)
         self.ambiguous.append(told)
         return True
 
@@ -136,12 +152,10 @@ class DottedNames:
 
     def _other_meanings(self, node: ast.AST) -> Iterator[str]:
         """Paths of a chain whose first name is bound more than once."""
-        base = node
-        while (inner := base_of(base)) is not None:
-            base = inner
-        if isinstance(base, ast.Name) and (path := self._dotted(node)):
-            rest = path.removeprefix(self._paths[base.id])
-            yield from (f"{other}{rest}" for _, name, _, other in self.ambiguous if name == base.id)
+        first = _first_name(node)
+        if first is not None and (path := self._dotted(node)):
+            rest = path.removeprefix(self._paths[first])
+            yield from (f"{other}{rest}" for _, name, _, other in self.ambiguous if name == first)
 
     def _follow(self, path: str) -> str | None:
         """The same thing one own module further on."""
@@ -224,6 +238,23 @@ def attribute_of(node: ast.AST) -> str | None:
         case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(name)), *_]):
             return name
     return None
+
+
+def in_scope_of(made: ast.ClassDef) -> Iterator[ast.AST]:
+    """What runs as the class's body, however deep in statements, but for the bodies of functions in it."""
+    left: list[ast.AST] = list(made.body)
+    while left:
+        node = left.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            left.extend(ast.iter_child_nodes(node))
+
+
+def _first_name(node: ast.AST) -> str | None:
+    """NAME in `NAME.a.b`."""
+    while (inner := base_of(node)) is not None:
+        node = inner
+    return node.id if isinstance(node, ast.Name) else None
 
 
 def _asked_about(node: ast.AST) -> ast.expr | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import codecs
 import io
 import re
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence, Set
 
 from hillclimb.harness.policy.allowed import words
 from hillclimb.harness.policy.names import DottedNames, bound_by, nodes_of
@@ -19,13 +20,25 @@ BROUGHT = words("ir_override extern_libs")
 OF_TEXT = words("strip lstrip rstrip replace upper lower startswith endswith removeprefix removesuffix")
 """Methods of str that Triton calls on annotations and options."""
 
+DRIVER_TYPES = "cuda.bindings.driver.CU"
+HANDLES = words(
+    "CUdeviceptr CUdevice CUcontext CUstream CUevent CUmodule CUlibrary CUfunction CUkernel CUgraph CUgraphExec"
+)
+"""Types of the driver that are a number: what it is given is not an address of theirs."""
+
 READ_BY_TRITON = words("_src parse")
 """Of a kernel of Triton's: its text, and what makes a tree of it."""
 
 
+PLAIN_ENCODINGS = words("utf-8 utf-8-sig ascii iso8859-1")
+"""In which one line is one line to everybody."""
+
+
 def lines_of(source: bytes) -> Sequence[str]:
-    """As inspect reads them. Raises SyntaxError for an encoding that Python does not have."""
+    """As inspect reads them. Raises SyntaxError for an encoding by which others may read other lines."""
     encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+    if codecs.lookup(encoding).name not in PLAIN_ENCODINGS:
+        raise SyntaxError(f"the file is in {encoding[:40]}; write it in UTF-8")
     return io.TextIOWrapper(io.BytesIO(source), encoding, errors="replace").readlines()
 
 
@@ -52,6 +65,26 @@ def find_other_texts(tree: ast.AST, lines: Sequence[str], names: DottedNames) ->
                 yield _line(node), f"says {said}, which brings code that nobody reads; leave it out"
 
 
+def find_named_fields(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, problem) where a workspace uses dataclasses, which put the name of a field into code that they run."""
+    for node in nodes_of(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="self"), attr="name"):
+                pass
+            case ast.Attribute(attr="name", ctx=ast.Store()):
+                yield node.lineno, "changes '.name', which dataclasses run as code; call it otherwise"
+
+
+def find_addresses(tree: ast.AST, names: DottedNames) -> Iterator[tuple[int, str]]:
+    """(line, problem) of structures of the CUDA driver that are told where they lie."""
+    for node in nodes_of(tree):
+        if isinstance(node, ast.Call) and (node.args or node.keywords):
+            path = names.path(node.func) or ""
+            name = path.removeprefix(DRIVER_TYPES)
+            if path.startswith(DRIVER_TYPES) and f"CU{name}" not in HANDLES:
+                yield node.lineno, f"gives an address to CU{name}; make it without one, and set its parts"
+
+
 def find_named_types(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """(line, problem) where a workspace uses numba: what it makes of a value goes by the name of a type."""
     for node in nodes_of(tree):
@@ -66,6 +99,51 @@ def find_foreign_wraps(tree: ast.AST, names: DottedNames) -> Iterator[tuple[int,
             case ast.Call(func=function, args=[wrapped]) if names.path(function) == "functools.wraps":
                 if not isinstance(wrapped, ast.Name) or names.path(wrapped) is not None:
                     yield node.lineno, "wraps what is no function of this file's; write a function around it"
+
+
+def wrapping_functions(tree: ast.AST, names: DottedNames) -> Iterator[str]:
+    """Dotted names of functions in which functools.wraps stands around a parameter."""
+    for node in nodes_of(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            parameters = {part.arg for part in ast.walk(node) if isinstance(part, ast.arg)}
+            if any(_is_wrapped(part, parameters, names) for part in ast.walk(node)):
+                yield f"{names.module}.{node.name}"
+
+
+def find_wrapped_parameters(
+    tree: ast.AST, names: DottedNames, wrapping: Set[str]
+) -> Iterator[tuple[int, str]]:
+    """(line, problem) where one of the `wrapping` functions is otherwise used than before a function that is no kernel.
+
+    What it returns has the marks of what it is given, and Triton looks for its own marks.
+    """
+    plain = {id(part) for node in nodes_of(tree) for part in _decorating(node, names)}
+    for node in nodes_of(tree):
+        if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+            continue
+        own = f"{names.module}.{node.id}" if isinstance(node, ast.Name) else None
+        if {own, names.path(node)} & wrapping and id(node) not in plain:
+            yield (
+                node.lineno,
+                "uses a function that calls wraps otherwise than as @decorator of a plain function",
+            )
+
+
+def _is_wrapped(node: ast.AST, parameters: Container[str], names: DottedNames) -> bool:
+    match node:
+        case ast.Call(func=function, args=[ast.Name(id=name)]) if name in parameters:
+            return names.path(function) == "functools.wraps"
+    return False
+
+
+def _decorating(node: ast.AST, names: DottedNames) -> Iterator[ast.AST]:
+    """Decorators of a function that is no kernel, and what a function returns."""
+    match node:
+        case ast.FunctionDef(decorator_list=made):
+            called = [one.func if isinstance(one, ast.Call) else one for one in made]
+            yield from () if any(_is_of_triton(names.path(one)) for one in called) else called
+        case ast.Return(value=ast.Name() as value):
+            yield value
 
 
 def _functions_in(text: ast.Constant | ast.JoinedStr, lines: Sequence[str]) -> Iterator[tuple[int, str]]:

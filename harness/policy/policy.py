@@ -19,7 +19,13 @@ from pathlib import Path, PurePath
 from hillclimb.harness.case.settings import Policy
 from hillclimb.harness.case.workspace_names import UNREAD_FOLDERS
 from hillclimb.harness.errors import CandidateFault
-from hillclimb.harness.policy.allowed import LEADING_OUT, problem_with, problem_with_import, words
+from hillclimb.harness.policy.allowed import (
+    LEADING_OUT,
+    TRITON_LANGUAGES,
+    problem_with,
+    problem_with_import,
+    words,
+)
 from hillclimb.harness.policy.hidden_names import find_hidden_names
 from hillclimb.harness.policy.library_calls import (
     LIBRARY_CALLS,
@@ -37,10 +43,14 @@ from hillclimb.harness.policy.names import (
     parse,
 )
 from hillclimb.harness.policy.other_readers import (
+    find_addresses,
     find_foreign_wraps,
+    find_named_fields,
     find_named_types,
     find_other_texts,
+    find_wrapped_parameters,
     lines_of,
+    wrapping_functions,
 )
 from hillclimb.harness.policy.signatures import find_additions, find_evaluated_strings, makes_ufuncs
 from hillclimb.harness.policy.unbound_names import OF_INTERPRETER, find_unbound_names, scopes_of
@@ -74,7 +84,8 @@ DYNAMIC = frozenset(
 """Names that would let code say the rest unseen."""
 
 TAKEN = words(
-    "agent harness hillclimb numpy scipy numba llvmlite yaml torch triton cuda cutlass sitecustomize usercustomize"
+    "agent harness hillclimb numpy scipy numba llvmlite yaml torch triton cuda cutlass sitecustomize usercustomize "
+    "cython_runtime"
 )
 """Names of modules that are not the workspace's to give, besides the standard library's and those of policy.imports."""
 
@@ -97,13 +108,19 @@ MAX_SOURCE_BYTES = 256 << 10
 MAX_SOURCES_REMEMBERED = 64
 """Sources whose reading is kept: a side is read again at the start of each of its processes."""
 
+READ_BY_PARTS = ("torch.", *TRITON_LANGUAGES)
+"""Of what is below these every part of a path is held to a list."""
+
 PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError, SystemError)
 """What ast.parse raises for bytes that are no program, or one nested deeper than the parser's own stack."""
 
 
 def check_policy(workspace: Path, policy: Policy) -> None:
     """Raises CandidateFault: POLICY naming file, line and what is not allowed there, or DOES_NOT_LOAD."""
-    complaint = _taken_name(workspace, policy) or _first_violation(tuple(_read(workspace)), policy)
+    try:
+        complaint = _taken_name(workspace, policy) or _first_violation(tuple(_read(workspace)), policy)
+    except RecursionError:
+        complaint = Reason.DOES_NOT_LOAD, "statements are nested too deeply to be read"
     if complaint is not None:
         raise CandidateFault(*complaint)
 
@@ -116,7 +133,7 @@ def _taken_name(workspace: Path, policy: Policy) -> tuple[Reason, str] | None:
         if (
             (path.is_dir() or path.suffix == ".py")
             and path.name != COMPILED
-            and (module in taken or (_is_importable(path) and _is_installed(module)))
+            and (module in taken or _is_pythons(module) or (_is_importable(path) and _is_installed(module)))
         ):
             return (
                 Reason.POLICY,
@@ -138,6 +155,12 @@ def _taken_name(workspace: Path, policy: Policy) -> tuple[Reason, str] | None:
         if path.suffix == ".py" and path.with_suffix("").is_dir():
             return Reason.POLICY, f"{name}: a folder of the same name is imported instead; rename one"
     return None
+
+
+def _is_pythons(module: str) -> bool:
+    """Whether Python or Cython keeps something under that name already, so that no import looks for a file."""
+    is_dunder = module.startswith("__") and module.endswith("__") and module != "__init__"
+    return is_dunder or module.startswith("_cython_")
 
 
 def _is_importable(path: Path) -> bool:
@@ -190,14 +213,19 @@ def _first_violation(
     modules = {*names, *(package_name(file) for file in trees)} - {""}
     has_ufuncs = any(makes_ufuncs(tree, names[module_name(file)]) for file, tree in trees.items())
     libraries = {root for one in names.values() for root in one.roots}
+    has_triton = "triton" in libraries
+    wrapping = frozenset(
+        name for file, tree in trees.items() for name in wrapping_functions(tree, names[module_name(file)])
+    )
     for file, tree in trees.items():
         found = [*_violations(tree, names[module_name(file)], own, modules, policy)]
-        given = OF_INTERPRETER if "triton" in libraries else ()
+        given = OF_INTERPRETER if has_triton else ()
         found += find_unbound_names(tree, scopes[file], names[module_name(file)], modules, given)
-        found += (
-            find_other_texts(tree, lines[file], names[module_name(file)]) if "triton" in libraries else ()
-        )
+        if has_triton:
+            found += find_other_texts(tree, lines[file], names[module_name(file)])
+            found += find_wrapped_parameters(tree, names[module_name(file)], wrapping)
         found += find_named_types(tree) if "numba" in libraries else ()
+        found += find_named_fields(tree) if "dataclasses" in libraries else ()
         found += find_additions(tree, names[module_name(file)]) if has_ufuncs else ()
         for line, problem in sorted(found, key=itemgetter(0)):
             return Reason.POLICY, f"{file}:{line}: {problem}"
@@ -224,8 +252,9 @@ def _violations(
             tree, names, own, with_tensors=bool({"torch", "hillclimb"} & set(policy.modules))
         )
     yield from find_hidden_names(tree, names, own, modules)
-    yield from find_made_types(tree)
+    yield from find_made_types(tree, names)
     yield from find_foreign_wraps(tree, names)
+    yield from find_addresses(tree, names)
     yield from find_evaluated_strings(tree, names)
     yield from _unlisted(tree, names, own, policy)
 
@@ -265,8 +294,11 @@ def _dynamic_code(node: ast.AST, is_called: bool, names: DottedNames) -> Iterato
     """Names that hide others, and getattr where its literal name cannot be read off."""
     name, attribute = _name(node), attribute_of(node)
     said = DYNAMIC.intersection((name, attribute))
-    if (said or attribute in LEADING_OUT) and is_torch_or_language(names.path(node)):
-        said, attribute = said - {"compile"}, None
+    path = names.path(node) or ""
+    if is_torch_or_language(path):
+        said = said - {"compile"}
+    if f"{path}.".startswith(READ_BY_PARTS):
+        attribute = None
     for dynamic in sorted(said):
         yield f"uses {dynamic!r}, which hides what the code does"
     if attribute in LEADING_OUT:
@@ -283,6 +315,8 @@ def _patches(node: ast.AST, names: DottedNames, own: set[str]) -> Iterator[str]:
         path = names.path(node)
         if path is not None and path.split(".")[0] not in own:
             yield f"changes {path}, which is not the workspace's own"
+        elif path is not None and isinstance(node.ctx, ast.Del):
+            yield f"deletes {path}, which stands for something else then"
 
 
 def _name(node: ast.AST) -> str | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import symtable
-from collections.abc import Container, Iterator
+from bisect import bisect_left
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from hillclimb.harness.policy.allowed import words
@@ -120,6 +121,16 @@ def _global_reads(scopes: symtable.SymbolTable) -> set[tuple[str, int]]:
 
 def _line_of(tree: ast.AST, name: str, line: int) -> int:
     """The first place behind a line where a name is read."""
-    names = (node for node in nodes_of(tree) if isinstance(node, ast.Name) and node.id == name)
-    reads = (node.lineno for node in names if isinstance(node.ctx, ast.Load))
-    return min((one for one in reads if one >= line), default=line)
+    lines = _reads_of(tree).get(name, ())
+    at = bisect_left(lines, line)
+    return lines[at] if at < len(lines) else line
+
+
+@lru_cache(maxsize=1)
+def _reads_of(tree: ast.AST) -> Mapping[str, Sequence[int]]:
+    """Lines in which each name is read, in order."""
+    found: dict[str, list[int]] = {}
+    for node in nodes_of(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            found.setdefault(node.id, []).append(node.lineno)
+    return {name: sorted(lines) for name, lines in found.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 
 import numpy as np
@@ -49,8 +48,11 @@ class Sampler:
         if count is None:
             return Likelihood(token, 0.0), ()
         places = [token, *_largest(logits, min(count, len(logits)))]
-        logprobs = (logits[places].float() - _log_sum_exp(logits)).clamp(min=LEAST_LOGPROB)
-        chosen, *likeliest = (Likelihood(*one) for one in zip(places, logprobs.tolist(), strict=True))
+        logprobs = _at(places, logits.float().log_softmax(-1))
+        chosen, *likeliest = (
+            Likelihood(place, max(logprob, LEAST_LOGPROB))
+            for place, logprob in zip(places, logprobs, strict=True)
+        )
         return chosen, tuple(likeliest)
 
     def _draw(self, logits: torch.Tensor) -> int:
@@ -75,12 +77,9 @@ def _likeliest(logits: torch.Tensor) -> int:
     return int(logits.numpy().argmax() if _is_here(logits) else logits.argmax())
 
 
-def _log_sum_exp(logits: torch.Tensor) -> float:
-    if not _is_here(logits):
-        return float(logits.float().logsumexp(-1))
-    given = logits.numpy()
-    largest = float(given.max())
-    return largest + math.log(float(np.exp(given - largest).sum()))
+def _at(places: list[int], logprobs: torch.Tensor) -> list[float]:
+    found: list[float] = (logprobs.numpy() if _is_here(logprobs) else logprobs)[places].tolist()
+    return found
 
 
 def _largest(logits: torch.Tensor, count: int) -> list[int]:

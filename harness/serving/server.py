@@ -50,11 +50,12 @@ def listen_on(path: Path) -> socket.socket:
 def serve(backend: Backend, listening: socket.socket, tell: Callable[[], None] = lambda: None) -> None:
     """Answer until SIGINT or SIGTERM; `tell` is called when requests are taken. Closes the socket.
 
-    Answers under way fail then. Raises KeyboardInterrupt after SIGINT.
+    Answers under way fail then. Raises KeyboardInterrupt after SIGINT. Spoken is HTTP as h11 has it, whatever else is
+    installed: httptools answers in chunks to who asks by HTTP/1.0, and takes those for a body without an end.
     """
     service = Service(backend)
     settings = uvicorn.Config(
-        create_app(service), log_level="warning", timeout_graceful_shutdown=GRACE_SECONDS
+        create_app(service), http="h11", log_level="warning", timeout_graceful_shutdown=GRACE_SECONDS
     )
     try:
         with listening:

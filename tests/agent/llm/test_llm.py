@@ -271,7 +271,7 @@ def test_a_long_outage_is_waited_out_too(root: Path, name: str) -> None:
 def test_answers_that_cannot_be_read_end_the_asking(root: Path, name: str) -> None:
     """The server bills each of them."""
     set_rules(root, in_flight=1)
-    with openai_server([fault(name)]) as server, night(root, server, 50, deadline=0.3) as climb:
+    with openai_server([fault(name)]) as server, night(root, server, 50, deadline=60.0) as climb:
         finished = climb.climb()
         asked = len(server.requests)
     assert (
