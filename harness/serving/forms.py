@@ -196,7 +196,7 @@ class TextForm(_Form):
     ) -> CompletionChoice:
         told = self._logprobs(index, pieces) if self._has_logprobs else None
         # pydantic's: the SDK's own takes ten times as long, for it walks through the types of all fields
-        return super(SdkModel, CompletionChoice).model_construct(
+        return super(SdkModel, CompletionChoice).model_construct(  # type: ignore[misc]  # a class of one, too
             index=index, text=text, finish_reason=reason, logprobs=told
         )
 

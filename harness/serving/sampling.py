@@ -87,11 +87,13 @@ def _largest(logits: torch.Tensor, count: int) -> list[int]:
     if not _is_here(logits) or not count:
         return [int(at) for at in logits.topk(count).indices.tolist()]
     given = logits.numpy()
-    whole = len(given) // ROW * ROW
-    rows = _last_of(given[:whole].reshape(-1, ROW).max(1), count)  # they lie in those with the largest maxima
-    places = np.concatenate([(rows[:, None] * ROW + np.arange(ROW)).ravel(), np.arange(whole, len(given))])
-    found = places[_last_of(given[places], count)]
-    return [int(at) for at in found[np.argsort(-given[found], kind="stable")]]
+    rows = given[: len(given) // ROW * ROW].reshape(-1, ROW).max(1)
+    if len(rows) <= count:
+        places = _last_of(given, count)
+    else:  # so many are not below the least of as many rows' maxima
+        places = np.flatnonzero(given >= rows[_last_of(rows, count)].min())
+    order = np.argsort(-given[places], kind="stable")
+    return [int(at) for at in places[order[:count]]]
 
 
 def _last_of(values: FloatArray, count: int) -> IndexArray:

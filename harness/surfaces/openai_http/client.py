@@ -92,7 +92,7 @@ def ask(server: ServerAddress, prompt: Sequence[int], tokens: int) -> AnsweredRe
         "return_tokens_as_token_ids": True,
         "stream_options": {"include_usage": True},
     }
-    with _UnixConnection(server) as connection:
+    with UnixConnection(server) as connection:
         try:
             sent = time.perf_counter()
             connection.request("POST", "/v1/completions", json.dumps(body), JSON_TYPE)
@@ -108,7 +108,7 @@ def ask(server: ServerAddress, prompt: Sequence[int], tokens: int) -> AnsweredRe
     return _read_answer(tuple(prompt), tokens, sent, lines)
 
 
-class _UnixConnection(http.client.HTTPConnection):
+class UnixConnection(http.client.HTTPConnection):
     """To a Unix socket, and broken off when its time is up, however slowly the other side says what.
 
     By HTTP/1.0, in which an answer is not in chunks of sizes that the other side tells.
@@ -122,7 +122,7 @@ class _UnixConnection(http.client.HTTPConnection):
         self._timer = threading.Timer(server.seconds, self._break_off)
         self.is_overdue = False
 
-    def __enter__(self) -> _UnixConnection:
+    def __enter__(self) -> UnixConnection:
         self._timer.start()
         return self
 

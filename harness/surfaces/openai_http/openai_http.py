@@ -37,6 +37,9 @@ WATCHED_SLOWNESS = 20.0
 LEAD_IN_TOKENS = 2
 """Of the answer to a request before each segment, which is not timed."""
 
+UNTIMED_SEGMENTS = 2
+"""Of each suite, that a server answers before it is timed: what it compiles at a repetition is compiled then."""
+
 Prompts = Sequence[Sequence[int]]
 
 
@@ -217,7 +220,7 @@ class _ServedPair:
         )
 
     def _time_segment(self, letter: str, prompts: Prompts, suite: str) -> ServedSegment:
-        """Behind one that nobody times, where it is a server's first of a suite: it captures and compiles then."""
+        """Behind some that nobody times, where it is a server's first of a suite."""
         server = self.servers[letter]
         _require_alive(server)
         server.require_alone()
@@ -228,7 +231,8 @@ class _ServedPair:
         try:
             self.surface.ask(server, self.surface.draw_prompts(suite)[0], LEAD_IN_TOKENS)
             if (letter, suite) not in self.warm:
-                self.surface.ask_all(server, self.surface.draw_prompts(suite), suite)
+                for _ in range(UNTIMED_SEGMENTS):
+                    self.surface.ask_all(server, self.surface.draw_prompts(suite), suite)
                 self.warm.add((letter, suite))
             return self.surface.ask_all(server, prompts, suite)
         finally:

@@ -16,6 +16,7 @@ from pydantic import SecretStr
 
 from hillclimb.agent.climb import lookahead
 from hillclimb.agent.climb.budget import BudgetOverrides
+from hillclimb.agent.llm.client.backoff import BackoffPolicy
 from hillclimb.agent.llm.client.endpoint import Endpoint
 from hillclimb.agent.llm.client.settings import ModelSettings
 from hillclimb.agent.llm.llm import FIRST_BACKOFF_SECONDS, MAX_FRUITLESS_REPLIES, MAX_REFUSALS, LlmProposer
@@ -74,7 +75,7 @@ def root(tmp_path: Path) -> Path:
 def night(root: Path, server: FakeOpenAI, candidates: int = 3, **options: object) -> Iterator[Night]:
     """A night whose ideas come from the server."""
     opened: list[Endpoint] = []
-    deadline = options.pop("deadline", 5.0)
+    deadline, pauses = options.pop("deadline", 5.0), options.pop("pauses", None)
     settings = ModelSettings(
         model="fake-1",
         base_url=server.base_url,
@@ -84,7 +85,7 @@ def night(root: Path, server: FakeOpenAI, candidates: int = 3, **options: object
     )
 
     def make(background: ProposerContext) -> LlmProposer:
-        opened.append(Endpoint(settings, random.Random(0)))
+        opened.append(Endpoint(settings, random.Random(0), pauses))  # type: ignore[arg-type]
         return LlmProposer(background, opened[-1], settings)
 
     budgets = options.pop("budgets", BudgetOverrides(candidates=candidates))
@@ -271,7 +272,11 @@ def test_a_long_outage_is_waited_out_too(root: Path, name: str) -> None:
 def test_answers_that_cannot_be_read_end_the_asking(root: Path, name: str) -> None:
     """The server bills each of them."""
     set_rules(root, in_flight=1)
-    with openai_server([fault(name)]) as server, night(root, server, 50, deadline=60.0) as climb:
+    never = BackoffPolicy(first_seconds=3600, max_seconds=3600)  # beyond the deadline: one request an answer
+    with (
+        openai_server([fault(name)]) as server,
+        night(root, server, 50, deadline=60.0, pauses=never) as climb,
+    ):
         finished = climb.climb()
         asked = len(server.requests)
     assert (
