@@ -169,7 +169,8 @@ OF_TORCH = words(
 
 BEHIND_TORCH = words(
     "np mp sympy setuptools python_multiprocessing pynvml typing_extensions copymodule _inspect codecache "
-    "import_submodule load_library load_inline load _import_module _sympy"
+    "import_submodule load_library load_inline load _import_module _sympy CUDAPluggableAllocator "
+    "change_current_allocator"
 )
 """Modules that torch has under other names, and what loads code in it."""
 
@@ -181,7 +182,7 @@ BEHIND_CUDA = sys.stdlib_module_names | words("ctypes cffi numpy torch")
 
 MODULES_OF_TORCH = words(
     "nn cuda ops backends autograd linalg fft special sparse amp autocast_mode compiler version random signal types "
-    "accelerator xpu masked nested testing distributions profiler func functional cpu mps"
+    "accelerator xpu masked nested distributions profiler func functional cpu mps"
 )
 """What lies in torch as a module and runs no text that it is given; other modules of torch are not for a workspace."""
 
@@ -218,12 +219,10 @@ def problem_with(path: str, allowed: Iterable[str], library_calls: bool) -> str 
     root, _, rest = path.partition(".")
     if root == "hillclimb":
         return _problem_with_lab(path, OFFERED_WITH_LIBRARIES if library_calls else OFFERED)
-    if path in HANDED_ON_BY_NAME:
+    if path in HANDED_ON_BY_NAME or (root == "torch" and path in sys.modules):
         return _handed_on(path)
-    if root in BEHIND and (foreign := BEHIND[root](path)):
-        return (
-            f"uses {path}, which leads to another module ({foreign}); import that, where the policy allows it"
-        )
+    if (problem := _leads_on(path)) is not None:
+        return problem
     dotted = frozenset(entry for entry in allowed if "." in entry)
     if root in NO_LIST_NEEDED or f"{root}.*" in dotted or is_listed(path, dotted):
         return None
@@ -246,6 +245,8 @@ def problem_with(path: str, allowed: Iterable[str], library_calls: bool) -> str 
 def problem_with_import(path: str, allowed: Iterable[str], library_calls: bool) -> str | None:
     """The same for a name that an import binds, which may be a module that listed names lie in."""
     root, _, rest = path.partition(".")
+    if root == "torch":
+        return _leads_on(path)
     if path in HANDED_ON_BY_NAME or any(name.startswith(f"{path}.") for name in TRITON_LANGUAGES):
         return None
     if path.startswith(TRITON_LANGUAGES):
@@ -272,8 +273,11 @@ def _module_behind_torch(path: str) -> str | None:
     """The first part of a path by which torch hands on a module of Python's."""
     parts = path.split(".")
     is_operator = parts[1:2] == ["ops"]
-    if parts[1:2] and parts[1] in _modules_of_torch() and not is_listed(".".join(parts[1:]), ALSO_OF_TORCH):
+    is_also = is_listed(".".join(parts[1:]), ALSO_OF_TORCH)
+    if not is_also and parts[1:2] and (parts[1] in _modules_of_torch() or parts[1].startswith("_")):
         return parts[1]
+    if "torch" in parts[1:]:
+        return "torch"
     for end in range(2, len(parts) + 1):
         is_own = is_operator or parts[end - 1] in OF_TORCH or ".".join(parts[:end]) in OF_TORCH
         if parts[end - 1] in BEHIND_TORCH or (parts[end - 1] in sys.stdlib_module_names and not is_own):
@@ -302,6 +306,14 @@ BEHIND: Mapping[str, Callable[[str], str | None]] = {
     "cuda": _module_behind_cuda,
 }
 """What tells of a path which other module it leads to, by the module that it begins with."""
+
+
+def _leads_on(path: str) -> str | None:
+    root = path.partition(".")[0]
+    foreign = BEHIND[root](path) if root in BEHIND else None
+    if foreign is None:
+        return None
+    return f"uses {path}, which leads to another module ({foreign}); import that, where the policy allows it"
 
 
 def _problem_with_lab(path: str, names: frozenset[str]) -> str | None:

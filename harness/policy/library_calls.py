@@ -86,7 +86,7 @@ def find_library_calls(
         if id(node) in compiled:
             continue
         attribute = attribute_of(node)
-        if attribute in PRODUCT_NAMES and _is_foreign(names.path(node), own):
+        if attribute in PRODUCT_NAMES and _is_foreign(names.known(node), own):
             yield _line(node), _tell(str(attribute))
         if with_tensors:
             yield from ((_line(node), problem) for problem in _eager(node, names))
@@ -135,7 +135,7 @@ def _inside_kernels(tree: ast.AST, names: DottedNames) -> set[int]:
     found: set[int] = set()
     for node in nodes_of(tree):
         if isinstance(node, ast.FunctionDef) and node.decorator_list:
-            paths = [names.path(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list]
+            paths = [names.known(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list]
             if any(p and JITS.match(p) for p in paths) and all(_is_language(p) for p in paths):
                 found.update(id(inner) for statement in node.body for inner in ast.walk(statement))
     return found
@@ -184,12 +184,12 @@ def _tell_torch(path: str) -> str:
 def _eager(node: ast.AST, names: DottedNames) -> Iterator[str]:
     """Methods and index assignments that run an operator of torch's on a tensor."""
     attribute, base = attribute_of(node), base_of(node)
-    if attribute in _operators() and names.path(node) is None and not _is_no_tensor(base, names):
+    if attribute in _operators() and names.known(node) is None and not _is_no_tensor(base, names):
         yield (
             f"calls a finished operator (.{attribute}()); policy.library_calls is false; of a tensor a kernel may use "
             f"shapes, strides, addresses, views and {', '.join(sorted(FILLS))}"
         )
-    if attribute == "fn" and names.path(node) is None and not _is_no_tensor(base, names):
+    if attribute == "fn" and names.known(node) is None and not _is_no_tensor(base, names):
         yield "takes the Python function out of a kernel (.fn), which would run as operators of torch's"
     if isinstance(node, ast.ClassDef) and any(_is_torch(names.path(b)) for b in node.bases):
         yield "derives a class from torch, which hides when it computes"
@@ -201,7 +201,7 @@ def _eager(node: ast.AST, names: DottedNames) -> Iterator[str]:
 def _is_no_tensor(base: ast.expr | None, names: DottedNames) -> bool:
     """Whether it is an object of the workspace's own class, or the limits of a dtype."""
     if isinstance(base, ast.Call):
-        return names.path(base.func) in ("torch.finfo", "torch.iinfo")
+        return names.known(base.func) in ("torch.finfo", "torch.iinfo")
     return isinstance(base, ast.Name) and base.id in ("self", "cls")
 
 

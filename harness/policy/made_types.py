@@ -56,7 +56,8 @@ def _unnamed_bases(tree: ast.AST, names: DottedNames) -> Iterator[tuple[int, str
     for node in nodes_of(tree):
         for base in node.bases if isinstance(node, ast.ClassDef) else ():
             made = base.value if isinstance(base, ast.Subscript) else base
-            is_named = isinstance(made, ast.Name) or names.path(made) is not None
+            path = names.known(made)
+            is_named = isinstance(made, ast.Name) if path is None else names.is_class(path)
             if not is_named or (isinstance(made, ast.Name) and made.id in others):
                 yield (
                     base.lineno,
@@ -69,7 +70,7 @@ def _renamed_imports(node: ast.AST, names: DottedNames) -> Iterator[ast.AST]:
     match node:
         case ast.Assign(targets=[ast.Name() as target], value=value):
             is_builtin = isinstance(value, ast.Name) and value.id in TYPES
-            yield from (target,) if is_builtin or names.path(value) is not None else ()
+            yield from (target,) if is_builtin or names.known(value) is not None else ()
 
 
 def _plain_uses(node: ast.AST, bound: Container[str]) -> Iterator[ast.AST]:

@@ -15,6 +15,10 @@ MAX_PARTS = 32
 """Attributes in a chain that is followed; no library is nested as deeply."""
 
 
+MAX_SCOPES = 12
+"""Functions and classes within each other."""
+
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 SIGNS = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
 
 MAX_FILES_REMEMBERED = 256
@@ -31,6 +35,17 @@ def parse(source: bytes) -> ast.Module:
 def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
     """All that ast.walk comes to, which is slow, but for signs that name nothing: half of a kernel's nodes."""
     return tuple(node for node in ast.walk(tree) if not isinstance(node, SIGNS))
+
+
+def require_shallow(tree: ast.AST) -> None:
+    """Raises ValueError for functions and classes so deep within each other that reading them would take long."""
+    left: list[tuple[ast.AST, int]] = [(tree, 0)]
+    while left:
+        node, depth = left.pop()
+        depth += isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda)
+        if depth > MAX_SCOPES:
+            raise ValueError(f"more than {MAX_SCOPES} functions and classes lie within each other")
+        left.extend((inner, depth) for inner in ast.iter_child_nodes(node))
 
 
 class DottedNames:
@@ -50,7 +65,7 @@ class DottedNames:
         """(line, name, what it stands for, what else)."""
         self.too_long: list[tuple[int, str]] = []
         """(line, name) of chains that were not followed to their end."""
-        self._told: set[tuple[int, str, str, str]] = set()
+        self._told: set[tuple[str, str]] = set()
         in_classes = {
             id(node)
             for made in nodes_of(tree)
@@ -66,6 +81,43 @@ class DottedNames:
             if id(node) not in in_classes and (found := _alias(node))
         ]
         self._bind_aliases()
+        self.classes, self._rebound = self._other_bindings(tree)
+        defined = {node.name for node in nodes_of(tree) if isinstance(node, DEFINITIONS)}
+        stored = {node.id for node in nodes_of(tree) if isinstance(node, ast.Name) and _binds(node)}
+        self._variables = stored - defined - self._paths.keys()
+
+    def _other_bindings(self, tree: ast.AST) -> tuple[frozenset[str], frozenset[str]]:
+        """Names that class statements alone bind, and those that something else than an import binds as well."""
+        followed = {
+            id(target)
+            for node, _, value in self._aliases
+            if self._dotted(value) is not None
+            for target in (*getattr(node, "targets", ()), getattr(node, "target", None))
+        }
+        classes: set[str] = set()
+        others: set[str] = set()
+        for node in nodes_of(tree):
+            if isinstance(node, ast.ClassDef):
+                classes.add(node.name)
+            elif id(node) not in followed and not isinstance(node, ast.Import | ast.ImportFrom):
+                others.update(bound_by(node))
+        return frozenset(classes - others), frozenset((classes | others) & self._paths.keys())
+
+    def is_class(self, path: str) -> bool:
+        """False for a name of the workspace's own modules that is bound otherwise than by class statements."""
+        module, _, name = path.rpartition(".")
+        if path.split(".")[0] not in {module.split(".")[0] for module in self._others}:
+            return True
+        return module in self._others and name in self._others[module].classes
+
+    def may_set(self, path: str) -> bool:
+        """Whether it is a variable of one of the workspace's own modules, and nothing that a reading goes by."""
+        module, _, name = path.rpartition(".")
+        return module in self._others and name in self._others[module]._variables
+
+    def known(self, node: ast.AST) -> str | None:
+        """As `path`, but None where the first name may stand for something that was never imported."""
+        return None if _first_name(node) in self._rebound else self.path(node)
 
     def _bind_aliases(self) -> None:
         """A name may stand for one that is bound further down: it is read again once that is."""
@@ -79,16 +131,14 @@ class DottedNames:
                 left.extend(waiting.get(alias[1], ()))
 
     def _bind(self, node: ast.AST, name: str, path: str) -> bool:
-        """Whether that is news."""
+        """Whether it is the first that the name stands for."""
         if name not in self._paths:
             self._paths[name] = path
             return True
-        told = (getattr(node, "lineno", 0), name, self._paths[name], path)
-        if path == self._paths[name] or told in self._told:
-            return False
-        self._told.add(told)
-        self.ambiguous.append(told)
-        return True
+        if path != self._paths[name] and (name, path) not in self._told:
+            self._told.add((name, path))
+            self.ambiguous.append((getattr(node, "lineno", 0), name, self._paths[name], path))
+        return False
 
     def _bind_alias(self, node: ast.AST, name: str, value: ast.expr) -> bool:
         """A function that is chosen among several is read where it is named; only a module hides what is used."""

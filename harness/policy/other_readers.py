@@ -8,6 +8,7 @@ import io
 import re
 import tokenize
 from collections.abc import Container, Iterator, Sequence, Set
+from functools import cache
 
 from hillclimb.harness.policy.allowed import words
 from hillclimb.harness.policy.names import DottedNames, bound_by, nodes_of
@@ -65,24 +66,43 @@ def find_other_texts(tree: ast.AST, lines: Sequence[str], names: DottedNames) ->
                 yield _line(node), f"says {said}, which brings code that nobody reads; leave it out"
 
 
+@cache
+def _is_structure(name: str) -> bool:
+    """Whether a type of the driver is one that lies at an address; enumerations and numbers are none."""
+    if "." in name or name in HANDLES:
+        return False
+    try:
+        from cuda.bindings import driver  # type: ignore[import-untyped]  # here: most machines have none
+    except ImportError:
+        return True
+    return hasattr(getattr(driver, name, None), "getPtr")
+
+
+def uses_fields(tree: ast.AST, names: DottedNames) -> bool:
+    """Whether it gets hold of a dataclass's fields."""
+    return any(path in ("dataclasses.field", "dataclasses.fields") for _, path in names.uses(tree))
+
+
 def find_named_fields(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """(line, problem) where a workspace uses dataclasses, which put the name of a field into code that they run."""
+    """(line, problem) where a workspace has fields of dataclasses, which put a field's name into code that they run."""
     for node in nodes_of(tree):
-        match node:
-            case ast.Attribute(value=ast.Name(id="self"), attr="name"):
-                pass
-            case ast.Attribute(attr="name", ctx=ast.Store()):
-                yield node.lineno, "changes '.name', which dataclasses run as code; call it otherwise"
+        if isinstance(node, ast.Attribute) and node.attr == "name" and isinstance(node.ctx, ast.Store):
+            yield node.lineno, "changes '.name', which dataclasses run as code; call it otherwise"
 
 
 def find_addresses(tree: ast.AST, names: DottedNames) -> Iterator[tuple[int, str]]:
     """(line, problem) of structures of the CUDA driver that are told where they lie."""
+    plain: set[int] = set()
     for node in nodes_of(tree):
-        if isinstance(node, ast.Call) and (node.args or node.keywords):
-            path = names.path(node.func) or ""
-            name = path.removeprefix(DRIVER_TYPES)
-            if path.startswith(DRIVER_TYPES) and f"CU{name}" not in HANDLES:
-                yield node.lineno, f"gives an address to CU{name}; make it without one, and set its parts"
+        match node:
+            case ast.Call(func=function, args=[], keywords=[]):
+                plain.add(id(function))
+            case ast.arg(annotation=ast.expr() as said) | ast.AnnAssign(annotation=said):
+                plain.update(id(part) for part in ast.walk(said))
+    for node, path in names.uses(tree):
+        name = path.removeprefix("cuda.bindings.driver.")
+        if path.startswith(DRIVER_TYPES) and id(node) not in plain and _is_structure(name):
+            yield node.lineno, f"may give {name} an address; make it without one, and set its parts"
 
 
 def find_named_types(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -94,10 +114,20 @@ def find_named_types(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 def find_foreign_wraps(tree: ast.AST, names: DottedNames) -> Iterator[tuple[int, str]]:
     """(line, problem) of functools.wraps around what a library has, whose text and marks a function takes on."""
+    others = {
+        name
+        for node in nodes_of(tree)
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.arg)
+        for name in bound_by(node)
+    }
     for node in nodes_of(tree):
         match node:
             case ast.Call(func=function, args=[wrapped]) if names.path(function) == "functools.wraps":
-                if not isinstance(wrapped, ast.Name) or names.path(wrapped) is not None:
+                if (
+                    not isinstance(wrapped, ast.Name)
+                    or wrapped.id in others
+                    or names.path(wrapped) is not None
+                ):
                     yield node.lineno, "wraps what is no function of this file's; write a function around it"
 
 
@@ -118,6 +148,10 @@ def find_wrapped_parameters(
     What it returns has the marks of what it is given, and Triton looks for its own marks.
     """
     plain = {id(part) for node in nodes_of(tree) for part in _decorating(node, names)}
+    for made in (node for node in nodes_of(tree) if isinstance(node, ast.ClassDef)):
+        parameters = {part.arg for part in ast.walk(made) if isinstance(part, ast.arg)}
+        if any(_is_wrapped(part, parameters, names) for part in ast.walk(made)):
+            yield made.lineno, "has a method that calls wraps, whose result has marks that Triton looks for"
     for node in nodes_of(tree):
         if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
             continue
@@ -141,9 +175,15 @@ def _decorating(node: ast.AST, names: DottedNames) -> Iterator[ast.AST]:
     match node:
         case ast.FunctionDef(decorator_list=made):
             called = [one.func if isinstance(one, ast.Call) else one for one in made]
-            yield from () if any(_is_of_triton(names.path(one)) for one in called) else called
-        case ast.Return(value=ast.Name() as value):
-            yield value
+            yield from () if any(_is_of_triton(names.path(one)) for one in called) else called[-1:]
+            inner = {part.name for part in ast.walk(node) if isinstance(part, ast.FunctionDef)} - {node.name}
+            for part in ast.walk(node):
+                if (
+                    isinstance(part, ast.Return)
+                    and isinstance(part.value, ast.Name)
+                    and part.value.id in inner
+                ):
+                    yield part.value
 
 
 def _functions_in(text: ast.Constant | ast.JoinedStr, lines: Sequence[str]) -> Iterator[tuple[int, str]]:

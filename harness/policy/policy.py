@@ -41,6 +41,7 @@ from hillclimb.harness.policy.names import (
     nodes_of,
     package_name,
     parse,
+    require_shallow,
 )
 from hillclimb.harness.policy.other_readers import (
     find_addresses,
@@ -50,6 +51,7 @@ from hillclimb.harness.policy.other_readers import (
     find_other_texts,
     find_wrapped_parameters,
     lines_of,
+    uses_fields,
     wrapping_functions,
 )
 from hillclimb.harness.policy.signatures import find_additions, find_evaluated_strings, makes_ufuncs
@@ -205,6 +207,7 @@ def _first_violation(
     for file, source in sources:
         try:
             trees[file], scopes[file], lines[file] = parse(source), scopes_of(source), lines_of(source)
+            require_shallow(trees[file])
         except PARSE_ERRORS as error:
             return Reason.DOES_NOT_LOAD, _unreadable(file, error)
     names: dict[str, DottedNames] = {}
@@ -214,6 +217,9 @@ def _first_violation(
     has_ufuncs = any(makes_ufuncs(tree, names[module_name(file)]) for file, tree in trees.items())
     libraries = {root for one in names.values() for root in one.roots}
     has_triton = "triton" in libraries
+    has_fields = "dataclasses" in libraries and any(
+        uses_fields(tree, names[module_name(file)]) for file, tree in trees.items()
+    )
     wrapping = frozenset(
         name for file, tree in trees.items() for name in wrapping_functions(tree, names[module_name(file)])
     )
@@ -225,7 +231,7 @@ def _first_violation(
             found += find_other_texts(tree, lines[file], names[module_name(file)])
             found += find_wrapped_parameters(tree, names[module_name(file)], wrapping)
         found += find_named_types(tree) if "numba" in libraries else ()
-        found += find_named_fields(tree) if "dataclasses" in libraries else ()
+        found += find_named_fields(tree) if has_fields else ()
         found += find_additions(tree, names[module_name(file)]) if has_ufuncs else ()
         for line, problem in sorted(found, key=itemgetter(0)):
             return Reason.POLICY, f"{file}:{line}: {problem}"
@@ -294,7 +300,7 @@ def _dynamic_code(node: ast.AST, is_called: bool, names: DottedNames) -> Iterato
     """Names that hide others, and getattr where its literal name cannot be read off."""
     name, attribute = _name(node), attribute_of(node)
     said = DYNAMIC.intersection((name, attribute))
-    path = names.path(node) or ""
+    path = names.known(node) or ""
     if is_torch_or_language(path):
         said = said - {"compile"}
     if f"{path}.".startswith(READ_BY_PARTS):
@@ -317,6 +323,8 @@ def _patches(node: ast.AST, names: DottedNames, own: set[str]) -> Iterator[str]:
             yield f"changes {path}, which is not the workspace's own"
         elif path is not None and isinstance(node.ctx, ast.Del):
             yield f"deletes {path}, which stands for something else then"
+        elif path is not None and not names.may_set(path):
+            yield f"changes {path}, which is no variable of that module"
 
 
 def _name(node: ast.AST) -> str | None:

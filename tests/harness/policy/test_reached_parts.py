@@ -41,6 +41,15 @@ PARTS = {
     "C++": "from torch.utils import cpp_extension as c\nc.load('x', [])\n",
     "an address": CUDA + "u = driver.CUDA_MEMCPY2D(id(x))\n",
     "an address by its name": CUDA + "u = driver.CUuuid(_ptr=id(x))\n",
+    "torch behind torch": "import torch\ntorch.cuda.torch.library.infer_schema(f, mutates_args=())\n",
+    "a private part of torch": "import torch\ntorch._library.infer_schema.infer_schema(f, mutates_args=())\n",
+    "another": "from torch._inductor.runtime.compile_tasks import _reload_python_module\n",
+    "a module of torch handed on": "import torch\nm = [torch.cuda][0]\n",
+    "a library of its own": "from torch.cuda.memory import CUDAPluggableAllocator as C\nC('./l.bin', 'a', 'b')\n",
+    "a structure handed on": CUDA + "m = [driver.CUDA_MEMCPY2D][0]\n",
+    "a structure derived from": CUDA + "class U(driver.CUDA_MEMCPY2D):\n    pass\n",
+    "a name of torch for something else": "import torch\ndef f(torch):\n    return torch.gi_frame\n",
+    "a field's name by self": "import dataclasses\nself = dataclasses.fields(B)[0]\nself.name = 'a'\n",
     "a field's name": "import dataclasses\nf = dataclasses.field()\nf.name = 'x: y'\n",
 }
 
@@ -57,7 +66,8 @@ def test_what_kernels_use_of_them_is(tmp_path: Path) -> None:
         "torch.backends.cuda.matmul.allow_tf32\n"
         "p, s = driver.CUdeviceptr(1), driver.CUstream(0)\nc = driver.CUlaunchConfig()\nc.gridDimX = 3\n"
         "cute.copy(a, b)\ncute.math.exp2(a)\nx = F.silu(torch.linalg.norm(p))\nnvrtc.nvrtcCompileProgram(p, 0, [])\n"
-        "@dataclass\nclass Plan:\n    name: str = ''\n    def call(self, name):\n        self.name = name\n"
+        "x = driver.CUresult(0)\n@dataclass\nclass Plan:\n    name: str = ''\n"
+        "    def call(self, name):\n        self.name = name\n"
     )
     check_policy(write(tmp_path, {"kernel.py": text}), LIBRARIES.model_copy(update={"library_calls": True}))
 
@@ -119,6 +129,47 @@ BASES = [
 ]
 
 
+REBOUND = [
+    "import triton.language as tl\ndef f(tl):\n    return tl.softmax(-1)\n",
+    "import triton.language as tl\nfor tl in (x,):\n    tl.mm(x)\n",
+    "from triton import language as q\n[q] = [x]\nq.softmax(-1)\n",
+    "from triton import language as q\nwith f() as q:\n    q.sum()\n",
+    "import triton.language as tl\nf = lambda tl: tl.softmax(-1)\n",
+    "import triton.language as tl\ndef f():\n    tl = g()\n    return tl.mm(1)\n",
+]
+
+
+@pytest.mark.parametrize("text", REBOUND)
+def test_a_name_that_is_bound_again_is_anything(tmp_path: Path, text: str) -> None:
+    assert "finished operator" in refused(write(tmp_path, {"kernel.py": f"import torch\n{text}"}), GPU)
+
+
+def test_so_is_one_of_the_workspaces_own(tmp_path: Path) -> None:
+    files = {"own.py": "X = 1\n", "kernel.py": "import own\ndef f(own, b):\n    return own.dot(b)\n"}
+    assert "finished operator" in refused(write(tmp_path, files), CPU)
+
+
+@pytest.mark.parametrize(
+    ("own", "use"),
+    [
+        ("B = [dict][0]\n", "from own import B\nclass A(B):\n    pass\n"),
+        ("B = [dict][0]\n", "import own\nclass A(own.B):\n    pass\n"),
+        ("class B:\n    pass\ndef make():\n    return B\n", "import own\nown.B = [dict][0]\n"),
+        ("def make():\n    class A(dict):\n        pass\n", "import own\nown.dict = [list][0]\n"),
+        ("import math as m\n", "import own\nown.m = 1\n"),
+        ("def f(x):\n    return x\n", "import own\nown.f = [len][0]\n"),
+    ],
+)
+def test_a_module_of_ones_own_is_what_its_file_says(tmp_path: Path, own: str, use: str) -> None:
+    refused(write(tmp_path, {"own.py": own, "kernel.py": use}), CPU)
+
+
+def test_its_classes_and_variables_may_be_used(tmp_path: Path) -> None:
+    own = "CACHE = None\nclass B:\n    pass\n"
+    use = "import own\nfrom own import B\nown.CACHE = {}\nclass A(own.B):\n    pass\nclass C(B):\n    pass\n"
+    check_policy(write(tmp_path, {"own.py": own, "kernel.py": use}), CPU)
+
+
 @pytest.mark.parametrize("text", BASES)
 def test_a_class_says_what_it_derives_from(tmp_path: Path, text: str) -> None:
     assert "unnamed" in refused(write(tmp_path, {"kernel.py": text}), CPU)
@@ -147,6 +198,8 @@ DECORATES = (
         "peek = adopt(tl.exp)\n",
         "k = triton.jit(adopt(k))\n",
         "h = [adopt][0]\n",
+        "def get():\n    return adopt\nh = get()(tl.exp)\n",
+        "@adopt\n@swap\ndef h(x):\n    pass\n",
         "h = adopt\nh(tl.exp)\n",
         "@triton.jit\n@adopt\ndef k(x):\n    pass\n",
     ],
@@ -160,6 +213,20 @@ def test_marks_of_a_librarys_function_are_not_taken_on(tmp_path: Path, use: str)
     assert "wraps" in refused(write(tmp_path / "own", elsewhere), GPU)
     nested = use.replace("@adopt", "@outer(1)").replace("adopt", "outer(1)")
     assert "wraps" in refused(write(tmp_path / "nested", {"kernel.py": TRITON + DECORATES + nested}), GPU)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f = [tl.reduce][0]\n@functools.wraps(f)\ndef g(x):\n    pass\n",
+        "def adopt(fs):\n    for f in fs:\n        @functools.wraps(f)\n        def g(x):\n            pass\n",
+        "def adopt(f):\n    q = f\n    @functools.wraps(q)\n    def g(x):\n        pass\n",
+        "class A:\n    def adopt(self, f):\n        @functools.wraps(f)\n        def g(x):\n            pass\n",
+        "class A:\n    m = [tl.exp][0]\n    @functools.wraps(m)\n    def g(x):\n        pass\n",
+    ],
+)
+def test_what_is_wrapped_is_a_function_of_the_files(tmp_path: Path, text: str) -> None:
+    assert "wraps" in refused(write(tmp_path, {"kernel.py": TRITON + text}), GPU)
 
 
 def test_a_plain_function_may_be_decorated(tmp_path: Path) -> None:
@@ -234,9 +301,18 @@ def test_a_candidate_that_makes_the_reading_fail_is_told(tmp_path: Path) -> None
 LONG = {
     "aliases in reversed order": "".join(f"a{n + 1} = a{n}\n" for n in reversed(range(9000)))
     + "import os as a0\n",
+    "uses of such a name": "import os, math\n" + "x = os\nx = math\n" * 2000 + "x.sep\n" * 4000,
+    "functions within each other": "".join(f"{' ' * n}def f{n}(p):\n" for n in range(12))
+    + f"{' ' * 12}a = b\n" * 9000,
     "many names": "".join(f"v{n} = u{n}\n" for n in range(9000)),
     "one name of many meanings": "import os, math\n" + "x = os\nx = math\n" * 4000,
 }
+
+
+def test_what_is_nested_deeply_is_not_read(tmp_path: Path) -> None:
+    text = "".join(f"{' ' * n}class A{n}:\n" for n in range(60)) + f"{' ' * 60}pass\n"
+    with pytest.raises(CandidateFault, match="lie within each other"):
+        check_policy(write(tmp_path, {"kernel.py": text}), CPU)
 
 
 @pytest.mark.clock
