@@ -221,9 +221,9 @@ def problem_with(path: str, allowed: Iterable[str], library_calls: bool) -> str 
         return _problem_with_lab(path, OFFERED_WITH_LIBRARIES if library_calls else OFFERED)
     if path in HANDED_ON_BY_NAME or (root == "torch" and path in sys.modules):
         return _handed_on(path)
-    if (problem := _leads_on(path)) is not None:
-        return problem
     dotted = frozenset(entry for entry in allowed if "." in entry)
+    if (problem := _leads_on(path, dotted)) is not None:
+        return problem
     if root in NO_LIST_NEEDED or f"{root}.*" in dotted or is_listed(path, dotted):
         return None
     known = _lists(library_calls).get(root)
@@ -246,7 +246,7 @@ def problem_with_import(path: str, allowed: Iterable[str], library_calls: bool) 
     """The same for a name that an import binds, which may be a module that listed names lie in."""
     root, _, rest = path.partition(".")
     if root == "torch":
-        return _leads_on(path)
+        return _leads_on(path, frozenset(entry for entry in allowed if "." in entry))
     if path in HANDED_ON_BY_NAME or any(name.startswith(f"{path}.") for name in TRITON_LANGUAGES):
         return None
     if path.startswith(TRITON_LANGUAGES):
@@ -273,9 +273,6 @@ def _module_behind_torch(path: str) -> str | None:
     """The first part of a path by which torch hands on a module of Python's."""
     parts = path.split(".")
     is_operator = parts[1:2] == ["ops"]
-    is_also = is_listed(".".join(parts[1:]), ALSO_OF_TORCH)
-    if not is_also and parts[1:2] and (parts[1] in _modules_of_torch() or parts[1].startswith("_")):
-        return parts[1]
     if "torch" in parts[1:]:
         return "torch"
     for end in range(2, len(parts) + 1):
@@ -308,8 +305,16 @@ BEHIND: Mapping[str, Callable[[str], str | None]] = {
 """What tells of a path which other module it leads to, by the module that it begins with."""
 
 
-def _leads_on(path: str) -> str | None:
-    root = path.partition(".")[0]
+def _leads_on(path: str, dotted: frozenset[str]) -> str | None:
+    """`dotted` are names that the case allows besides."""
+    root, _, rest = path.partition(".")
+    part = rest.partition(".")[0]
+    is_unlisted = root == "torch" and (part.startswith("_") or part in _modules_of_torch())
+    if is_unlisted and not is_listed(rest, ALSO_OF_TORCH) and not is_listed(path, dotted):
+        return (
+            f"uses {path}, which leads to another module ({part}), not on the list of torch's; write it out, or "
+            f"let the case allow it by the entry 'torch.{part}' in policy.imports"
+        )
     foreign = BEHIND[root](path) if root in BEHIND else None
     if foreign is None:
         return None

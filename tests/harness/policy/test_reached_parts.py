@@ -59,6 +59,18 @@ def test_what_lies_behind_a_listed_name_is_not_listed(tmp_path: Path, text: str)
     refused(write(tmp_path, {"kernel.py": text}), LIBRARIES)
 
 
+@pytest.mark.parametrize("use", ["torch.library.custom_op", "torch._dynamo.reset", "torch.jit.script"])
+def test_a_case_may_allow_a_module_of_torch(tmp_path: Path, use: str) -> None:
+    module = use.rpartition(".")[0]
+    allowing = LIBRARIES.model_copy(update={"imports": (*LIBRARIES.imports, module)})
+    for text in (f"import torch\n{use}(f)\n", f"from {module} import {use[len(module) + 1 :]}\n"):
+        folder = write(tmp_path / str(len(text)), {"kernel.py": text})
+        assert f"'{module}' in policy.imports" in refused(folder, LIBRARIES)
+        check_policy(folder, allowing)
+    behind = write(tmp_path / "behind", {"kernel.py": f"import torch\n{module}.sys.modules\n"})
+    assert "(sys)" in refused(behind, allowing)
+
+
 def test_what_kernels_use_of_them_is(tmp_path: Path) -> None:
     text = (
         f"{CUDA}import cutlass\nimport cutlass.cute as cute\nimport torch\nfrom dataclasses import dataclass\n"
